@@ -1,0 +1,4 @@
+"""The contract between plugins and the engine, and the host that finds the plugins."""
+
+if __name__ == "plugins":
+    raise ImportError("import this package as grpo.plugins; the folder 'plugins' is not importable under its bare name")

@@ -1,0 +1,126 @@
+"""A spec with the user's options, weight and alias: what a run actually uses.
+
+In: a spec from the host and the values of a SPEC. Out: a bound plugin whose `call` takes a completion and returns
+what the function returned; outcomes and failures are core/score's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.types import Completion
+
+
+class MissingColumn(LookupError):
+    """A row lacks a column that the reward or verifier needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundFunction:
+    """What bound rewards and verifiers share: how a completion and its row become a call."""
+
+    spec: RewardSpec | VerifierSpec
+    distribution: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    alias: str = ""
+    timeout: float = 10.0
+
+    @property
+    def name(self) -> str:
+        """The alias, or else the spec's name: the key in metrics and records."""
+        return self.alias or self.spec.name
+
+    def call(self, completion: Completion) -> Any:
+        """Calls the function for one completion (a coroutine for async functions; not for batch specs).
+
+        Raises:
+            MissingColumn: the completion's row lacks a column.
+            Exception: whatever the plugin raises.
+        """
+        first: Any = completion if self.spec.whole else completion.text
+        return self.spec.function(first, *self._columns(completion), **self.options)
+
+    def call_batch(self, completions: Sequence[Completion]) -> Any:
+        """Calls a batch function for several completions: lists in, list out.
+
+        Raises:
+            MissingColumn: some row lacks a column.
+            Exception: whatever the plugin raises.
+        """
+        first: list[Any] = list(completions) if self.spec.whole else [c.text for c in completions]
+        columns = [list(values) for values in zip(*(self._columns(c) for c in completions), strict=True)]
+        return self.spec.function(first, *columns, **self.options)
+
+    def _columns(self, completion: Completion) -> list[Any]:
+        values: list[Any] = []
+        for column in self.spec.columns:
+            if column.name in completion.row:
+                values.append(completion.row[column.name])
+            elif column.required:
+                have = ", ".join(completion.row) or "none"
+                raise MissingColumn(f"'{self.spec.name}' needs the column '{column.name}'; the row has: {have}")
+            else:
+                break
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class BoundReward(_BoundFunction):
+    """A reward with its options, its weight in the run's total, its alias and its time limit in seconds."""
+
+    spec: RewardSpec
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoundVerifier(_BoundFunction):
+    """A verifier with its options, its alias and its time limit in seconds."""
+
+    spec: VerifierSpec
+
+
+@dataclass(frozen=True, slots=True)
+class BoundEnv:
+    """An environment with its options."""
+
+    spec: EnvSpec
+    distribution: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    alias: str = ""
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The alias, or else the spec's name."""
+        return self.alias or self.spec.name
+
+    def make(self) -> Any:
+        """Makes a fresh `gymnasium.Env`."""
+        return self.spec.factory(**self.options)
+
+    def rows(self, split: str) -> Sequence[Mapping[str, Any]] | None:
+        """Returns the rows of a split, or None when the environment makes its own episodes.
+
+        Raises:
+            DatasetError: the rows cannot be used.
+        """
+        return None if self.spec.dataset is None else self.spec.dataset(split, **self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSandbox:
+    """A sandbox with its options."""
+
+    spec: SandboxSpec
+    distribution: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self) -> Any:
+        """Makes the pool."""
+        return self.spec.factory(**self.options)
+
+
+Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox

@@ -1,0 +1,122 @@
+"""`@reward` and `@verifier`: a plain function in, a callable spec out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from grpo.plugins.errors import SpecError
+from grpo.plugins.signature import read_signature
+from grpo.plugins.specs import RewardSpec, VerifierSpec
+from grpo.plugins.types import Case, Isolation
+
+_EVERYTHING = (float("-inf"), float("inf"))
+
+
+def reward(
+    *,
+    version: int,
+    range: tuple[float, float] = _EVERYTHING,
+    name: str | None = None,
+    cases: Sequence[Case] = (),
+    isolation: Isolation = "process",
+    timeout: float = 10.0,
+    batch: bool = False,
+) -> Callable[[Callable[..., Any]], RewardSpec]:
+    """Makes a reward of a function that scores one completion (or, with `batch`, a list of them).
+
+    The function returns a float (the score) or None (abstain: the reward does not apply here). Raising is a failure
+    of the plugin and never a score of zero.
+
+    Args:
+        version: the scoring contract; raise it when scores change.
+        range: lowest and highest score.
+        name: the public name; default: the function's.
+        cases: examples with their expected scores.
+        isolation: "process", "thread" or "inline"; see `RewardSpec`.
+        timeout: seconds for one call.
+        batch: the completion and the columns are lists.
+
+    Raises:
+        SpecError: the signature or the metadata is not allowed.
+
+    Example:
+        >>> from grpo import reward
+        >>> @reward(version=1, range=(0.0, 1.0), isolation="inline")
+        ... def short(completion: str, *, limit: int = 10) -> float:
+        ...     return 1.0 if len(completion) <= limit else 0.0
+        >>> short("hello")
+        1.0
+    """
+
+    def decorate(function: Callable[..., Any]) -> RewardSpec:
+        signature = read_signature(function)
+        public = name or function.__name__
+        _check_metadata(public, version, timeout)
+        low, high = range
+        if not low <= high:
+            raise SpecError(f"reward '{public}': range {range} is empty; write it as (lowest, highest).")
+        return RewardSpec(
+            name=public,
+            version=version,
+            function=function,
+            doc=inspect.getdoc(function) or "",
+            options=signature.options,
+            columns=signature.columns,
+            range=(float(low), float(high)),
+            cases=tuple(cases),
+            isolation=isolation,
+            timeout=timeout,
+            batch=batch,
+            whole=signature.whole,
+        )
+
+    return decorate
+
+
+def verifier(
+    *,
+    version: int,
+    name: str | None = None,
+    cases: Sequence[Case] = (),
+    isolation: Isolation = "process",
+    timeout: float = 10.0,
+    batch: bool = False,
+) -> Callable[[Callable[..., Any]], VerifierSpec]:
+    """Makes a verifier of a function that judges one completion and returns a `Verdict`.
+
+    The arguments mean what they mean for `reward`.
+
+    Raises:
+        SpecError: the signature or the metadata is not allowed.
+    """
+
+    def decorate(function: Callable[..., Any]) -> VerifierSpec:
+        signature = read_signature(function)
+        public = name or function.__name__
+        _check_metadata(public, version, timeout)
+        return VerifierSpec(
+            name=public,
+            version=version,
+            function=function,
+            doc=inspect.getdoc(function) or "",
+            options=signature.options,
+            columns=signature.columns,
+            cases=tuple(cases),
+            isolation=isolation,
+            timeout=timeout,
+            batch=batch,
+            whole=signature.whole,
+        )
+
+    return decorate
+
+
+def _check_metadata(name: str, version: int, timeout: float) -> None:
+    if any(character in name for character in "/@:,= \t\n") or not name:
+        raise SpecError(f"'{name}' cannot be a plugin name: SPECs use '/', '@', ':', ',' and '=' as separators.")
+    if version < 1:
+        raise SpecError(f"'{name}': version {version} must be 1 or more.")
+    if timeout <= 0:
+        raise SpecError(f"'{name}': timeout {timeout} must be more than 0 seconds.")

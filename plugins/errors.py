@@ -1,0 +1,64 @@
+"""The tree of deliberate errors; every one says what happened, why, and what to do next.
+
+GrpoError
+├── UsageError               the command line, a configuration value, a SPEC (exit code 2)
+│   ├── PluginNotFound       no plugin of that kind and name
+│   ├── AmbiguousName        several distributions offer the name
+│   ├── OptionError          an option is unknown, missing or of the wrong type
+│   └── DatasetError         a row, a file or a split that cannot be used (names file and line)
+├── PluginError              a plugin breaks the contract (names plugin, distribution and hook)
+│   └── SpecError            a decorated function whose signature the contract does not allow
+├── RunError                 a run that had to stop (exit code 1); its directory resumes
+└── TransientError           raised by plugins for trouble worth a retry (network, rate limit)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GrpoError(Exception):
+    """Root of every error that grpo raises on purpose."""
+
+
+class UsageError(GrpoError):
+    """Something the user wrote cannot be used; raised before any model loads."""
+
+
+class PluginNotFound(UsageError):
+    """No plugin of that kind has that name."""
+
+
+class AmbiguousName(UsageError):
+    """A short name is offered by more than one distribution."""
+
+
+class OptionError(UsageError):
+    """An option of a plugin is unknown, missing, or has a value of the wrong type."""
+
+
+class DatasetError(UsageError):
+    """A dataset cannot be used: missing file, broken line, missing column, unusable gold answer."""
+
+
+class PluginError(GrpoError):
+    """A plugin breaks the contract."""
+
+
+class SpecError(PluginError):
+    """A function cannot become a spec: its signature is not one that the contract allows."""
+
+
+class RunError(GrpoError):
+    """A run had to stop; what it wrote so far is kept and resumes."""
+
+
+class TransientError(GrpoError):
+    """Raise this from a plugin when trying again may help (network trouble, a rate limit)."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Returns " Did you mean 'x'?" for the closest known word, or "" when none is close."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" Did you mean '{close[0]}'?" if close else ""

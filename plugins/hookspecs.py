@@ -1,0 +1,39 @@
+"""The five hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
+
+from __future__ import annotations
+
+import pluggy
+
+from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.types import Event
+
+PROJECT = "grpo"
+ENTRY_POINT_GROUP = "grpo"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def grpo_rewards() -> list[RewardSpec]:  # type: ignore[empty-body]
+    """Returns the rewards that this plugin offers."""
+
+
+@hookspec
+def grpo_verifiers() -> list[VerifierSpec]:  # type: ignore[empty-body]
+    """Returns the verifiers that this plugin offers."""
+
+
+@hookspec
+def grpo_envs() -> list[EnvSpec]:  # type: ignore[empty-body]
+    """Returns the environments that this plugin offers."""
+
+
+@hookspec
+def grpo_sandboxes() -> list[SandboxSpec]:  # type: ignore[empty-body]
+    """Returns the sandboxes that this plugin offers."""
+
+
+@hookspec
+def grpo_observe(event: Event) -> None:
+    """Watches a run: started, step ended, run ended. Read-only; a failing observer never stops a run."""

@@ -1,0 +1,85 @@
+"""Reads a plugin function's signature: which columns it needs, which options it takes.
+
+In: a function. Out: its columns, options and whether it wants a whole `Completion`. A signature that the contract
+does not allow raises `SpecError` when the module is imported, long before anything is scored.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from grpo.plugins.errors import SpecError
+from grpo.plugins.specs import REQUIRED, Column, Option
+from grpo.plugins.types import Completion
+
+RESERVED_OPTIONS = ("weight", "as", "timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a signature says: the columns and options, and whether the completion comes whole."""
+
+    columns: tuple[Column, ...]
+    options: tuple[Option, ...]
+    whole: bool
+
+
+def read_signature(function: Callable[..., Any]) -> Signature:
+    """Reads the signature of a reward or verifier.
+
+    Raises:
+        SpecError: no `completion` parameter first, `*args` or `**kwargs`, or an option with a reserved name.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    where = f"{function.__module__}.{function.__qualname__}"
+    if not parameters or parameters[0].name not in ("completion", "completions"):
+        raise SpecError(
+            f"{where}: the first parameter must be named 'completion' (or 'completions' with batch=True). "
+            "Dataset columns follow it by name, and options are keyword-only (after a bare '*')."
+        )
+    hints = resolved_hints(function)
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise SpecError(
+                f"{where}: '{parameter}' hides what the function reads. Name every column as a positional "
+                "parameter and every option as a keyword-only parameter."
+            )
+    columns = tuple(
+        Column(p.name, required=p.default is p.empty) for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY
+    )
+    first = hints.get(parameters[0].name)
+    whole = first is Completion or Completion in typing.get_args(first)
+    return Signature(columns, options_of(function), whole)
+
+
+def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
+    """Returns the keyword-only parameters of a function or factory as options.
+
+    Raises:
+        SpecError: an option has a name that SPECs reserve.
+    """
+    hints = resolved_hints(function)
+    options = tuple(
+        Option(p.name, hints.get(p.name, Any), REQUIRED if p.default is p.empty else p.default)
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    )
+    for option in options:
+        if option.name in RESERVED_OPTIONS:
+            raise SpecError(
+                f"{function.__module__}.{function.__qualname__}: the option name '{option.name}' is reserved "
+                f"(so are {', '.join(RESERVED_OPTIONS)}). Rename the parameter."
+            )
+    return options
+
+
+def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Returns the annotations with strings evaluated; annotations that cannot be evaluated stay as they are."""
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return dict(getattr(function, "__annotations__", {}))

@@ -1,0 +1,169 @@
+"""What a plugin offers, as frozen descriptions: one spec per reward, verifier, environment or sandbox.
+
+In: a function or factory with its metadata (usually through the decorators). Out: a spec that the host lists,
+checks and binds to options. A reward or verifier spec stays callable like the function that it describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from grpo.plugins.types import Case, Isolation, Row
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Kind = Literal["reward", "verifier", "env", "sandbox"]
+KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox")
+
+
+class _Required:
+    """The default of an option that has none."""
+
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A typed setting of a plugin: a keyword-only parameter of its function or factory.
+
+    Attributes:
+        name: the keyword.
+        type: its annotation, resolved (for example `float` or `Literal["a", "b"]`).
+        default: the value when the user sets none; `REQUIRED` when the user must set it.
+    """
+
+    name: str
+    type: Any
+    default: Any = REQUIRED
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A dataset column that a reward or verifier reads: a positional parameter after the completion."""
+
+    name: str
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSpec:
+    """A reward function and its contract.
+
+    Attributes:
+        name: unique among the rewards of its distribution, for example "gsm8k.correctness".
+        version: the scoring contract; raised whenever some completion would score differently.
+        function: `(completion, *columns, **options) -> float | None`, plain or async. With `batch`, the
+            completion and every column are lists of equal length, and so is the result.
+        range: lowest and highest score; a score outside it is a failure of the plugin.
+        isolation: where it runs: "process" (killable; for anything that can hang or crash), "thread" or
+            "inline" (fast and trusted).
+        timeout: seconds for one call.
+        whole: the function takes a `Completion` and not its text.
+    """
+
+    kind: ClassVar[Kind] = "reward"
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+    columns: tuple[Column, ...] = ()
+    range: tuple[float, float] = (float("-inf"), float("inf"))
+    cases: tuple[Case, ...] = ()
+    isolation: Isolation = "process"
+    timeout: float = 10.0
+    batch: bool = False
+    whole: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierSpec:
+    """A verifier function and its contract; the attributes mean what they mean for a `RewardSpec`.
+
+    `function` returns a `Verdict` (with `batch`, a list of them).
+    """
+
+    kind: ClassVar[Kind] = "verifier"
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+    columns: tuple[Column, ...] = ()
+    cases: tuple[Case, ...] = ()
+    isolation: Isolation = "process"
+    timeout: float = 10.0
+    batch: bool = False
+    whole: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """An environment and the rows that it plays.
+
+    The environment is a real `gymnasium.Env` with text observations and text actions. `reset(options={"row":
+    row})` starts the episode of one dataset row and reports in its `info`:
+
+    - `prompt`: the chat messages to answer (default: the observation as one user message);
+    - `row`: the columns that rewards and verifiers read (default: the dataset row);
+    - `demonstration`: a worked answer in the environment's own format, where there is one.
+
+    `step(action)` returns 0.0 while unscored; scores of the environment's own stand in `info["scores"]`.
+
+    Attributes:
+        factory: `(**options) -> gymnasium.Env`.
+        dataset: `(split, **options) -> rows`, or None when the environment makes its own episodes; takes the same
+            options as the factory. Raises `DatasetError` for rows that cannot be used.
+        rewards: the SPECs scored when the user names none.
+        verifier: the SPEC of the verifier that decides accuracy, or None.
+        max_turns: how often the policy may speak.
+        hub_dataset: the value of the option `dataset` to use when the user names a model of their own.
+    """
+
+    kind: ClassVar[Kind] = "env"
+    name: str
+    version: int
+    factory: Callable[..., gymnasium.Env[Any, Any]]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+    dataset: Callable[..., Sequence[Row]] | None = None
+    rewards: tuple[str, ...] = ()
+    verifier: str | None = None
+    max_turns: int = 1
+    hub_dataset: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """A place to run untrusted programs; it reports what happened and never decides a score.
+
+    Attributes:
+        factory: `(**options) -> SandboxPool`.
+    """
+
+    kind: ClassVar[Kind] = "sandbox"
+    name: str
+    version: int
+    factory: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+
+
+Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec

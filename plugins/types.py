@@ -1,0 +1,106 @@
+"""The values that cross between plugins and the engine. All are frozen; nothing here computes a score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+FinishReason = Literal["stop", "length", "error"]
+Isolation = Literal["process", "thread", "inline"]
+Row = Mapping[str, Any]
+
+
+class Message(TypedDict):
+    """One chat message."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the policy wrote in answer to one prompt, with everything known about it.
+
+    Attributes:
+        text: the decoded completion without special tokens; for a multi-turn rollout, the last turn.
+        messages: the completion as chat messages (one assistant message when there was a single turn).
+        prompt: the chat messages that were answered.
+        row: the dataset row, column name to value.
+        token_ids: the sampled tokens, empty for completions that were read from a file.
+        logprobs: log-probability of each sampled token under the sampling policy, or None when unknown.
+        finish_reason: "stop" (the policy ended it), "length" (the token limit cut it), "error".
+        turns: how many times the policy spoke.
+        info: what the environment reported beside the observation.
+    """
+
+    text: str
+    messages: tuple[Message, ...] = ()
+    prompt: tuple[Message, ...] = ()
+    row: Row = field(default_factory=dict)
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] | None = None
+    finish_reason: FinishReason = "stop"
+    turns: int = 1
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verifier's judgement of one completion. It judges; it does not score.
+
+    Attributes:
+        ok: True (right), False (wrong), None (undecided: nothing can be said either way).
+        extracted: the answer that was found in the completion, as text, or None when there is none.
+        reason: one line on why, for people.
+    """
+
+    ok: bool | None
+    extracted: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An example that documents a reward or verifier and is checked by its tests.
+
+    Attributes:
+        completion: the text to judge.
+        row: the columns that the function needs.
+        expect: the score (a float), the verdict (a bool), or None for an abstention or an undecided verdict.
+        options: options that differ from the defaults.
+    """
+
+    completion: str
+    row: Row = field(default_factory=dict)
+    expect: float | bool | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run is about to make its first step."""
+
+    run_dir: str
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """An optimizer step ended; `metrics` is the row that was written to metrics.jsonl."""
+
+    run_dir: str
+    step: int
+    metrics: Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """A run ended after `step` steps; `status` is "done", "interrupted" or "failed"."""
+
+    run_dir: str
+    step: int
+    status: str
+
+
+Event = RunStarted | StepEnded | RunEnded
