@@ -1,0 +1,129 @@
+"""A dataset row as a problem with a known number as its answer.
+
+In: one raw row (a mapping from a file, the hub or the generator) and where it came from. Out: a checked `Problem`
+with the question, the bare gold number and the worked text. A row that cannot be used raises `DatasetError` with its
+place. Reading a row that was already read changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from grpo.plugins.errors import DatasetError
+
+_MARK = "####"
+_ANNOTATION = re.compile(r"<<[^<>]*>>")
+_DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
+_DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]+)?|\.[0-9]+)"
+_NUMBER = re.compile(rf"(?P<sign>[-+]?)(?P<value>{_DECIMAL}(?:[eE][-+]?[0-9]{{1,3}})?%?|{_DIGITS}/0*[1-9][0-9]*)")
+_CURRENCY = re.compile(r"[$€£¥]\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One question with its gold answer.
+
+    Attributes:
+        question: the text to answer.
+        answer: the gold number without currency sign and thousands commas, such as "72", "-3.5", "3/4" or "12%".
+        solution: the worked text as the row has it, or the answer alone when the row has no working.
+        extra: the row's other columns.
+    """
+
+    question: str
+    answer: str
+    solution: str
+    extra: Mapping[str, Any]
+
+    @property
+    def reasoning(self) -> str:
+        """The worked steps without calculator annotations and final answer; "" when the row has no working."""
+        work, mark, _ = self.solution.rpartition(_MARK)
+        if not mark:
+            work = "" if bare_number(self.solution) is not None else self.solution
+        return _ANNOTATION.sub("", work).strip()
+
+    def row(self) -> dict[str, Any]:
+        """The columns that rewards and verifiers read."""
+        return {**self.extra, "question": self.question, "answer": self.answer, "solution": self.solution}
+
+
+def bare_number(text: str) -> str | None:
+    """Returns a number without currency sign, thousands commas and plus sign; None when `text` is not one number."""
+    compact = _CURRENCY.sub("", text.strip().replace("\N{MINUS SIGN}", "-"), count=1).removesuffix(".")
+    match = _NUMBER.fullmatch(compact)
+    if match is None:
+        return None
+    return match["sign"].removeprefix("+") + match["value"].replace(",", "")
+
+
+def read_problem(row: object, where: str, *, question: str = "question", answer: str = "answer") -> Problem:
+    """Checks one row.
+
+    The answer column holds a worked text that ends in `#### 72`, or the number alone (as text or as a number). In
+    the second case a column `solution`, where there is one, is the worked text.
+
+    Args:
+        row: a mapping from column to value.
+        where: the place to name in errors, such as "rows.jsonl, line 3".
+        question: the column with the question.
+        answer: the column with the answer.
+
+    Raises:
+        DatasetError: not a mapping, a missing column, a wrong type, an empty or unencodable question, a gold answer
+            that is not a number.
+    """
+    if not isinstance(row, Mapping):
+        raise DatasetError(
+            f"{where}: expected an object with the columns '{question}' and '{answer}', found {_kind(row)}. "
+            "Write each row as one JSON object."
+        )
+    text = _text(row, question, where, numbers=False)
+    if not text.strip():
+        raise DatasetError(f"{where}: the column '{question}' is empty. Remove the row or fill in its question.")
+    given = _text(row, answer, where, numbers=True)
+    before, mark, last = given.rpartition(_MARK)
+    gold = bare_number(last)
+    if gold is None:
+        shown = last.strip() if len(last.strip()) <= 60 else last.strip()[:57] + "..."
+        raise DatasetError(
+            f"{where}: the gold answer {shown!r} in the column '{answer}' is not a number. End the text with "
+            f"'{_MARK} 72', or write the number alone."
+        )
+    solution = given
+    if not (mark and before.strip()) and isinstance(row.get("solution"), str) and row["solution"].strip():
+        solution = _text(row, "solution", where, numbers=False)
+    extra = {str(name): value for name, value in row.items() if name not in ("question", "answer", "solution")}
+    return Problem(text, gold, solution, extra)
+
+
+def _text(row: Mapping[Any, Any], column: str, where: str, *, numbers: bool) -> str:
+    if column not in row:
+        have = ", ".join(map(str, row)) or "none"
+        raise DatasetError(
+            f"{where}: no column '{column}' (the row has: {have}). Name the columns with the options 'question' and "
+            "'answer'."
+        )
+    value = row[column]
+    if numbers and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return f"{Decimal(str(value)).normalize():f}" if value == value and abs(value) != float("inf") else str(value)
+    if not isinstance(value, str):
+        wanted = "text or a number" if numbers else "text"
+        raise DatasetError(f"{where}: the column '{column}' must be {wanted}, found {_kind(value)}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DatasetError(
+            f"{where}: the column '{column}' has a lone surrogate at character {error.start + 1}, which no tokenizer "
+            "can read. Write the character as UTF-8."
+        ) from error
+    return value
+
+
+def _kind(value: object) -> str:
+    names = {type(None): "null", bool: "true or false", str: "text", list: "a list", dict: "an object"}
+    return names.get(type(value), "a number" if isinstance(value, int | float | Decimal) else type(value).__name__)

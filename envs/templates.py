@@ -1,0 +1,84 @@
+"""Prompt templates: how a completion should be laid out.
+
+In: the name of a template, or the pattern of one's own. Out: the system text that asks for the layout, and worked
+answers in it. Rewards that check a layout are separate plugins; a template only asks for one and demonstrates it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from grpo.plugins.errors import OptionError, did_you_mean
+
+TemplateName = Literal["reasoning", "solution", "think", "hash", "custom"]
+
+_FIELD = re.compile(r"\{(reasoning|answer)\}")
+_HINTS = {"reasoning": "your working, step by step", "answer": "the final number"}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A layout for completions.
+
+    Attributes:
+        system: the system message that asks for the layout; "" sends none.
+        pattern: the completion with `{reasoning}` and `{answer}` in their places.
+    """
+
+    system: str
+    pattern: str
+
+    def render(self, reasoning: str, answer: str) -> str:
+        """Returns a completion in this layout; the texts are put in as they are."""
+        return _fill(self.pattern, {"reasoning": reasoning, "answer": answer})
+
+
+def _fill(pattern: str, values: dict[str, str]) -> str:
+    return _FIELD.sub(lambda match: values[match[1]], pattern)
+
+
+def _asking_for(pattern: str) -> Template:
+    return Template("Answer in this form:\n" + _fill(pattern, _HINTS).strip(), pattern)
+
+
+TEMPLATES = {
+    "reasoning": _asking_for("<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>\n"),
+    "solution": _asking_for("<start_working_out>{reasoning}<end_working_out><SOLUTION>{answer}</SOLUTION>"),
+    "think": _asking_for("<think>\n{reasoning}\n</think>\n{answer}"),
+    "hash": _asking_for("{reasoning}\n#### {answer}"),
+}
+
+
+def choose_template(name: str, *, system: str | None = None, pattern: str | None = None) -> Template:
+    """Returns the template that the options describe.
+
+    Args:
+        name: one of `TemplateName`.
+        system: a system message instead of the template's own; "" sends none.
+        pattern: the layout of the template `custom`, with `{reasoning}` and `{answer}` once each.
+
+    Raises:
+        OptionError: an unknown name, `custom` without a pattern, a pattern without its two fields, or a pattern for
+            a template that has its own.
+    """
+    if name not in get_args(TemplateName):
+        names = get_args(TemplateName)
+        raise OptionError(f"no template '{name}'.{did_you_mean(name, names)} Choose one of: {', '.join(names)}.")
+    if name == "custom":
+        if pattern is None:
+            raise OptionError(
+                "template=custom needs the option 'pattern': the completion with {reasoning} and {answer} in their "
+                "places, as a JSON string when it has line ends or commas."
+            )
+        if sorted(_FIELD.findall(pattern)) != ["answer", "reasoning"]:
+            raise OptionError(
+                f"the pattern {pattern!r} must hold {{reasoning}} and {{answer}}, once each; add or remove the fields."
+            )
+        template = _asking_for(pattern)
+    elif pattern is not None:
+        raise OptionError(f"the template '{name}' has its own pattern. Remove 'pattern', or set template=custom.")
+    else:
+        template = TEMPLATES[name]
+    return template if system is None else Template(system, template.pattern)
