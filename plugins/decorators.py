@@ -8,6 +8,7 @@ from typing import Any
 
 from grpo.plugins.errors import SpecError
 from grpo.plugins.signature import read_signature
+from grpo.plugins.soundness import metadata_fault
 from grpo.plugins.specs import RewardSpec, VerifierSpec
 from grpo.plugins.types import Case, Isolation
 
@@ -114,9 +115,6 @@ def verifier(
 
 
 def _check_metadata(name: str, version: int, timeout: float) -> None:
-    if any(character in name for character in "/@:,= \t\n") or not name:
-        raise SpecError(f"'{name}' cannot be a plugin name: SPECs use '/', '@', ':', ',' and '=' as separators.")
-    if version < 1:
-        raise SpecError(f"'{name}': version {version} must be 1 or more.")
-    if timeout <= 0:
-        raise SpecError(f"'{name}': timeout {timeout} must be more than 0 seconds.")
+    fault = metadata_fault(name, version, timeout)
+    if fault:
+        raise SpecError(f"{fault}.")

@@ -78,8 +78,22 @@ def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
 
 
 def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the annotations with strings evaluated; annotations that cannot be evaluated stay as they are."""
+    """Returns the annotations with strings evaluated; each one that cannot be evaluated stays a string.
+
+    A name that is imported for type checkers only, often in the return annotation, then spoils no other annotation.
+    """
     try:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError):
-        return dict(getattr(function, "__annotations__", {}))
+        names = getattr(inspect.unwrap(function), "__globals__", {})
+        hints = getattr(function, "__annotations__", {})
+        return {parameter: _evaluated(hint, names) for parameter, hint in hints.items()}
+
+
+def _evaluated(hint: Any, names: dict[str, Any]) -> Any:
+    if not isinstance(hint, str):
+        return hint
+    try:
+        return eval(hint, names)
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return hint

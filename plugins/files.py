@@ -1,0 +1,95 @@
+"""Loads a plugin from a Python file that belongs to no installed package: `./mine.py:score`.
+
+In: a path and the name of a decorated function (or of any spec in the file). Out: a registration whose distribution
+is the file's absolute path. The file's folder joins the end of `sys.path`, so that it may import its neighbours
+without hiding anything that is installed. The same file with the same content is executed once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from grpo.plugins.errors import PluginNotFound, UsageError, did_you_mean
+from grpo.plugins.loading import Registration
+from grpo.plugins.problems import one_line
+from grpo.plugins.soundness import SPEC_OF_KIND, spec_fault
+from grpo.plugins.spec_text import SpecText
+from grpo.plugins.specs import Kind
+
+
+def registration_from_file(kind: Kind, text: SpecText) -> Registration:
+    """Returns the spec of that kind that the file holds under a variable of that name, or with that name.
+
+    Raises:
+        PluginNotFound: there is no such file, no such function in it, or only another version.
+        UsageError: the file cannot be executed, or the name stands for something else.
+    """
+    path_text, function = text.path, text.name
+    path = Path(path_text).expanduser()
+    if not path.is_file():
+        raise PluginNotFound(f"no file '{path_text}' (looked in {path.absolute().parent}). Write ./file.py:function.")
+    path = path.resolve()
+    values = vars(_module(path))
+    named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
+    spec = values.get(function) or next((value for value in named if value.name == function), None)
+    if spec is None:
+        offered = [name for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])]
+        raise PluginNotFound(
+            f"no {kind} '{function}' in {path_text}.{did_you_mean(function, offered)} "
+            f"The file offers: {', '.join(offered) or f'no {kind}s'}."
+        )
+    fault = spec_fault(kind, spec)
+    if fault:
+        raise UsageError(f"{path_text}:{function} is not a {kind}: {fault}.")
+    if text.version not in (None, spec.version):
+        raise PluginNotFound(
+            f"no {kind} '{function}' of version {text.version} in {path_text}: the file has version {spec.version}. "
+            f"Write {path_text}:{function}@{spec.version} to accept it."
+        )
+    return Registration(kind, spec, str(path), "", function)
+
+
+def _module(path: Path) -> ModuleType:
+    content = path.read_bytes()
+    identity = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:12]
+    name = f"grpo_file_{path.stem}_{identity}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
+        raise UsageError(f"{path} cannot be loaded as Python. Give the file a name that ends in .py.")
+    module = importlib.util.module_from_spec(module_spec)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    sys.modules[name] = module
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            module_spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        del sys.modules[name]
+        raise
+    except BaseException as error:  # the file may also call sys.exit()
+        del sys.modules[name]
+        raise UsageError(f"{path} cannot be executed: {one_line(error)}. Try: python {path}") from error
+    return module
+
+
+def source_sha256(function: object) -> str | None:
+    """Returns the SHA-256 of the file that defines a function or class, or None when its source is not at hand."""
+    target = inspect.unwrap(function) if callable(function) else function
+    while hasattr(target, "func"):
+        target = inspect.unwrap(target.func)
+    module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
+    try:
+        file = None if module is None else inspect.getsourcefile(module)
+    except TypeError:
+        return None
+    if file is None or not Path(file).is_file():
+        return None
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()

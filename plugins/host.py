@@ -1,0 +1,189 @@
+"""The host: every installed plugin found, checked, looked up by name and bound to a user's options.
+
+In: entry points and SPECs. Out: bound rewards, verifiers, environments and sandboxes for a run, and a list of what is
+wrong. One broken plugin is a line in that list and stops nothing else. Loading plugins imports no torch of ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from grpo.plugins.binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
+from grpo.plugins.discovery import Entry, installed_entries
+from grpo.plugins.errors import UsageError
+from grpo.plugins.files import registration_from_file
+from grpo.plugins.loading import Registration, load_entry
+from grpo.plugins.lock import lock_of
+from grpo.plugins.names import clash_problems, find_registration
+from grpo.plugins.options import checked_options
+from grpo.plugins.problems import Problem, one_line, traceback_text
+from grpo.plugins.spec_text import SpecText, parse
+from grpo.plugins.specs import Kind
+from grpo.plugins.types import Event
+
+__all__ = ["Host", "Problem", "Registration"]
+
+Source = str | Mapping[str, Any]
+_log = logging.getLogger("grpo.plugins")
+
+
+class Host:
+    """The plugins of a set of entry points.
+
+    A `home` argument names a distribution that wins when a short name is offered by several, as for the SPECs that
+    an environment of that distribution brings along.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._loaded = [load_entry(entry) for entry in entries]
+        self._registrations = tuple(known for loaded in self._loaded for known in loaded.registrations)
+        self._problems = [problem for loaded in self._loaded for problem in loaded.problems]
+        self._problems += clash_problems(self._registrations)
+
+    @classmethod
+    def discover(cls) -> Host:
+        """Loads the installed plugins; GRPO_PLUGINS=a,b keeps those entry points or distributions only.
+
+        Raises:
+            UsageError: GRPO_PLUGINS names something that is not installed.
+        """
+        return cls(installed_entries())
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the installed plugins, in the order in which it was found."""
+        return tuple(self._problems)
+
+    def registrations(self, kind: Kind | None = None) -> tuple[Registration, ...]:
+        """Returns the usable plugins of one kind, or all."""
+        return tuple(known for known in self._registrations if kind in (None, known.kind))
+
+    def find(self, kind: Kind, name: str, home: str = "") -> Registration:
+        """Returns the plugin of that kind that `[dist/]name[@version]` or `./file.py:function` names.
+
+        Raises:
+            PluginNotFound: no such name, distribution, version, file or function.
+            AmbiguousName: several distributions offer the short name.
+            UsageError: the text does not follow the syntax.
+        """
+        return self._found(kind, parse(name), home)
+
+    def reward(self, source: Source, home: str = "") -> BoundReward:
+        """Binds a reward to the options, weight, alias and time limit of a SPEC or of a table.
+
+        Raises:
+            PluginNotFound, AmbiguousName: see `find`.
+            OptionError: an option is unknown, missing or of the wrong type.
+            UsageError: the SPEC does not follow the syntax.
+            PluginError: the plugin declares an option with an impossible type.
+        """
+        text = parse(source)
+        known, options = self._bound("reward", text, home)
+        spec: Any = known.spec
+        return BoundReward(
+            spec,
+            known.distribution,
+            options,
+            alias=text.alias,
+            timeout=spec.timeout if text.timeout is None else text.timeout,
+            weight=1.0 if text.weight is None else text.weight,
+        )
+
+    def rewards(self, sources: Iterable[Source], home: str = "") -> list[BoundReward]:
+        """Binds several rewards, which must have different names.
+
+        Raises:
+            UsageError: two of them have one name; and everything that `reward` raises.
+        """
+        bound = [self.reward(source, home) for source in sources]
+        names = [reward.name for reward in bound]
+        for reward in bound:
+            if names.count(reward.name) > 1:
+                raise UsageError(
+                    f"two rewards are named '{reward.name}', and their metrics would mix. Give one another name: "
+                    f"--reward {reward.spec.name}:as={reward.name}_2"
+                )
+        return bound
+
+    def verifier(self, source: Source, home: str = "") -> BoundVerifier:
+        """Binds a verifier; it takes `as` and `timeout`, and raises what `reward` raises."""
+        text = parse(source)
+        _refuse(text, "verifier", weight=text.weight)
+        known, options = self._bound("verifier", text, home)
+        spec: Any = known.spec
+        timeout = spec.timeout if text.timeout is None else text.timeout
+        return BoundVerifier(spec, known.distribution, options, alias=text.alias, timeout=timeout)
+
+    def env(self, source: Source) -> BoundEnv:
+        """Binds an environment; it takes `as` and `weight`, and raises what `reward` raises."""
+        text = parse(source)
+        _refuse(text, "env", timeout=text.timeout)
+        known, options = self._bound("env", text, "")
+        spec: Any = known.spec
+        weight = 1.0 if text.weight is None else text.weight
+        return BoundEnv(spec, known.distribution, options, alias=text.alias, weight=weight)
+
+    def sandbox(self, source: Source) -> BoundSandbox:
+        """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
+        text = parse(source)
+        _refuse(text, "sandbox", weight=text.weight, timeout=text.timeout, **{"as": text.alias or None})
+        known, options = self._bound("sandbox", text, "")
+        spec: Any = known.spec
+        return BoundSandbox(spec, known.distribution, options)
+
+    def default_rewards(self, env: BoundEnv) -> list[BoundReward]:
+        """Binds the rewards that an environment names itself, looked up in its own distribution first."""
+        return self.rewards(env.spec.rewards, home=env.distribution)
+
+    def default_verifier(self, env: BoundEnv) -> BoundVerifier | None:
+        """Binds the verifier that an environment names itself, or returns None when it names none."""
+        return None if env.spec.verifier is None else self.verifier(env.spec.verifier, home=env.distribution)
+
+    def lock(self, bound: Bound) -> dict[str, Any]:
+        """Returns the record of a bound plugin for the run directory; `grpo.plugins.lock` says what it holds."""
+        versions = (known.distribution_version for known in self._registrations if known.spec is bound.spec)
+        return lock_of(bound, next(versions, ""))
+
+    def observe(self, event: Event) -> None:
+        """Tells every plugin about an event. A failing observer is recorded once as a problem and stops nothing."""
+        for loaded in self._loaded:
+            if loaded.manager is None:
+                continue
+            try:
+                loaded.manager.hook.grpo_observe(event=event)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # an observer may also call sys.exit()
+                entry = loaded.entry
+                line = f"grpo_observe raised {one_line(error)}"
+                seen = ((p.state, p.distribution, p.entry_point) for p in self._problems)
+                if ("observer", entry.distribution, entry.name) not in seen:
+                    self._problems.append(
+                        Problem(
+                            "observer",
+                            entry.distribution,
+                            entry.distribution_version,
+                            entry.name,
+                            line,
+                            traceback_text(error),
+                        )
+                    )
+                    _log.warning("%s of %s: %s", entry.name, entry.distribution, line)
+
+    def _found(self, kind: Kind, text: SpecText, home: str) -> Registration:
+        if text.path:
+            return registration_from_file(kind, text)
+        return find_registration(self._registrations, self._problems, kind, text, home)
+
+    def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
+        known = self._found(kind, text, home)
+        return known, checked_options(known.spec, known.distribution, text.options)
+
+
+def _refuse(text: SpecText, kind: Kind, **reserved: object) -> None:
+    given: Sequence[str] = [key for key, value in reserved.items() if value is not None]
+    if given:
+        plural = {"sandbox": "sandboxes"}.get(kind, f"{kind}s")
+        raise UsageError(f"'{text.written}': {plural} take no '{given[0]}'. Leave it out.")

@@ -1,0 +1,65 @@
+"""The record of the plugins that a run used, and what has changed since.
+
+In: a bound plugin. Out: a dictionary that JSON can hold, and, from two such records, the differences in words. The
+hash covers the file that defines the plugin's function, not the modules that this file imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grpo.plugins.binding import Bound, BoundReward, BoundVerifier
+from grpo.plugins.files import source_sha256
+
+_COMPARED = ("distribution", "distribution_version", "version", "options", "weight", "sha256")
+
+
+def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
+    """Returns the record of one plugin.
+
+    Its keys: kind, name (the alias, if there is one), plugin (the spec's name), version, distribution,
+    distribution_version, options (defaults included), weight (None where there is none), sha256 (None where the
+    source is not at hand).
+    """
+    from pydantic_core import to_jsonable_python
+
+    spec = bound.spec
+    function = spec.function if isinstance(bound, (BoundReward, BoundVerifier)) else bound.spec.factory  # type: ignore[union-attr]
+    defaults = {option.name: option.default for option in spec.options if not option.required}
+    return {
+        "kind": spec.kind,
+        "name": getattr(bound, "name", spec.name),
+        "plugin": spec.name,
+        "version": spec.version,
+        "distribution": bound.distribution,
+        "distribution_version": distribution_version,
+        "options": to_jsonable_python(defaults | dict(bound.options), fallback=repr, inf_nan_mode="strings"),
+        "weight": getattr(bound, "weight", None),
+        "sha256": source_sha256(function),
+    }
+
+
+def drift(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Returns what differs between two records of one plugin, one line each, most important first.
+
+    Example:
+        >>> drift({"kind": "reward", "name": "near", "version": 1}, {"kind": "reward", "name": "near", "version": 2})
+        ["reward 'near': version was 1, is now 2"]
+    """
+    who = f"{after.get('kind')} '{after.get('name')}'"
+    lines = []
+    for key in _COMPARED:
+        old, new = before.get(key), after.get(key)
+        if key == "options" and isinstance(old, Mapping) and isinstance(new, Mapping):
+            lines += [
+                f"{who}: option {name} was {old.get(name)!r}, is now {new.get(name)!r}"
+                for name in sorted({*old, *new})
+                if old.get(name) != new.get(name)
+            ]
+        elif key == "sha256":
+            if old and new and old != new:
+                lines.append(f"{who}: its source file has changed")
+        elif old != new:
+            lines.append(f"{who}: {key.replace('_', ' ')} was {old!r}, is now {new!r}")
+    return lines

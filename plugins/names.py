@@ -1,0 +1,98 @@
+"""Looks a name up among the registrations: unique short names, distributions, versions, and helpful refusals.
+
+In: the registrations and problems of a host and a parsed SPEC. Out: the one registration that is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from grpo.plugins.discovery import normalized
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, did_you_mean
+from grpo.plugins.loading import Registration
+from grpo.plugins.problems import Problem
+from grpo.plugins.spec_text import SpecText
+from grpo.plugins.specs import Kind
+
+
+def find_registration(
+    registrations: Sequence[Registration], problems: Sequence[Problem], kind: Kind, text: SpecText, home: str = ""
+) -> Registration:
+    """Returns the registration that the SPEC names.
+
+    `home` is the distribution that wins when a short name has several offers: the default rewards of an environment
+    are looked up in its own distribution first.
+
+    Raises:
+        PluginNotFound: no such name, distribution or version.
+        AmbiguousName: several distributions offer the short name.
+    """
+    offers = [known for known in registrations if known.kind == kind and known.spec.name == text.name]
+    wanted = text.distribution or (home if len(offers) > 1 else "")
+    found = [known for known in offers if not wanted or normalized(known.distribution) == normalized(wanted)]
+    if not found and not text.distribution:
+        found = offers
+    if not found:
+        raise PluginNotFound(_not_found(registrations, problems, kind, text))
+    if len(found) > 1:
+        choices = " or ".join(f"{known.distribution}/{known.spec.name}" for known in found)
+        raise AmbiguousName(
+            f"{kind} '{text.name}' is offered by {_listed(known.distribution for known in found)}. Write {choices}."
+        )
+    [registration] = found
+    if text.version is not None and registration.spec.version != text.version:
+        raise PluginNotFound(
+            f"no {kind} '{text.name}' of version {text.version}: {registration.distribution} "
+            f"{registration.distribution_version} has version {registration.spec.version}. Its scores may differ; "
+            f"write {text.name}@{registration.spec.version} to accept it, or install a release with the other version."
+        )
+    return registration
+
+
+def clash_problems(registrations: Sequence[Registration]) -> list[Problem]:
+    """Returns one problem for every registration whose short name another distribution offers too."""
+    problems = []
+    for known in registrations:
+        others = [
+            other.distribution
+            for other in registrations
+            if other is not known and (other.kind, other.spec.name) == (known.kind, known.spec.name)
+        ]
+        if others:
+            problems.append(
+                Problem(
+                    "clash",
+                    known.distribution,
+                    known.distribution_version,
+                    known.entry_point,
+                    f"{known.kind} '{known.spec.name}' is offered by {_listed(others)} too; "
+                    f"write {known.distribution}/{known.spec.name}",
+                )
+            )
+    return problems
+
+
+def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem], kind: Kind, text: SpecText) -> str:
+    names = [known.spec.name for known in registrations if known.kind == kind]
+    distributions = {known.distribution for known in registrations} | {p.distribution for p in problems}
+    message = f"no {kind} '{text.name}'" + (f" in '{text.distribution}'." if text.distribution else ".")
+    here = [other for other in registrations if other.spec.name == text.name]
+    if text.distribution and normalized(text.distribution) not in {normalized(known) for known in distributions}:
+        message += f" No distribution of that name offers plugins.{did_you_mean(text.distribution, distributions)}"
+    elif any(other.kind == kind for other in here):
+        message += f" It is in {_listed(other.distribution for other in here if other.kind == kind)}."
+    elif here:
+        message += f" There is a {_listed((other.kind for other in here), quoted=False)} of that name."
+    else:
+        message += did_you_mean(text.name, names)
+    broken = sorted(
+        {problem.distribution for problem in problems if problem.state in ("broken", "invalid", "misspelt")}
+    )
+    if broken:
+        message += f" Plugins of {_listed(broken)} did not load; see why with: grpo plugins."
+    return f"{message} List them with: grpo plugins"
+
+
+def _listed(words: Iterable[str], quoted: bool = True) -> str:
+    unique = list(dict.fromkeys(words))
+    return " and ".join(f"'{word}'" if quoted else word for word in unique)

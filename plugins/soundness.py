@@ -1,0 +1,84 @@
+"""Is this a spec that the engine can use? Asked of everything a hook returns, since specs can be built by hand.
+
+In: what a hook returned for one plugin. Out: the first fault in words, or "" when there is none.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import typing
+from typing import Any
+
+from grpo.plugins.signature import RESERVED_OPTIONS
+from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.types import Case, Isolation
+
+SPEC_OF_KIND: dict[Kind, type[Any]] = {
+    "reward": RewardSpec,
+    "verifier": VerifierSpec,
+    "env": EnvSpec,
+    "sandbox": SandboxSpec,
+}
+RESERVED_PREFIXES = ("gym", "reasoning_gym", "verifiers", "textarena")
+_SEPARATORS = "/@:,= \t\n"
+
+
+def spec_fault(kind: Kind, spec: object) -> str:
+    """Returns why `spec` cannot be used as a plugin of that kind, or ""."""
+    expected = SPEC_OF_KIND[kind]
+    if not isinstance(spec, expected):
+        hint = f"; decorate it with @{kind}(version=1)" if inspect.isfunction(spec) and kind in _DECORATED else ""
+        return f"expected a {expected.__name__}, got {_described(spec)}{hint}"
+    known: Any = spec
+    fault = metadata_fault(known.name, known.version, getattr(known, "timeout", 1.0))
+    if fault:
+        return fault
+    function = known.function if kind in _DECORATED else known.factory
+    if not callable(function):
+        return f"'{known.name}': {_described(function)} is not callable"
+    return _fields_fault(known)
+
+
+_DECORATED: tuple[Kind, ...] = ("reward", "verifier")
+
+
+def metadata_fault(name: object, version: object, timeout: object) -> str:
+    """Returns why a name, a version or a time limit in seconds cannot be used, or ""."""
+    if not isinstance(name, str) or not name or any(character in name for character in _SEPARATORS):
+        return f"{name!r} cannot be a plugin name: SPECs use '/', '@', ':', ',', '=' and blanks as separators"
+    if name in RESERVED_PREFIXES or name.endswith(".py"):
+        return f"'{name}' cannot be a plugin name: SPECs give it another meaning"
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        return f"'{name}': version {version!r} must be a whole number, 1 or more"
+    if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+        return f"'{name}': timeout {timeout!r} must be a finite number of seconds above 0"
+    return ""
+
+
+def _fields_fault(spec: Any) -> str:
+    where = f"'{spec.name}': "
+    if not isinstance(spec.doc, str):
+        return f"{where}doc must be text, got {_described(spec.doc)}"
+    for attribute, type_ in (("options", Option), ("columns", Column), ("cases", Case)):
+        values = getattr(spec, attribute, ())
+        if not isinstance(values, tuple) or not all(isinstance(value, type_) for value in values):
+            return f"{where}{attribute} must be a tuple of {type_.__name__}"
+    for option in spec.options:
+        if option.name in RESERVED_OPTIONS:
+            return f"{where}the option name '{option.name}' is reserved (so are {', '.join(RESERVED_OPTIONS)})"
+    isolations = typing.get_args(Isolation)
+    if getattr(spec, "isolation", isolations[0]) not in isolations:
+        return f"{where}isolation {spec.isolation!r} must be one of {', '.join(isolations)}"
+    bounds = getattr(spec, "range", (0.0, 1.0))
+    if not isinstance(bounds, tuple) or len(bounds) != 2 or not bounds[0] <= bounds[1]:
+        return f"{where}range {bounds!r} must be (lowest, highest)"
+    return ""
+
+
+def _described(value: object) -> str:
+    if inspect.isfunction(value):
+        return f"the plain function '{value.__name__}'"
+    return (
+        f"{type(value).__name__} {str(value)[:60]!r}" if isinstance(value, (str, int, float)) else type(value).__name__
+    )
