@@ -47,17 +47,35 @@ def installed_entries() -> tuple[Entry, ...]:
     Raises:
         UsageError: GRPO_PLUGINS names something that is not installed.
     """
-    entries: dict[tuple[str, str], Entry] = {}
+    found: dict[str, list[Entry]] = {}
     for distribution in importlib.metadata.distributions():
-        for point in distribution.entry_points:
-            if point.group == ENTRY_POINT_GROUP:
-                name = distribution.metadata["Name"]
-                # The first distribution on the path is the one whose modules are imported.
-                entries.setdefault(
-                    (normalized(name), point.name), Entry(name, distribution.version, point.name, point.load)
-                )
-    ordered = [entries[key] for key in sorted(entries, key=lambda key: (key[0] != "grpo-kit", key))]
+        entries = _entries_of(distribution)
+        if entries:
+            # A distribution that is found twice counts where it comes first on the path, as its modules do.
+            found.setdefault(normalized(entries[0].distribution), entries)
+    ordered = [entry for name in sorted(found, key=lambda name: (name != "grpo-kit", name)) for entry in found[name]]
     return pinned(ordered, os.environ.get(PIN_VARIABLE, ""))
+
+
+def _entries_of(distribution: importlib.metadata.Distribution) -> list[Entry]:
+    """Returns the entries of one distribution; metadata that cannot be read becomes an entry that fails to load."""
+    text = distribution.read_text("entry_points.txt") or ""
+    if f"[{ENTRY_POINT_GROUP}]" not in text:
+        return []
+    name = distribution.metadata["Name"] or "(unnamed)"
+    version = distribution.metadata["Version"] or ""
+    try:
+        points = [point for point in distribution.entry_points if point.group == ENTRY_POINT_GROUP]
+    except Exception as error:
+        return [Entry(name, version, "entry_points.txt", _raising(error))]
+    return [Entry(name, version, point.name, point.load) for point in sorted(points, key=lambda point: point.name)]
+
+
+def _raising(error: Exception) -> Callable[[], object]:
+    def load() -> object:
+        raise ImportError(f"the entry points of the distribution cannot be read ({error})") from error
+
+    return load
 
 
 def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:

@@ -67,9 +67,16 @@ def clash_problems(registrations: Sequence[Registration]) -> list[Problem]:
                     known.entry_point,
                     f"{known.kind} '{known.spec.name}' is offered by {_listed(others)} too; "
                     f"write {known.distribution}/{known.spec.name}",
+                    plugin=f"{known.kind}:{known.spec.name}",
                 )
             )
     return problems
+
+
+def clash_of(problems: Sequence[Problem], known: Registration) -> Problem | None:
+    """Returns the clash that a registration has a part in, or None."""
+    wanted = ("clash", known.distribution, f"{known.kind}:{known.spec.name}")
+    return next((p for p in problems if (p.state, p.distribution, p.plugin) == wanted), None)
 
 
 def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem], kind: Kind, text: SpecText) -> str:

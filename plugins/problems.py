@@ -26,6 +26,7 @@ class Problem:
         entry_point: the name in the entry-point group.
         line: what happened, in one line.
         traceback: the traceback as text, "" when nothing was raised.
+        plugin: for a clash, "kind:name", for example "reward:proximity"; otherwise "".
     """
 
     state: State
@@ -34,11 +35,12 @@ class Problem:
     entry_point: str
     line: str
     traceback: str = ""
+    plugin: str = ""
 
 
 def one_line(error: BaseException) -> str:
     """Returns "ImportError: no module named 'x' (at my_rewards/__init__.py:3)"."""
-    text = " ".join(str(error).split()) or "(no message)"
+    text = "".join(mark if mark.isprintable() else "?" for mark in " ".join(str(error).split())) or "(no message)"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not frames:
         return f"{type(error).__name__}: {text}"

@@ -1,0 +1,130 @@
+"""`grpo plugins`: what is installed and what is wrong with it, as a table, as JSON, or one plugin in full.
+
+In: the host. Out: text on stdout. Nothing is executed but the import of the plugins and their listing hooks.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from grpo.core.cli_plugins_show import described, found
+from grpo.plugins.host import Host, Registration
+from grpo.plugins.names import clash_of
+from grpo.plugins.specs import KINDS
+
+HEADINGS = ("kind", "name", "version", "distribution", "state", "description")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: plugins and problems.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the traceback of every broken plugin.")
+@click.pass_context
+def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
+    """List the installed plugins, or show one.
+
+    GRPO_PLUGINS=a,b restricts the list to those entry points or distributions.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    host = Host.discover()
+    if as_json:
+        click.echo(json.dumps(listing(host), indent=2))
+    else:
+        _print_table(rows(host))
+        if verbose:
+            for problem in host.problems:
+                if problem.traceback:
+                    click.echo(f"\n{problem.distribution} ({problem.entry_point}):\n{problem.traceback.rstrip()}")
+        elif any(problem.traceback for problem in host.problems):
+            click.echo("\nSee the tracebacks with: grpo plugins --verbose", err=True)
+
+
+@plugins.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Show one plugin: its documentation, options, columns, range and cases.
+
+    NAME is [kind:][dist/]name, for example proximity or reward:proximity, or ./file.py:function.
+    """
+    host = Host.discover()
+    click.echo("\n".join(described(host, found(host, name))))
+
+
+def listing(host: Host) -> dict[str, list[dict[str, object]]]:
+    """Returns what `grpo plugins --json` prints."""
+    return {
+        "plugins": [
+            {
+                "kind": known.kind,
+                "name": known.spec.name,
+                "version": known.spec.version,
+                "distribution": known.distribution,
+                "distribution_version": known.distribution_version,
+                "entry_point": known.entry_point,
+                "state": "ok" if clash_of(host.problems, known) is None else "clash",
+                "description": first_line(known.spec.doc),
+            }
+            for known in _ordered(host)
+        ],
+        "problems": [asdict(problem) for problem in host.problems],
+    }
+
+
+def rows(host: Host) -> list[tuple[str, ...]]:
+    """Returns the rows of the table: the plugins by kind and name, then what is wrong with the others."""
+    table: list[tuple[str, ...]] = []
+    for known in _ordered(host):
+        clash = clash_of(host.problems, known)
+        table.append(
+            (
+                known.kind,
+                known.spec.name,
+                str(known.spec.version),
+                known.distribution,
+                "ok" if clash is None else "clash",
+                first_line(known.spec.doc) if clash is None else clash.line,
+            )
+        )
+    table.extend(
+        ("-", problem.entry_point, "-", problem.distribution, problem.state, problem.line)
+        for problem in host.problems
+        if problem.state != "clash"
+    )
+    return table
+
+
+def first_line(doc: str) -> str:
+    """Returns the first line of a documentation text, or "" when there is none."""
+    return doc.strip().partition("\n")[0]
+
+
+def _ordered(host: Host) -> list[Registration]:
+    return sorted(
+        host.registrations(), key=lambda known: (KINDS.index(known.kind), known.spec.name, known.distribution)
+    )
+
+
+def _print_table(table: Sequence[tuple[str, ...]]) -> None:
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        rich_table = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in HEADINGS:
+            rich_table.add_column(heading, overflow="fold", no_wrap=heading not in ("description", "distribution"))
+        for row in table:
+            cells = [Text(cell) for cell in row]
+            cells[4].stylize("green" if row[4] == "ok" else "red")
+            rich_table.add_row(*cells)
+        Console().print(rich_table)
+        return
+    widths = [max(len(row[column]) for row in [HEADINGS, *table]) for column in range(len(HEADINGS) - 1)]
+    for row in [HEADINGS, *table]:
+        aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        click.echo("  ".join([*aligned, row[-1]]).rstrip())

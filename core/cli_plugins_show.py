@@ -1,0 +1,123 @@
+"""One plugin in full, for `grpo plugins show`.
+
+In: the host and the name that the user typed. Out: the lines to print.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean
+from grpo.plugins.host import Host, Registration
+from grpo.plugins.names import clash_of
+from grpo.plugins.options import type_name
+from grpo.plugins.spec_text import is_file
+from grpo.plugins.specs import KINDS, EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.types import Case
+
+_ISOLATION = {
+    "process": "in a process of its own, which is killed when its time is up",
+    "thread": "in a thread",
+    "inline": "in the caller",
+}
+
+
+def found(host: Host, name: str) -> Registration:
+    """Returns the plugin that `[kind:][dist/]name` or `./file.py:function` names.
+
+    Raises:
+        PluginNotFound: there is none.
+        AmbiguousName: several kinds, or several distributions, have the name.
+    """
+    prefix, colon, rest = name.partition(":")
+    if colon and prefix in KINDS:
+        return host.find(prefix, rest)
+    hits: list[Registration] = []
+    misses: list[UsageError] = []
+    for kind in KINDS:
+        try:
+            hits.append(host.find(kind, name))
+        except AmbiguousName:
+            raise
+        except UsageError as error:
+            misses.append(error)
+    if len(hits) > 1:
+        kinds = " and ".join(f"a {hit.kind}" if hit.kind != "env" else "an env" for hit in hits)
+        choices = " or ".join(f"grpo plugins show {hit.kind}:{name}" for hit in hits)
+        raise AmbiguousName(f"'{name}' is {kinds}. Write {choices}.")
+    if hits:
+        return hits[0]
+    if is_file(name) or not isinstance(misses[0], PluginNotFound):
+        raise misses[0]
+    broken = [problem for problem in host.problems if name in (problem.distribution, problem.entry_point)]
+    if broken:
+        lines = "; ".join(problem.line for problem in broken)
+        raise PluginNotFound(f"no plugin '{name}', but an installed package of that name is broken: {lines}")
+    names = [known.spec.name for known in host.registrations()]
+    raise PluginNotFound(f"no plugin '{name}'.{did_you_mean(name, names)} List them with: grpo plugins")
+
+
+def described(host: Host, known: Registration) -> Iterator[str]:
+    """Yields the lines that describe a plugin."""
+    spec = known.spec
+    yield f"{known.kind} {spec.name}, version {spec.version}"
+    if known.distribution_version:
+        yield f"from {known.distribution} {known.distribution_version}, entry point '{known.entry_point}'"
+    else:
+        yield f"from {known.distribution}"
+    clash = clash_of(host.problems, known)
+    if clash is not None:
+        yield f"note: {clash.line}"
+    yield from ["", *(spec.doc or "(no documentation)").splitlines(), ""]
+    yield "Options:" if spec.options else "Options: none"
+    width = max((len(option.name) for option in spec.options), default=0)
+    for option in spec.options:
+        default = "required" if option.required else f"default {option.default!r}"
+        yield f"  {option.name.ljust(width)}  {type_name(option.type)}, {default}"
+    if isinstance(spec, (RewardSpec, VerifierSpec)):
+        yield from _function_lines(spec)
+    elif isinstance(spec, EnvSpec):
+        yield from _env_lines(spec)
+    yield f"Use: {_use(known)}"
+
+
+def _function_lines(spec: RewardSpec | VerifierSpec) -> Iterator[str]:
+    columns = [column.name if column.required else f"{column.name} (optional)" for column in spec.columns]
+    yield f"Columns: {', '.join(columns) or 'none'}"
+    if isinstance(spec, RewardSpec):
+        low, high = (f"{bound:g}" if math.isfinite(bound) else "unbounded" for bound in spec.range)
+        yield f"Range: {low} to {high}" if (low, high) != ("unbounded", "unbounded") else "Range: unbounded"
+    calls = "a whole batch" if spec.batch else "one completion"
+    kind = ", async" if inspect.iscoroutinefunction(spec.function) else ""
+    yield f"Runs: {_ISOLATION[spec.isolation]}; {calls} a call{kind}; timeout {spec.timeout:g} s"
+    yield f"Cases: {len(spec.cases) or 'none'}"
+    for case in spec.cases:
+        yield f"  {_case_line(case)}"
+
+
+def _case_line(case: Case) -> str:
+    given = [repr(case.completion), *(f"{name}={value!r}" for name, value in {**case.row, **case.options}.items())]
+    return f"{', '.join(given)} -> {'abstains' if case.expect is None else case.expect}"
+
+
+def _env_lines(spec: EnvSpec) -> Iterator[str]:
+    yield f"Rewards: {', '.join(spec.rewards) or 'none of its own; name some with --reward'}"
+    yield f"Verifier: {spec.verifier or 'none'}"
+    yield f"Turns: {spec.max_turns}"
+    yield f"Rows: {'it makes its own episodes' if spec.dataset is None else 'a dataset'}"
+    if spec.hub_dataset:
+        yield f"Dataset with a model of your own: {spec.hub_dataset}"
+
+
+def _use(known: Registration) -> str:
+    name = known.spec.name
+    if not known.distribution_version:
+        name = f"{known.distribution}:{name}"
+    if isinstance(known.spec, SandboxSpec):
+        return name
+    command = {"reward": "run --reward", "verifier": "verify --verifier", "env": "run --env"}[known.kind]
+    settable = next((option for option in known.spec.options if not option.required), None)
+    example = "" if settable is None else f":{settable.name}=..."
+    return f"grpo {command} {name}{example}"
