@@ -1,0 +1,96 @@
+"""Turns an environment's rows into episodes: what to ask, what rewards may read, and a worked answer if there is one.
+
+In: a bound environment and a split. Out: one frozen `Episode` per row, in the rows' order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grpo.plugins.binding import BoundEnv
+from grpo.plugins.errors import DatasetError, PluginError, UsageError
+from grpo.plugins.types import Completion, Message
+
+if TYPE_CHECKING:
+    from grpo.core.rollout import Sampled
+
+HELD_OUT_SEED = 2**20  # first seed of held-out episodes for environments that make their own
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One start of an environment.
+
+    Attributes:
+        index: position among the episodes of its split.
+        prompt: the chat messages to answer.
+        row: the columns that rewards and verifiers read.
+        demonstration: a worked answer in the environment's format, or None.
+    """
+
+    index: int
+    prompt: tuple[Message, ...]
+    row: Mapping[str, Any]
+    demonstration: str | None
+
+
+def episodes_of(env: BoundEnv, split: str, *, limit: int | None, unbounded: int) -> list[Episode]:
+    """Starts one episode per row.
+
+    Args:
+        env: the environment with its options.
+        split: "train" or "test".
+        limit: use only the first rows, or None for all.
+        unbounded: how many episodes to start when the environment has no rows and makes its own.
+
+    Raises:
+        DatasetError: the rows cannot be used, or there are none.
+        UsageError: the environment takes several turns.
+        PluginError: the environment breaks the contract.
+    """
+    if env.spec.max_turns != 1:
+        raise UsageError(
+            f"env '{env.name}' takes up to {env.spec.max_turns} turns; this version trains on one-turn environments."
+        )
+    rows = env.rows(split)
+    instance = env.make()
+    try:
+        if rows is None:
+            first = 0 if split == "train" else HELD_OUT_SEED
+            count = unbounded if limit is None else min(limit, unbounded)
+            return [_start(env, instance, index, {"seed": first + index}, {}) for index in range(count)]
+        chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
+        if len(chosen) == 0:
+            raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
+        return [_start(env, instance, i, {"options": {"row": row}}, row) for i, row in enumerate(chosen)]
+    finally:
+        instance.close()
+
+
+def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:
+    """Makes the `Completion` that rewards see of one sampled answer to an episode."""
+    return Completion(
+        text=text,
+        messages=(Message(role="assistant", content=text),),
+        prompt=episode.prompt,
+        row=episode.row,
+        token_ids=sampled.token_ids,
+        logprobs=sampled.logprobs,
+        finish_reason=sampled.finish_reason,
+    )
+
+
+def _start(env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any]) -> Episode:
+    try:
+        observation, info = instance.reset(**how)
+    except DatasetError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"env '{env.name}' ({env.distribution}) cannot start row {index}: {type(error).__name__}: {error}"
+        ) from error
+    prompt: Sequence[Message] = info.get("prompt") or (Message(role="user", content=str(observation)),)
+    demonstration = info.get("demonstration")
+    return Episode(index, tuple(prompt), dict(info.get("row", row)), demonstration)

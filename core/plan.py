@@ -1,0 +1,338 @@
+"""Everything that is decided and refused before a model loads.
+
+In: a `RunConfig` and the host. Out: a `Plan`: the configuration with every open value chosen, the bound plugins, the
+episodes, and what the run will cost on disk. Whatever cannot work ends here, with the remedy.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grpo.core.config import RunConfig
+from grpo.core.episodes import Episode, episodes_of
+from grpo.core.policy import (
+    PolicySource,
+    count_parameters,
+    encode_prompts,
+    load_model_config,
+    load_tokenizer,
+    policy_source,
+    refuse_impossible_lora,
+)
+from grpo.core.rollout import context_length, refuse_unsafe_rope
+from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins.errors import DatasetError, UsageError
+from grpo.plugins.host import Host
+
+EMBEDDED_STEPS = 60
+EMBEDDED_COMPLETION = 96  # tokens; the longest worked answer of the embedded problems has fewer
+NAMED_COMPLETION = 512
+NAMED_MICRO_BATCH = 8
+SAVE_EVERY = 20
+DEFAULT_LR = {"embedded": 3e-5, "named": 1e-6}
+LORA_LR_FACTOR = 10.0  # an adapter wants about ten times the learning rate of full fine-tuning
+WARMUP_LR_FACTOR = 10.0  # and supervised steps about ten times that of policy-gradient steps
+ADAM_BYTES = 8  # two float32 moments per trained parameter
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that can start.
+
+    Attributes:
+        config: the configuration; no value that the run needs is None any more.
+        source: where the policy comes from.
+        env: the environment with its options.
+        rewards: the rewards with options, weights and names.
+        verifier: what decides accuracy, or None.
+        train, held_out: episodes; `held_out` is empty when evaluation is off or the environment has no test rows.
+        parameters: of the model.
+        longest_prompt: in tokens, over both splits.
+        disk_bytes: what checkpoints and the final model take.
+        processes: how many processes train together.
+    """
+
+    config: RunConfig
+    source: PolicySource
+    env: BoundEnv
+    rewards: tuple[BoundReward, ...]
+    verifier: BoundVerifier | None
+    train: tuple[Episode, ...]
+    held_out: tuple[Episode, ...]
+    parameters: int
+    longest_prompt: int
+    disk_bytes: int
+    processes: int
+
+    @property
+    def batch_size(self) -> int:
+        """Completions per generation, over all processes."""
+        return self.config.train.prompts_per_step * self.config.train.group_size
+
+    @property
+    def accumulation(self) -> int:
+        """Micro batches per optimizer step and process."""
+        assert self.config.train.micro_batch_size is not None
+        return self.batch_size // (self.config.train.micro_batch_size * self.processes)
+
+
+def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
+    """Decides and checks everything that can be decided without weights.
+
+    Args:
+        config: what the user asked for.
+        host: the plugins.
+        fresh: the run directory must not exist yet; False for a run that resumes.
+
+    Raises:
+        UsageError: something cannot work; the message names it and the remedy.
+    """
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    source = policy_source(config.model)
+    env = _with_dataset(host.env(config.env), config)
+    rewards = tuple(host.rewards(config.rewards) if config.rewards else host.default_rewards(env))
+    if not rewards:
+        raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
+    verifier = host.default_verifier(env)
+    config = _with_batch(config, source, processes)
+    refuse_impossible_lora(config.lora)
+    if fresh and config.out is not None:
+        refuse_unwritable(config.out)
+
+    per_generation = config.train.prompts_per_step
+    unbounded = max(1000, per_generation * (config.train.steps or EMBEDDED_STEPS))
+    train = tuple(episodes_of(env, "train", limit=config.train.limit, unbounded=unbounded))
+    held_out: tuple[Episode, ...] = ()
+    if config.evaluation.size and verifier is not None:
+        held_out = tuple(episodes_of(env, "test", limit=config.evaluation.size, unbounded=config.evaluation.size))
+    _refuse_missing_columns(train[0], rewards, verifier)
+    if config.train.warmup_steps:
+        _refuse_no_demonstrations(env, train)
+    config = _with_length(config, source, len(train))
+
+    model_config = load_model_config(source.path)
+    refuse_unsafe_rope(model_config)
+    longest = _check_prompts(config, env, source, model_config, train, held_out)
+    parameters = count_parameters(model_config)
+    return Plan(
+        config=config,
+        source=source,
+        env=env,
+        rewards=rewards,
+        verifier=verifier,
+        train=train,
+        held_out=held_out,
+        parameters=parameters,
+        longest_prompt=longest,
+        disk_bytes=_disk_bytes(config, parameters),
+        processes=processes,
+    )
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Refuses a run directory that cannot be created or that already holds a run.
+
+    Raises:
+        UsageError: with the reason.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--out {folder} is a file. Name a new folder.")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
+    parent = folder
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {folder}: cannot write in {parent}. Choose a folder that you may write to.")
+
+
+def refuse_full_disk(folder: Path, needed: int) -> None:
+    """Refuses a run whose checkpoints cannot fit.
+
+    Args:
+        folder: where the run will write; it need not exist yet.
+        needed: bytes.
+
+    Raises:
+        UsageError: names both sizes.
+    """
+    parent = folder
+    while not parent.exists():
+        parent = parent.parent
+    free = shutil.disk_usage(parent).free
+    if free < needed:
+        raise UsageError(
+            f"the checkpoints need about {_size(needed)}, but {parent} has {_size(free)} free. "
+            "Free some space, choose another disk with --out, or train an adapter with --lora."
+        )
+
+
+def row_order(rows: int, wanted: int, seed: int) -> list[int]:
+    """Returns `wanted` row numbers: one shuffled pass after another, the same for the same seed.
+
+    The whole run's order is fixed up front, so a resumed run continues exactly where it was.
+    """
+    import random
+
+    generator = random.Random(seed)
+    order: list[int] = []
+    while len(order) < wanted:
+        order += generator.sample(range(rows), rows)
+    return order[:wanted]
+
+
+def _with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
+    """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model."""
+    defaults = {option.name: option.default for option in env.spec.options}
+    value = config.dataset
+    if (
+        value is None
+        and config.model is not None
+        and env.options.get("dataset", defaults.get("dataset")) == defaults.get("dataset")
+    ):
+        value = env.spec.hub_dataset
+    if value is None:
+        return env
+    if "dataset" not in defaults:
+        raise UsageError(f"env '{env.name}' has no option 'dataset', so --dataset {value} cannot be used with it.")
+    return replace(env, options={**env.options, "dataset": value})
+
+
+def _with_batch(config: RunConfig, source: PolicySource, processes: int) -> RunConfig:
+    train = config.train
+    total = train.prompts_per_step * train.group_size
+    if total % processes:
+        raise UsageError(
+            f"{train.prompts_per_step} prompts x {train.group_size} completions = {total} cannot be shared by "
+            f"{processes} processes. Choose train.prompts_per_step so that the product is a multiple of {processes}."
+        )
+    share = total // processes
+    micro = train.micro_batch_size
+    if micro is None:
+        most = share if source.embedded else min(NAMED_MICRO_BATCH, share)
+        micro = max(size for size in range(1, most + 1) if share % size == 0)
+    elif share % micro:
+        raise UsageError(
+            f"train.micro_batch_size {micro} does not divide the {share} completions of each process "
+            f"({train.prompts_per_step} prompts x {train.group_size} completions / {processes} processes). "
+            f"Choose one of {', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
+        )
+    return _update(config, train={"micro_batch_size": micro})
+
+
+def _with_length(config: RunConfig, source: PolicySource, rows: int) -> RunConfig:
+    """Chooses steps, learning rates, lengths and the save interval where the user left them open."""
+    train, iterations = config.train, config.loss.num_iterations
+    steps = train.steps
+    if steps is None:
+        if source.embedded and train.epochs is None:
+            steps = EMBEDDED_STEPS
+        else:
+            generations = max(1, math.ceil((train.epochs or 1.0) * rows / train.prompts_per_step))
+            steps = generations * iterations
+    lr = train.lr
+    if lr is None:
+        lr = DEFAULT_LR["embedded" if source.embedded else "named"] * (LORA_LR_FACTOR if config.lora.enabled else 1.0)
+    save_every = config.output.save_every
+    if save_every is None:
+        save_every = math.ceil(SAVE_EVERY / iterations) * iterations
+    elif save_every % iterations:
+        raise UsageError(
+            f"output.save_every {save_every} is not a multiple of loss.num_iterations {iterations}: a checkpoint "
+            f"between two passes over a batch could not resume. Choose {-(-save_every // iterations) * iterations}."
+        )
+    completion = config.rollout.max_completion_length or (EMBEDDED_COMPLETION if source.embedded else NAMED_COMPLETION)
+    return _update(
+        config,
+        train={
+            "steps": steps,
+            "lr": lr,
+            "warmup_lr": train.warmup_lr or lr * WARMUP_LR_FACTOR,
+            "dtype": train.dtype or _default_dtype(config),
+        },
+        output={"save_every": save_every},
+        rollout={"max_completion_length": completion},
+    )
+
+
+def _default_dtype(config: RunConfig) -> str:
+    import torch
+
+    return "bfloat16" if torch.cuda.is_available() and config.model is not None else "float32"
+
+
+def _update(config: RunConfig, **sections: dict[str, Any]) -> RunConfig:
+    changed = {name: getattr(config, name).model_copy(update=values) for name, values in sections.items()}
+    return config.model_copy(update=changed)
+
+
+def _refuse_missing_columns(episode: Episode, rewards: Sequence[BoundReward], verifier: BoundVerifier | None) -> None:
+    for bound in (*rewards, *([verifier] if verifier else [])):
+        missing = [c.name for c in bound.spec.columns if c.required and c.name not in episode.row]
+        if missing:
+            raise UsageError(
+                f"{bound.spec.kind} '{bound.name}' needs the column{'s' if len(missing) > 1 else ''} "
+                f"{', '.join(missing)}, but the rows have: {', '.join(episode.row) or 'none'}."
+            )
+
+
+def _refuse_no_demonstrations(env: BoundEnv, train: Sequence[Episode]) -> None:
+    if not any(episode.demonstration for episode in train):
+        raise UsageError(
+            f"--warmup-steps needs worked answers, and env '{env.name}' has none for these rows. Leave it out."
+        )
+
+
+def _check_prompts(
+    config: RunConfig,
+    env: BoundEnv,
+    source: PolicySource,
+    model_config: Any,
+    train: Sequence[Episode],
+    held_out: Sequence[Episode],
+) -> int:
+    """Checks every prompt against its limits; returns the length of the longest in tokens."""
+    tokenizer = load_tokenizer(source.path)
+    completion = config.rollout.max_completion_length
+    assert completion is not None
+    context = context_length(model_config)
+    longest = 0
+    for split, episodes in (("train", train), ("test", held_out)):
+        lengths = [len(ids) for ids in encode_prompts(tokenizer, [episode.prompt for episode in episodes])]
+        for episode, length in zip(episodes, lengths, strict=True):
+            longest = max(longest, length)
+            where = f"env '{env.name}', split '{split}', row {episode.index}: the prompt has {length} tokens"
+            limit = config.rollout.max_prompt_length
+            if limit is not None and length > limit:
+                raise DatasetError(f"{where}, over rollout.max_prompt_length {limit}. Raise it or drop the row.")
+            if context is not None and length + completion > context:
+                raise DatasetError(
+                    f"{where} and rollout.max_completion_length is {completion}: together over the model's context of "
+                    f"{context}. Lower rollout.max_completion_length to {max(context - length, 0)} or drop the row."
+                )
+    return longest
+
+
+def _disk_bytes(config: RunConfig, parameters: int) -> int:
+    """Bytes for the kept checkpoints, the one being written and the final model."""
+    assert config.train.dtype is not None
+    weights = parameters * DTYPE_BYTES[config.train.dtype]
+    if config.lora.enabled:  # the adapter's size depends on its targets; a tenth of the weights is a generous bound
+        weights //= 10
+        trained = weights // 4
+    else:
+        trained = parameters
+    checkpoint = weights + trained * ADAM_BYTES
+    warmed = weights if config.train.warmup_steps else 0
+    return (config.output.keep + 1) * checkpoint + weights + warmed
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -1,0 +1,213 @@
+"""Loads the policy: tokenizer, weights, adapter. In: names and numbers. Out: objects of transformers and PEFT.
+
+The embedded model and a model of the user's own take the same path; only the folder differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.config import LoraSection
+from grpo.core.embedded import embedded_model_path
+from grpo.plugins.errors import UsageError
+from grpo.plugins.types import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# For base models that ship no chat template: plain text, so that no token has to mean something new to the model.
+PLAIN_CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySource:
+    """Where a policy comes from.
+
+    Attributes:
+        path: a folder or a hub id, as transformers accepts it.
+        embedded: it is the model that ships with grpo.
+    """
+
+    path: str
+    embedded: bool
+
+
+def policy_source(model: str | None) -> PolicySource:
+    """Returns the source for the user's `--model`, or the embedded model for None.
+
+    Raises:
+        UsageError: the folder does not hold a model.
+    """
+    if model is None:
+        return PolicySource(str(embedded_model_path()), embedded=True)
+    folder = Path(model).expanduser()
+    if folder.exists() or model.startswith((".", "/", "~")):
+        if not (folder / "config.json").is_file():
+            raise UsageError(f"--model {model}: no config.json in that folder. Name a folder saved by transformers.")
+        return PolicySource(str(folder), embedded=False)
+    return PolicySource(model, embedded=False)
+
+
+def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    """Loads the tokenizer, with left padding, a pad token and a chat template.
+
+    Raises:
+        UsageError: there is none to load.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
+    except (OSError, ValueError, ImportError) as error:
+        raise UsageError(_cannot_load(source, "tokenizer", error)) from None
+    if tokenizer.eos_token is None:
+        raise UsageError(f"the tokenizer of {source} has no end-of-sequence token, so no completion could ever end.")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = PLAIN_CHAT_TEMPLATE
+    return tokenizer
+
+
+def load_model_config(source: str) -> Any:
+    """Loads the model's configuration, without weights.
+
+    Raises:
+        UsageError: there is none to load.
+    """
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise UsageError(_cannot_load(source, "configuration", error)) from None
+
+
+def count_parameters(config: Any) -> int:
+    """Counts the parameters that a configuration describes; allocates none of them."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
+    """Loads the weights.
+
+    Args:
+        source: a folder or a hub id.
+        dtype: "float32", "bfloat16" or "float16".
+        bits: 4 to quantise (QLoRA), else None.
+
+    Raises:
+        UsageError: there are none to load.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    arguments: dict[str, Any] = {"dtype": getattr(torch, dtype)}
+    if bits == 4:
+        from transformers import BitsAndBytesConfig
+
+        arguments["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=getattr(torch, dtype),
+        )
+    try:
+        return AutoModelForCausalLM.from_pretrained(source, **arguments)
+    except (OSError, ValueError) as error:
+        raise UsageError(_cannot_load(source, "weights", error)) from None
+
+
+def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
+    """Wraps a model with a fresh adapter; only the adapter trains.
+
+    Raises:
+        UsageError: a target names no module of the model.
+    """
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+
+    if lora.bits is not None:
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.rank,
+        lora_dropout=lora.dropout,
+        target_modules=lora.targets if isinstance(lora.targets, str) else list(lora.targets),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise UsageError(f"lora.targets {lora.targets}: {str(error).splitlines()[0]}") from None
+
+
+def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -> Any:
+    """Wraps a model with an adapter that PEFT saved.
+
+    Raises:
+        UsageError: the folder holds no adapter, or one for another model.
+    """
+    from peft import PeftModel
+
+    try:
+        return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(_cannot_load(folder, "adapter", error)) from None
+
+
+def refuse_impossible_lora(lora: LoraSection) -> None:
+    """Refuses quantisation where it cannot work.
+
+    Raises:
+        UsageError: no GPU, or no bitsandbytes.
+    """
+    import importlib.util
+
+    import torch
+
+    if lora.bits is None:
+        return
+    if not torch.cuda.is_available():
+        raise UsageError(
+            "lora.bits=4 (QLoRA) needs an NVIDIA GPU. Leave it out to train a LoRA adapter on this machine."
+        )
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise UsageError("lora.bits=4 (QLoRA) needs bitsandbytes. Install it with: pip install 'grpo-kit[qlora]'")
+
+
+def encode_prompts(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]]) -> list[list[int]]:
+    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included."""
+    if not prompts:
+        return []
+    encoded = tokenizer.apply_chat_template(
+        [list(prompt) for prompt in prompts], add_generation_prompt=True, tokenize=True, return_dict=True
+    )
+    return [list(ids) for ids in encoded["input_ids"]]
+
+
+def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple[int, ...]:
+    """Returns every token that ends a completion: the tokenizer's and those of the model's generation settings."""
+    declared = model.generation_config.eos_token_id if model.generation_config is not None else None
+    ids = [declared] if isinstance(declared, int) else list(declared or [])
+    if tokenizer.eos_token_id not in ids:
+        ids.insert(0, tokenizer.eos_token_id)
+    return tuple(ids)
+
+
+def _cannot_load(source: str, what: str, error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"cannot load the {what} of '{source}': {reason} "
+        "Name a folder saved by transformers, or a hub id that this machine can reach."
+    )

@@ -1,0 +1,269 @@
+"""The run directory: everything that a run leaves behind, written so that kill -9 at any moment loses nothing.
+
+    config.json         the resolved configuration; `grpo run --config` reads it too
+    versions.json       versions of python and of the libraries, and the lock of every plugin
+    state.json          status, process id, last step
+    metrics.jsonl       one object per step
+    rollouts/           step-000001.parquet: one row per completion
+    warmup/             the policy after the supervised steps, if there were any
+    checkpoints/        checkpoint-20/, whole once it holds complete.json
+    model/              the final model or adapter, with its tokenizer
+    reward.png          the curves
+
+Files appear whole: written under another name, synced, renamed. metrics.jsonl is appended and synced line by line; a
+half line at its end is dropped when the run resumes, as is everything after the checkpoint it resumes from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo.plugins.errors import UsageError
+
+COMPLETE = "complete.json"
+STEP_FILE = "step-{:06d}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """One recorded completion.
+
+    Attributes:
+        step: the optimizer step that it was sampled for, from 1.
+        group: number of its group within the step.
+        prompt: chat messages, as JSON.
+        completion: the text.
+        tokens: how many were sampled.
+        finish_reason: "stop" or "length".
+        columns: the row that the rewards read, as JSON.
+        reward: the weighted total, or None.
+        advantage: what it was trained with; 0.0 for failed completions.
+        outcomes: reward name to (outcome, score, reason).
+    """
+
+    step: int
+    group: int
+    prompt: str
+    completion: str
+    tokens: int
+    finish_reason: str
+    columns: str
+    reward: float | None
+    advantage: float
+    outcomes: Mapping[str, tuple[str, float | None, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The files of one run, by name."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def versions(self) -> Path:
+        return self.path / "versions.json"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.path / "rollouts"
+
+    @property
+    def warmup(self) -> Path:
+        return self.path / "warmup"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    @property
+    def plot(self) -> Path:
+        return self.path / "reward.png"
+
+
+def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str, Any]) -> RunDir:
+    """Makes a new run directory.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    run = RunDir(path)
+    try:
+        for folder in (run.rollouts, run.checkpoints):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_json(run.versions, versions)
+        write_json(run.config, config)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the run directory {path}: {error.strerror}. Choose another with --out."
+        ) from None
+    return run
+
+
+def open_run_dir(path: Path) -> RunDir:
+    """Opens an existing run directory.
+
+    Raises:
+        UsageError: it does not hold a run.
+    """
+    run = RunDir(path)
+    if not run.config.is_file():
+        raise UsageError(f"{path} is not a run directory: it has no config.json. List the runs with: grpo runs")
+    return run
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file that is either whole or not there."""
+    with whole_file(path) as unfinished:
+        unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file; None when it does not exist."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yields a name to write to; renames it to `path` once it is synced, removes it when the writer fails."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        yield unfinished
+        _sync(unfinished)
+        unfinished.replace(path)
+        _sync(path.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Yields a folder to fill; puts it in the place of `path` once its files are synced."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        for file in unfinished.rglob("*"):
+            _sync(file)
+        shutil.rmtree(path, ignore_errors=True)
+        unfinished.replace(path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def append_metrics(run: RunDir, row: Mapping[str, Any]) -> None:
+    """Appends one step to metrics.jsonl and syncs it."""
+    with run.metrics.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_metrics(run: RunDir) -> list[dict[str, Any]]:
+    """Reads metrics.jsonl without a half line at its end."""
+    if not run.metrics.is_file():
+        return []
+    lines = run.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow]) -> None:
+    """Writes the completions of one step as one Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    plain = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns", "reward", "advantage")
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in plain}
+    types: dict[str, Any] = {"reward": pa.float64(), "advantage": pa.float64()}
+    for name in rows[0].outcomes:
+        for position, part in enumerate(("outcome", "score", "reason")):
+            columns[f"{part}.{name}"] = [row.outcomes[name][position] for row in rows]
+            types[f"{part}.{name}"] = pa.float64() if part == "score" else pa.string()
+    table = pa.table({key: pa.array(values, type=types.get(key)) for key, values in columns.items()})
+    with whole_file(run.rollouts / STEP_FILE.format(step)) as unfinished:
+        pq.write_table(table, unfinished)
+
+
+def rollout_steps(run: RunDir) -> list[int]:
+    """Returns the steps that have recorded rollouts, ascending."""
+    return sorted(int(file.stem.removeprefix("step-")) for file in run.rollouts.glob("step-*.parquet"))
+
+
+def read_rollouts(run: RunDir, step: int) -> list[dict[str, Any]]:
+    """Reads the completions of one step.
+
+    Raises:
+        UsageError: the step has none.
+    """
+    import pyarrow.parquet as pq
+
+    file = run.rollouts / STEP_FILE.format(step)
+    if not file.is_file():
+        steps = rollout_steps(run)
+        have = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has none yet"
+        raise UsageError(f"{run.path} has no rollouts of step {step}; {have}.")
+    rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+    return rows
+
+
+def checkpoint_step(folder: Path) -> int:
+    """Returns the step in a checkpoint's name."""
+    return int(folder.name.rpartition("-")[2])
+
+
+def mark_complete(folder: Path) -> None:
+    """Declares a checkpoint whole, after syncing its files."""
+    for file in folder.rglob("*"):
+        _sync(file)
+    write_json(folder / COMPLETE, {"step": checkpoint_step(folder)})
+
+
+def last_checkpoint(run: RunDir) -> Path | None:
+    """Returns the newest whole checkpoint, or None."""
+    whole = [folder for folder in run.checkpoints.glob("checkpoint-*") if (folder / COMPLETE).is_file()]
+    return max(whole, key=checkpoint_step, default=None)
+
+
+def rewind(run: RunDir, step: int) -> None:
+    """Drops what lies after a step: metrics, rollouts and checkpoints, whole or not."""
+    kept = [row for row in read_metrics(run) if row["step"] <= step]
+    with whole_file(run.metrics) as unfinished:
+        unfinished.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    for recorded in rollout_steps(run):
+        if recorded > step:
+            (run.rollouts / STEP_FILE.format(recorded)).unlink()
+    for folder in run.checkpoints.glob("checkpoint-*"):
+        if checkpoint_step(folder) > step or not (folder / COMPLETE).is_file():
+            shutil.rmtree(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

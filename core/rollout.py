@@ -1,0 +1,231 @@
+"""Samples completions with the policy itself, through transformers.
+
+In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, tokens and their log-probabilities.
+
+Theory of operation. Prompts are left-padded and every row carries its own position ids, so a row decodes exactly as
+it would alone. Equal prompts (the members of a group) are prefilled once and their cache rows are copied. Rows that
+ended leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long completions
+do not pay for short ones. Nothing is truncated: a prompt plus the new tokens that does not fit the context is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from grpo.plugins.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from transformers import PreTrainedModel
+
+SHRINK_AT = 0.75  # of the rows still running: shrink the batch when fewer than this share are
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to choose tokens.
+
+    Attributes:
+        max_tokens: the most new tokens per completion.
+        temperature: divides the logits; 0 takes the most probable token.
+        top_p, top_k, min_p: the usual filters; 1.0, 0 and 0.0 switch them off.
+        eos_ids: any of these tokens ends a completion and is part of it.
+        pad_id: fills the left of short prompts.
+    """
+
+    max_tokens: int
+    eos_ids: tuple[int, ...]
+    pad_id: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One completion as sampled.
+
+    Attributes:
+        token_ids: the new tokens, with the end token where there is one.
+        logprobs: log-probability of each under softmax(logits / temperature), before any filter, in nats.
+        finish_reason: "stop" when an end token was sampled, else "length".
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: Literal["stop", "length"]
+
+
+def context_length(config: Any) -> int | None:
+    """Returns the model's context in tokens, or None when its configuration does not say."""
+    text = config.get_text_config()
+    length = getattr(text, "max_position_embeddings", None)
+    return int(length) if length else None
+
+
+def refuse_unsafe_rope(config: Any) -> None:
+    """Refuses RoPE variants whose frequencies depend on the longest row of a batch.
+
+    Raises:
+        UsageError: dynamic or longrope scaling: log-probabilities would differ between sampling and training.
+    """
+    text = config.get_text_config()
+    scaling = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default")) if isinstance(scaling, dict) else "default"
+    if kind in ("dynamic", "longrope"):
+        raise UsageError(
+            f"the model uses '{kind}' RoPE scaling, whose positions depend on the longest row of a batch: sampling "
+            "and training would disagree without an error. Use a model with plain, linear, llama3 or yarn RoPE."
+        )
+
+
+@torch.no_grad()
+def sample(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+    """Samples one completion for each prompt.
+
+    Args:
+        model: a causal language model; it is put into evaluation mode and back.
+        prompts: token ids, one sequence per completion; equal neighbours share their prefill.
+        params: how to choose tokens.
+
+    Raises:
+        UsageError: a prompt is empty, or does not fit the context together with `max_tokens`.
+    """
+    if not prompts:
+        return []
+    _refuse_unfit(model, prompts, params)
+    with _evaluating(model):
+        return _decode(model, prompts, params)
+
+
+def _refuse_unfit(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> None:
+    longest = max(len(prompt) for prompt in prompts)
+    if min(len(prompt) for prompt in prompts) == 0:
+        raise UsageError("an empty prompt cannot be completed: there is no token to start from")
+    limit = context_length(model.config)
+    if limit is not None and longest + params.max_tokens > limit:
+        raise UsageError(
+            f"a prompt of {longest} tokens and {params.max_tokens} new ones do not fit the model's context of {limit}. "
+            "Lower rollout.max_completion_length or drop the long rows with rollout.max_prompt_length."
+        )
+
+
+@contextmanager
+def _evaluating(model: PreTrainedModel) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def _decode(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+    device = model.device
+    unique, copies = _runs(prompts)
+    width = max(len(prompt) for prompt in unique)
+    ids = torch.full((len(unique), width), params.pad_id, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(unique):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        mask[row, width - len(prompt) :] = 1
+    ids, mask = ids.to(device), mask.to(device)
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+
+    owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
+    cache = output.past_key_values
+    cache.batch_select_indices(owner)
+    logits = output.logits[owner, -1]
+    # The mask is allocated at its final width once; each step uses a longer slice of it.
+    running = torch.cat([mask[owner], mask.new_ones(len(owner), params.max_tokens)], dim=1)
+    position = positions[owner, -1]
+
+    total = len(prompts)
+    tokens = torch.full((total, params.max_tokens), params.pad_id, dtype=torch.long, device=device)
+    logprobs = torch.zeros((total, params.max_tokens), dtype=torch.float32, device=device)
+    lengths = torch.full((total,), params.max_tokens, dtype=torch.long, device=device)
+    stopped = torch.zeros(total, dtype=torch.bool, device=device)
+    eos = torch.tensor(params.eos_ids, device=device)
+    alive = torch.arange(total, device=device)  # the completion that each row of the batch belongs to
+
+    for step in range(params.max_tokens):
+        chosen, logprob = _choose(logits, params)
+        tokens[alive, step], logprobs[alive, step] = chosen, logprob
+        ended = torch.isin(chosen, eos) & ~stopped[alive]
+        finished = alive[ended]
+        stopped[finished] = True
+        lengths[finished] = step + 1
+        unfinished = ~stopped[alive]
+        left = int(unfinished.sum())
+        if left == 0 or step + 1 == params.max_tokens:
+            break
+        if left < SHRINK_AT * len(alive):
+            keep = unfinished.nonzero()[:, 0]
+            cache.batch_select_indices(keep)
+            alive, chosen, position, running = alive[keep], chosen[keep], position[keep], running[keep]
+        position = position + 1
+        output = model(
+            input_ids=chosen[:, None],
+            attention_mask=running[:, : width + step + 1],
+            position_ids=position[:, None],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        logits = output.logits[:, -1]
+
+    rows = zip(tokens.tolist(), logprobs.tolist(), lengths.tolist(), stopped.tolist(), strict=True)
+    return [Sampled(tuple(t[:n]), tuple(p[:n]), "stop" if end else "length") for t, p, n, end in rows]
+
+
+def _runs(prompts: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], list[int]]:
+    """Collapses equal neighbours: the distinct prompts and how many completions each one wants."""
+    unique: list[Sequence[int]] = []
+    copies: list[int] = []
+    for prompt in prompts:
+        if unique and list(unique[-1]) == list(prompt):
+            copies[-1] += 1
+        else:
+            unique.append(prompt)
+            copies.append(1)
+    return unique, copies
+
+
+def _choose(logits: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
+    """Chooses a token per row of [B, V] logits; returns ids [B] and their log-probabilities [B] float32."""
+    logits = logits.float()
+    if params.temperature == 0:
+        chosen = logits.argmax(dim=-1)
+        return chosen, _gather(logits.log_softmax(dim=-1), chosen)
+    scaled = (logits / params.temperature).log_softmax(dim=-1)
+    probabilities = _filtered(scaled, params).exp()
+    chosen = torch.multinomial(probabilities, num_samples=1)[:, 0]
+    return chosen, _gather(scaled, chosen)
+
+
+def _gather(logprobs: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    return logprobs.gather(-1, chosen[:, None])[:, 0]
+
+
+def _filtered(logprobs: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+    """Applies top-k, top-p and min-p with the processors of transformers; without filters, returns its argument."""
+    if params.top_k == 0 and params.top_p == 1.0 and params.min_p == 0.0:
+        return logprobs
+    from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    ids = torch.empty((len(logprobs), 0), dtype=torch.long, device=logprobs.device)
+    if params.top_k:
+        logprobs = TopKLogitsWarper(params.top_k)(ids, logprobs)
+    if params.top_p < 1.0:
+        logprobs = TopPLogitsWarper(params.top_p)(ids, logprobs)
+    if params.min_p > 0.0:
+        logprobs = MinPLogitsWarper(params.min_p)(ids, logprobs)
+    return logprobs.log_softmax(dim=-1)

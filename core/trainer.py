@@ -1,0 +1,393 @@
+"""The GRPO and warm-up trainers: TRL's, with our generation, scoring and advantages in their places.
+
+This is the only module that imports trl. What flows in: prompts with the number of their episode. What flows out: an
+updated policy, and one `Batch` of scored completions per generation.
+
+Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
+
+- `_generate_single_turn`: token ids in, token ids and log-probabilities out, by core/rollout.py.
+- `_calculate_rewards`: completions in, [N, R] scores out, by the scorer; failures stay apart from zeros.
+- `_generate_and_score_completions`: TRL's advantages are replaced by those of core/advantage.py, and failed
+  completions leave the loss.
+- `compute_loss`: compares the log-probabilities of sampling and training on the first pass over a batch.
+- `_get_per_token_logps_and_entropies`: remembers what `compute_loss` compares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl.models import unwrap_model_for_generation
+
+from grpo.core.advantage import Advantages, group_advantages
+from grpo.core.episodes import Episode, completed
+from grpo.core.plan import Plan, row_order
+from grpo.core.policy import encode_prompts
+from grpo.core.rollout import Sampled, SamplingParams, sample
+from grpo.core.score_outcome import Outcome
+from grpo.plugins.errors import RunError
+from grpo.plugins.types import Completion
+
+Score = Callable[[Sequence[Completion]], dict[str, list[Outcome]]]
+NO_LENGTH_LIMIT = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One generation, gathered from all processes.
+
+    Attributes:
+        step: the first optimizer step that trains on it, from 1.
+        completions: N of them; members of a group are adjacent.
+        outcomes: reward name to N outcomes.
+        advantages: what the policy is trained with.
+        group_size: members per group.
+        generate_seconds, score_seconds: wall time on this process.
+    """
+
+    step: int
+    completions: tuple[Completion, ...]
+    outcomes: Mapping[str, Sequence[Outcome]]
+    advantages: Advantages
+    group_size: int
+    generate_seconds: float
+    score_seconds: float
+
+
+class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
+    """`trl.GRPOTrainer` with our sampling, scoring and advantages.
+
+    Args:
+        model: the policy, a transformers or PEFT model.
+        tokenizer: its tokenizer.
+        plan: what to train on and how.
+        output_dir: where checkpoints go.
+        score: scores completions.
+        on_batch: receives every generation, on every process.
+        callbacks: of transformers.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        plan: Plan,
+        output_dir: Path,
+        score: Score,
+        on_batch: Callable[[Batch], None],
+        callbacks: Sequence[TrainerCallback],
+    ) -> None:
+        self._plan = plan
+        self._score = score
+        self._on_batch = on_batch
+        self._outcomes: dict[str, list[Outcome]] = {}
+        self._completions: list[Completion] = []
+        self._sampled: list[Sampled] = []
+        self._seconds = {"generate": 0.0, "score": 0.0}
+        self._training_logps: torch.Tensor | None = None
+        super().__init__(
+            model=model,
+            reward_funcs=[_named_reward(reward.name) for reward in plan.rewards],
+            args=grpo_config(plan, output_dir),
+            train_dataset=_prompt_rows(plan),
+            processing_class=tokenizer,
+            callbacks=list(callbacks),
+        )
+        self.remove_callback(PrinterCallback)
+
+    def _generate_single_turn(
+        self,
+        prompt_ids: list[list[int]],
+        images: Any,
+        multimodal_fields: Any,
+        num_generations: int,
+        has_tool_images: bool = False,
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        start = time.perf_counter()
+        rollout = self._plan.config.rollout
+        params = SamplingParams(
+            max_tokens=self.max_completion_length,
+            eos_ids=tuple(self.eos_token_ids),
+            pad_id=self._tokenizer.pad_token_id,
+            temperature=rollout.temperature,
+            top_p=rollout.top_p,
+            top_k=rollout.top_k,
+            min_p=rollout.min_p,
+        )
+        size = rollout.batch_size or len(prompt_ids)
+        with unwrap_model_for_generation(
+            self.model_wrapped,
+            self.accelerator,
+            gather_deepspeed3_params=self.args.ds3_gather_for_generation,
+            gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+        ) as model:
+            self._sampled = [
+                done
+                for first in range(0, len(prompt_ids), size)
+                for done in sample(model, prompt_ids[first : first + size], params)
+            ]
+        self._seconds["generate"] = time.perf_counter() - start
+        return [list(s.token_ids) for s in self._sampled], [list(s.logprobs) for s in self._sampled]
+
+    def _calculate_rewards(
+        self,
+        inputs: list[dict[str, Any]],
+        prompts: list[Any],
+        completions: list[Any],
+        completion_ids_list: list[list[int]],
+    ) -> torch.Tensor:
+        start = time.perf_counter()
+        texts = self._tokenizer.batch_decode(completion_ids_list, skip_special_tokens=True)
+        self._completions = [
+            completed(self._plan.train[row["episode"]], text, sampled)
+            for row, text, sampled in zip(inputs, texts, self._sampled, strict=True)
+        ]
+        self._outcomes = self._score(self._completions)
+        self._seconds["score"] = time.perf_counter() - start
+        columns = [[_value(outcome) for outcome in self._outcomes[r.name]] for r in self._plan.rewards]
+        local = torch.tensor(columns, dtype=torch.float32, device=self.accelerator.device).T.contiguous()
+        gathered: torch.Tensor = self.accelerator.gather(local)
+        return gathered
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        batch = self._gather_batch()
+        self._stop_on_failures(batch)
+        here = self.accelerator.process_index * len(inputs)
+        local = slice(here, here + len(inputs))
+        advantages = batch.advantages
+        trained = advantages.trained[local].to(output["completion_mask"].dtype)
+        output["advantages"] = advantages.values[local]
+        output["completion_mask"] = output["completion_mask"] * trained[:, None]
+        output["num_items_in_batch"] = self.accelerator.gather(output["completion_mask"].sum()).sum()
+        self._log_batch(batch)
+        self._on_batch(batch)
+        return output
+
+    def _gather_batch(self) -> Batch:
+        """Collects the batch of all processes and computes its advantages, alike on each of them."""
+        names = [reward.name for reward in self._plan.rewards]
+        rows = list(zip(self._completions, zip(*(self._outcomes[name] for name in names), strict=True), strict=True))
+        rows = gather_object(rows) if self.accelerator.num_processes > 1 else rows
+        outcomes = {name: [row[1][number] for row in rows] for number, name in enumerate(names)}
+        device = self.accelerator.device
+        columns = [[_value(outcome) for outcome in outcomes[name]] for name in names]
+        failed = [any(outcome.kind == "failure" for outcome in row[1]) for row in rows]
+        advantages = group_advantages(
+            torch.tensor(columns, dtype=torch.float64, device=device).T,
+            torch.tensor(failed, device=device),
+            torch.tensor([reward.weight for reward in self._plan.rewards], device=device),
+            self.num_generations,
+            self._plan.config.loss.scale_rewards,
+        )
+        return Batch(
+            step=self.state.global_step + 1,
+            completions=tuple(row[0] for row in rows),
+            outcomes=outcomes,
+            advantages=advantages,
+            group_size=self.num_generations,
+            generate_seconds=self._seconds["generate"],
+            score_seconds=self._seconds["score"],
+        )
+
+    def _stop_on_failures(self, batch: Batch) -> None:
+        limit = self._plan.config.failures.stop_share
+        for reward in self._plan.rewards:
+            failures = [outcome for outcome in batch.outcomes[reward.name] if outcome.kind == "failure"]
+            if len(failures) > limit * len(batch.completions):
+                raise RunError(
+                    f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of "
+                    f"{len(batch.completions)} completions in step {batch.step}, over failures.stop_share {limit:g}. "
+                    f"The first reason: {failures[0].reason}. Mend the reward, then resume the run."
+                )
+
+    def _log_batch(self, batch: Batch) -> None:
+        """Puts our view of the batch in the place of TRL's, which counts failures as missing."""
+        metrics = self._metrics["train"]
+        totals = batch.advantages.totals
+        present = totals[~totals.isnan()]
+        metrics["reward"][-1] = present.mean().item() if len(present) else float("nan")
+        metrics["reward_std"][-1] = batch.advantages.group_std.mean().item()
+        metrics["frac_reward_zero_std"][-1] = batch.advantages.no_signal
+        for name, outcomes in batch.outcomes.items():
+            for kind in ("abstain", "failure"):
+                share = sum(outcome.kind == kind for outcome in outcomes) / len(outcomes)
+                metrics[f"rewards/{name}/{kind}"].append(share)
+        metrics["time/generate"].append(batch.generate_seconds)
+        metrics["time/score"].append(batch.score_seconds)
+
+    def add_metric(self, name: str, value: float) -> None:
+        """Adds a value to the metrics of the current step."""
+        self._metrics["train"][name].append(value)
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        self._training_logps = result[0].detach()
+        return result
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        if not torch.isfinite(loss):
+            raise RunError(
+                f"the loss of step {self.state.global_step + 1} is {loss.item()}. Lower train.lr, or train in float32 "
+                "with train.dtype='float32'."
+            )
+        first_pass = self._step // self.args.steps_per_generation % self.num_iterations == 0
+        if self.model.training and first_pass and self._training_logps is not None:
+            self._log_sampling_difference(inputs)
+        self._training_logps = None
+        return loss
+
+    def _log_sampling_difference(self, inputs: dict[str, Any]) -> None:
+        """Compares the log-probabilities of sampling and of training: the same policy must give the same numbers."""
+        assert self._training_logps is not None
+        mask = inputs["completion_mask"].bool()
+        difference = (self._training_logps - inputs["sampling_per_token_logps"]).abs()[mask]
+        largest = difference.max() if len(difference) else torch.zeros((), device=mask.device)
+        self._metrics["train"]["sampling/sampling_logp_difference/max"].append(
+            self.accelerator.gather(largest).max().item()
+        )
+
+
+def grpo_config(plan: Plan, output_dir: Path) -> GRPOConfig:
+    """Translates a plan into TRL's arguments; every step generates once and is logged."""
+    config, train, loss = plan.config, plan.config.train, plan.config.loss
+    return GRPOConfig(
+        output_dir=str(output_dir),
+        max_steps=train.steps,
+        num_generations=train.group_size,
+        per_device_train_batch_size=train.micro_batch_size,
+        gradient_accumulation_steps=plan.accumulation,
+        steps_per_generation=plan.accumulation,
+        learning_rate=train.lr,
+        lr_scheduler_type=train.lr_schedule,
+        warmup_steps=train.lr_warmup_steps,
+        adam_beta1=train.adam_beta1,
+        adam_beta2=train.adam_beta2,
+        weight_decay=train.weight_decay,
+        max_grad_norm=train.max_grad_norm,
+        gradient_checkpointing=train.gradient_checkpointing,
+        max_completion_length=config.rollout.max_completion_length,
+        temperature=config.rollout.temperature,
+        loss_type=loss.type,
+        epsilon=loss.epsilon,
+        epsilon_high=loss.epsilon_high,
+        delta=loss.delta,
+        beta=loss.beta,
+        mask_truncated_completions=loss.mask_truncated_completions,
+        scale_rewards=loss.scale_rewards,
+        num_iterations=loss.num_iterations,
+        importance_sampling_level=loss.importance_sampling_level,
+        shuffle_dataset=False,  # row_order fixes the order of the whole run
+        save_steps=config.output.save_every,
+        save_total_limit=config.output.keep,
+        report_to=list(config.output.report_to),
+        seed=config.seed,
+        **_common_arguments(train.dtype),
+    )
+
+
+def warm_up(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    plan: Plan,
+    output_dir: Path,
+    callbacks: Sequence[TrainerCallback],
+) -> None:
+    """Trains the policy in place on the environment's worked answers, before GRPO.
+
+    Args:
+        model: the policy.
+        tokenizer: its tokenizer.
+        plan: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each.
+        output_dir: a folder for what the trainer insists on writing.
+        callbacks: of transformers.
+    """
+    train = plan.config.train
+    taught = [episode for episode in plan.train if episode.demonstration]
+    order = row_order(len(taught), train.warmup_steps * plan.batch_size, plan.config.seed)
+    trainer = SFTTrainer(
+        model=model,
+        args=SFTConfig(
+            output_dir=str(output_dir),
+            max_steps=train.warmup_steps,
+            per_device_train_batch_size=train.micro_batch_size,
+            gradient_accumulation_steps=plan.accumulation,
+            learning_rate=train.warmup_lr,
+            lr_scheduler_type="linear",
+            max_length=NO_LENGTH_LIMIT,
+            completion_only_loss=True,
+            gradient_checkpointing=train.gradient_checkpointing,
+            save_strategy="no",
+            report_to=[],
+            seed=plan.config.seed,
+            **_common_arguments(train.dtype),
+        ),
+        train_dataset=_worked_answers(taught, tokenizer).select(order),
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+
+
+def _common_arguments(dtype: str | None) -> dict[str, Any]:
+    on_gpu = torch.cuda.is_available()
+    return {
+        "use_cpu": not on_gpu,
+        "bf16": on_gpu and dtype == "bfloat16",
+        "fp16": False,
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "dataloader_pin_memory": on_gpu,
+    }
+
+
+def _prompt_rows(plan: Plan) -> Dataset:
+    """One row per prompt of the whole run, in order: chat messages and the number of the episode."""
+    config = plan.config
+    assert config.train.steps is not None
+    generations = -(-config.train.steps // config.loss.num_iterations)
+    rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": [e.index for e in plan.train]})
+    return rows.select(row_order(len(plan.train), generations * config.train.prompts_per_step, config.seed))
+
+
+def _worked_answers(episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned."""
+    prompts = encode_prompts(tokenizer, [episode.prompt for episode in episodes])
+    answers = [tokenizer(e.demonstration, add_special_tokens=False)["input_ids"] for e in episodes]
+    answers = [[*ids, tokenizer.eos_token_id] for ids in answers]
+    return Dataset.from_dict(
+        {
+            "input_ids": [p + a for p, a in zip(prompts, answers, strict=True)],
+            "completion_mask": [[0] * len(p) + [1] * len(a) for p, a in zip(prompts, answers, strict=True)],
+        }
+    )
+
+
+def _named_reward(name: str) -> Callable[..., list[float]]:
+    """A function that carries a reward's name to TRL, which scores nothing here."""
+
+    def scored_elsewhere(**_: Any) -> list[float]:
+        raise AssertionError("PolicyTrainer scores through _calculate_rewards")
+
+    scored_elsewhere.__name__ = name
+    return scored_elsewhere
+
+
+def _value(outcome: Outcome) -> float:
+    return float("nan") if outcome.score is None else outcome.score

@@ -1,0 +1,40 @@
+"""What a run was made with: the libraries' versions and the lock of every plugin, and how two of them differ."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+LIBRARIES = ("grpo-kit", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "numpy", "gymnasium", "vllm")
+
+
+def installed_versions() -> dict[str, str]:
+    """Returns the versions of python and of the libraries that scores and gradients depend on."""
+    versions = {"python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            versions[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Returns one line for each difference between two records of libraries, plugins and rows."""
+    old, new = before.get("libraries", {}), now.get("libraries", {})
+    lines = [
+        f"{name} was {old.get(name, 'absent')}, is {new.get(name, 'absent')}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    old, new = before.get("plugins", {}), now.get("plugins", {})
+    for name in sorted({*old, *new}):
+        was, now_is = old.get(name) or {}, new.get(name) or {}
+        changed = [key for key in sorted({*was, *now_is}) if was.get(key) != now_is.get(key)]
+        if changed:
+            lines.append(f"{name} changed: {', '.join(changed)}")
+    if before.get("rows") != now.get("rows"):
+        lines.append("the training rows changed")
+    return lines
