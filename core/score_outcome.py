@@ -1,0 +1,145 @@
+"""What came of scoring one completion, and how a returned value is read.
+
+In: the value that a plugin returned. Out: an `Outcome` (rewards) or a `Judgement` (verifiers). A value that the
+contract does not allow becomes a failure that names the plugin and the row; nothing here ever turns into a 0.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins.types import Verdict
+
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one reward made of one completion.
+
+    Attributes:
+        kind: "score", "abstain" (the reward does not apply to this completion) or "failure" (of the plugin).
+        score: the score, finite and inside the reward's range; None unless `kind` is "score".
+        reason: why it failed, in one line that names plugin and row; None otherwise.
+        seconds: wall time of the call; for a batch reward, its share of the batch's call.
+    """
+
+    kind: Literal["score", "abstain", "failure"]
+    score: float | None = None
+    reason: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one verifier made of one completion.
+
+    Attributes:
+        kind: "verdict", or "failure" (of the plugin).
+        verdict: the verdict; None for a failure.
+        reason: why it failed, in one line that names plugin and row; None otherwise.
+    """
+
+    kind: Literal["verdict", "failure"]
+    verdict: Verdict | None = None
+    reason: str | None = None
+
+
+Result = Outcome | Judgement
+
+
+class Reader:
+    """Reads the values that one plugin returns.
+
+    Attributes:
+        where: the plugin's kind, name and distribution, for messages.
+        low, high: the range, cut to finite numbers, so that `low <= value <= high` refuses NaN and infinities too.
+    """
+
+    def __init__(self, plugin: BoundReward | BoundVerifier) -> None:
+        spec = plugin.spec
+        self.where = f"{spec.kind} '{plugin.name}'"
+        if plugin.name != spec.name:
+            self.where += f" ({spec.name})"
+        if plugin.distribution:
+            self.where += f" of {plugin.distribution}"
+        self.judges = spec.kind == "verifier"
+        largest = sys.float_info.max
+        low, high = plugin.spec.range if isinstance(plugin, BoundReward) else (-largest, largest)
+        self.low, self.high = max(low, -largest), min(high, largest)
+
+    def read(self, value: Any, row: int, seconds: float) -> Result:
+        """Returns the outcome or judgement that a returned value stands for."""
+        if self.judges:
+            return self._verdict(value, row)
+        if value is None:
+            return Outcome("abstain", None, None, seconds)
+        if type(value) is float and self.low <= value <= self.high:
+            return Outcome("score", value, None, seconds)
+        problem = self._problem(value)
+        if problem:
+            return self.failure(problem, row, seconds)
+        return Outcome("score", float(value), None, seconds)
+
+    def failure(self, problem: str, row: int, seconds: float = 0.0) -> Result:
+        """Returns the failure for a problem at a row."""
+        reason = f"{self.where}, row {row}: {' '.join(problem.split())}"
+        if len(reason) > _LONGEST_REASON:
+            reason = reason[: _LONGEST_REASON - 3] + "..."
+        if self.judges:
+            return Judgement("failure", None, reason)
+        return Outcome("failure", None, reason, seconds)
+
+    def _problem(self, value: Any) -> str | None:
+        """Says why a value is no score, or returns None when it is one."""
+        if isinstance(value, bool):
+            return f"it returned the bool {value}; a reward returns a float (1.0 or 0.0), or None to abstain."
+        if not isinstance(value, numbers.Real):
+            return (
+                f"it returned {_short(value)}, a {type(value).__name__}; a reward returns a float, or None to abstain."
+            )
+        try:
+            number = float(value)
+        except (OverflowError, ValueError, TypeError) as error:
+            return f"it returned {_short(value)}, which is no float: {error}"
+        if not math.isfinite(number):
+            return f"it returned {number}; a score is finite. Return None where nothing can be scored."
+        if not self.low <= number <= self.high:
+            return f"it returned {number}, outside its range {self.low:g} to {self.high:g}."
+        return None
+
+    def _verdict(self, value: Any, row: int) -> Judgement:
+        problem = None
+        if not isinstance(value, Verdict):
+            problem = f"it returned {_short(value)}, a {type(value).__name__}; a verifier returns a Verdict."
+        elif value.ok is not None and not isinstance(value.ok, bool):
+            problem = f"its Verdict has ok={_short(value.ok)}; ok is True, False or None."
+        elif any(text is not None and not isinstance(text, str) for text in (value.extracted, value.reason)):
+            problem = "its Verdict has an extracted or a reason that is not text; both are str or None."
+        if problem is None:
+            return Judgement("verdict", value, None)
+        failed = self.failure(problem, row)
+        assert isinstance(failed, Judgement)
+        return failed
+
+
+def explain(error: BaseException) -> str:
+    """Returns "Type: message" for an exception, even for one whose message cannot be made."""
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message cannot be printed)"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        return "a value that cannot be printed"
+    return text if len(text) <= 60 else text[:57] + "..."
