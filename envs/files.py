@@ -30,6 +30,15 @@ def read_split(path: Path, split: str) -> list[Placed]:
     Raises:
         DatasetError: no such file, an unknown kind of file, a broken line, an empty split, an unknown split.
     """
+    try:
+        return _read_split(path, split)
+    except OSError as error:
+        raise DatasetError(
+            f"{error.filename or path} cannot be read: {error.strerror or error}. Check the file and its rights."
+        ) from error
+
+
+def _read_split(path: Path, split: str) -> list[Placed]:
     if path.is_dir():
         files = _files_of(path, split)
         if files:
@@ -70,23 +79,18 @@ def read_file(path: Path) -> Iterator[Placed]:
     """Yields the rows of one file with their places, holding one line or one batch at a time.
 
     Raises:
-        DatasetError: the file is missing, unreadable, of an unknown kind, or broken (with the line or row).
+        DatasetError: the file is missing, of an unknown kind, or broken (with the line or row).
+        OSError: the system refuses to read it.
     """
-    if path.suffix not in SUFFIXES:
-        raise DatasetError(
-            f"{path}: '{path.suffix or 'a file without a suffix'}' cannot be read. Use .jsonl (one JSON object per "
-            "line) or .parquet."
-        )
     if not path.is_file():
         raise DatasetError(
             f"no file {path}. Give a .jsonl or .parquet file, a folder with train and test, or a hub id."
         )
-    try:
-        yield from _read_jsonl(path) if path.suffix == ".jsonl" else _read_parquet(path)
-    except OSError as error:
+    if path.suffix not in SUFFIXES:
         raise DatasetError(
-            f"{path} cannot be read: {error.strerror or error}. Check the file and its rights."
-        ) from error
+            f"{path}: a file named '*{path.suffix}' cannot be read. Use .jsonl (one JSON object per line) or .parquet."
+        )
+    yield from _read_jsonl(path) if path.suffix == ".jsonl" else _read_parquet(path)
 
 
 def _read_jsonl(path: Path) -> Iterator[Placed]:
@@ -119,9 +123,10 @@ def _read_parquet(path: Path) -> Iterator[Placed]:
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}, row {number}", row
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+        first = str(error).strip().splitlines()[0]
         raise DatasetError(
-            f"{path}: not readable as Parquet after row {number}: {error}. Write the file anew."
+            f"{path}: not readable as Parquet after row {number}: {first} Write the file anew."
         ) from error
 
 

@@ -7,6 +7,7 @@ environment that asks their questions. This module is light; gymnasium is import
 from __future__ import annotations
 
 import inspect
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -16,7 +17,7 @@ from grpo.envs.files import SUFFIXES, read_split
 from grpo.envs.hub import read_hub
 from grpo.envs.problem import read_problem
 from grpo.envs.templates import TemplateName, choose_template
-from grpo.plugins.errors import DatasetError, OptionError
+from grpo.plugins.errors import DatasetError, OptionError, did_you_mean
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     import gymnasium
 
 Level = Literal["easy", "medium", "mixed", "hard"]
+DatasetKind = Literal["embedded", "local", "hub"]
+_USED_BY: dict[str, DatasetKind] = {"subset": "hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
+_FILE_SUFFIXES = (*SUFFIXES, ".json", ".csv", ".tsv", ".txt")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def make(
@@ -90,29 +95,46 @@ def rows(
         OptionError: an option has a value that cannot be used.
         DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
     """
+    given = dict(locals())
     choose_template(template, system=system, pattern=pattern)
     if level not in get_args(Level):
         raise OptionError(f"no level '{level}'. Choose one of: {', '.join(get_args(Level))}.")
-    if dataset == "embedded":
+    kind = _kind_of(dataset)
+    for option in GSM8K.options:
+        used = _USED_BY.get(option.name, kind)
+        if used != kind and given[option.name] != option.default:
+            raise OptionError(
+                f"the option '{option.name}' means nothing for dataset={dataset}: it is for {used} datasets. Remove it."
+            )
+    if kind == "embedded":
         placed = read_embedded(level, size, data_seed, split)
-    elif _is_local(dataset):
+    elif kind == "local":
         placed = read_split(Path(dataset).expanduser(), split)
     else:
         placed = read_hub(dataset, subset, split)
     return [read_problem(row, where, question=question, answer=answer).row() for where, row in placed]
 
 
-def _is_local(dataset: str) -> bool:
-    """Tells a path from a hub id: what exists, or is written like a path, or has a data file's suffix, is local.
+def _kind_of(dataset: str) -> DatasetKind:
+    """Tells where a dataset is: what exists here, or is written like a path, is local; "owner/name" is a hub id.
 
     Raises:
-        DatasetError: neither a path nor a hub id.
+        DatasetError: none of these, or a path that cannot be looked at.
     """
-    if not dataset.strip():
-        raise DatasetError("the option 'dataset' is empty. Use embedded, a .jsonl or .parquet file, or a hub id.")
-    path = Path(dataset).expanduser()
-    written_as_path = dataset.startswith((".", "/", "~")) or "\\" in dataset or path.suffix in SUFFIXES
-    return path.exists() or written_as_path or dataset.count("/") > 1
+    if dataset == "embedded":
+        return "embedded"
+    try:
+        path = Path(dataset).expanduser()
+        if dataset and (dataset[0] in "./~" or path.suffix in _FILE_SUFFIXES or path.exists()):
+            return "local"
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DatasetError(f"dataset={dataset!r} cannot be looked at: {error}. Check the path.") from error
+    if _HUB_ID.fullmatch(dataset):
+        return "hub"
+    raise DatasetError(
+        f"no dataset '{dataset}'.{did_you_mean(dataset, ['embedded'])} Use embedded, a .jsonl or .parquet file, a "
+        "folder with train and test files, or a hub id (owner/name)."
+    )
 
 
 GSM8K = EnvSpec(

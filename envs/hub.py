@@ -9,7 +9,7 @@ from __future__ import annotations
 from grpo.envs.files import Placed, held_out
 from grpo.plugins.errors import DatasetError, did_you_mean
 
-_DEFAULT_SUBSETS = {"openai/gsm8k": "main", "gsm8k": "main"}
+_DEFAULT_SUBSETS = {"openai/gsm8k": "main"}
 
 
 def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
@@ -47,9 +47,9 @@ def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
 
 def _explain(name: str, error: Exception) -> str:
     """One line on why a dataset of the hub cannot be loaded, and what to do."""
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     remedy = (
-        "Check the id and the option 'subset'; without a network, download the dataset elsewhere and give "
-        "dataset=FILE.jsonl (or .parquet), or use dataset=embedded."
+        "There is no local file or folder of that name either. Check the id and the option 'subset'; without a "
+        "network, give a downloaded file (dataset=FILE.jsonl or .parquet) or use dataset=embedded."
     )
     return f"the hub's dataset '{name}' cannot be loaded: {first} ({type(error).__name__}). {remedy}"

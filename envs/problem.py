@@ -42,9 +42,9 @@ class Problem:
     @property
     def reasoning(self) -> str:
         """The worked steps without calculator annotations and final answer; "" when the row has no working."""
-        work, mark, _ = self.solution.rpartition(_MARK)
-        if not mark:
-            work = "" if bare_number(self.solution) is not None else self.solution
+        work, _, last = self.solution.rpartition(_MARK)
+        if bare_number(last) is None:
+            work = self.solution
         return _ANNOTATION.sub("", work).strip()
 
     def row(self) -> dict[str, Any]:
@@ -110,7 +110,8 @@ def _text(row: Mapping[Any, Any], column: str, where: str, *, numbers: bool) -> 
         )
     value = row[column]
     if numbers and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        return f"{Decimal(str(value)).normalize():f}" if value == value and abs(value) != float("inf") else str(value)
+        text = f"{Decimal(str(value)):f}"
+        return text.rstrip("0").removesuffix(".") if "." in text else text
     if not isinstance(value, str):
         wanted = "text or a number" if numbers else "text"
         raise DatasetError(f"{where}: the column '{column}' must be {wanted}, found {_kind(value)}.")

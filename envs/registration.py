@@ -57,7 +57,8 @@ class _GymnasiumFinder(MetaPathFinder):
         for finder in sys.meta_path:
             if finder is self:
                 continue
-            spec = finder.find_spec(fullname, path, target)
+            find_spec = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find_spec(fullname, path, target) if find_spec else None
             if spec is not None:
                 _register_after(spec)
                 return spec
@@ -65,14 +66,14 @@ class _GymnasiumFinder(MetaPathFinder):
 
 
 def _register_after(spec: ModuleSpec) -> None:
-    """Wraps `exec_module` on the spec's own loader, an object that serves this one import."""
+    """Shadows `exec_module` on the spec's own loader until its next call, which is the import of gymnasium."""
     loader = spec.loader
     if loader is None:
         return
-    run = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
-        run(module)
+        del loader.__dict__["exec_module"]
+        loader.exec_module(module)
         _register_all()
 
-    setattr(loader, "exec_module", exec_module)  # noqa: B010 - mypy forbids assigning to a method
+    loader.__dict__["exec_module"] = exec_module
