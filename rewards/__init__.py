@@ -1,4 +1,47 @@
-"""Built-in rewards and verifiers."""
+"""Built-in rewards and verifiers: what the entry point `grpo.rewards` offers to the host.
+
+The specs are imported when a hook asks for them: at the top, `length` and `format` the rewards would hide the modules
+of the same names.
+"""
+
+from __future__ import annotations
+
+from grpo.plugins.hookspecs import hookimpl
+from grpo.plugins.specs import RewardSpec, VerifierSpec
+
+
+@hookimpl
+def grpo_rewards() -> list[RewardSpec]:
+    """Returns the built-in rewards."""
+    from grpo.rewards.arithmetic import arithmetic
+    from grpo.rewards.format import format
+    from grpo.rewards.gsm8k import correctness, integer, soft_format, strict_format, xmlcount
+    from grpo.rewards.length import length
+    from grpo.rewards.proximity import check_numbers, match_format_approximately, match_format_exactly, proximity
+
+    return [
+        arithmetic,
+        format,
+        correctness,
+        integer,
+        soft_format,
+        strict_format,
+        xmlcount,
+        length,
+        proximity,
+        check_numbers,
+        match_format_approximately,
+        match_format_exactly,
+    ]
+
+
+@hookimpl
+def grpo_verifiers() -> list[VerifierSpec]:
+    """Returns the built-in verifiers."""
+    from grpo.rewards.verifier import gsm8k
+
+    return [gsm8k]
+
 
 if __name__ == "rewards":
     raise ImportError("import this package as grpo.rewards; the folder 'rewards' is not importable under its bare name")

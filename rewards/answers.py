@@ -1,0 +1,197 @@
+"""The final answer of a completion: text in, an `Answer` out; and the gold number of a dataset row.
+
+What follows the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) is read first, the reasoning itself only
+when nothing follows. In each part the last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`, `#### 72`), then
+"the answer is ...", then the last sentence with a number. All of it is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from grpo.rewards.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
+
+Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
+
+_LONGEST = 4000
+_CUES = 8
+_REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
+_MARK = re.compile(
+    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?|(?P<hash>\#{4,}+)", re.IGNORECASE
+)
+_CUE = re.compile(
+    r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)|^[ \t]{0,8}A:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_EQUALS = re.compile(r"(?<![!<>])=")
+_THEREFORE = re.compile(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?][)\"'*]{0,3}\s")
+_GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013-]*+"
+_JOINT = re.compile(
+    rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260){_GAP})*+", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The final answer of a completion.
+
+    Attributes:
+        text: what was taken as the answer.
+        numbers: the number it states; several when it hedges ("71 or 72", "6 * 12"); none when it is no number.
+        form: how it was marked.
+    """
+
+    text: str
+    numbers: tuple[Number, ...]
+    form: Form
+
+
+def final_answer(completion: str) -> Answer | None:
+    """Finds the final answer of a completion, or None when it holds no number and no marked answer."""
+    text = plain_text(completion)
+    split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
+    for part in (text[split:], text[:split]):
+        answer = _explicit(part) or _cued(part) or _last_sentence(part)
+        if answer is not None:
+            return answer
+    return None
+
+
+def gold_number(answer: object) -> Number | None:
+    """Reads the gold answer of a row, or None when it is unusable (not one number).
+
+    Args:
+        answer: a number, its text ("72", "$1,080", "1/2", "72 apples"), a worked solution that ends in "#### 72", or
+            a text with one number in an explicit form.
+    """
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        return None
+    if isinstance(answer, int) and answer.bit_length() > 4 * DIGITS:
+        return None
+    text = str(answer)
+    found = read_number(text.rpartition("####")[2], units=True)
+    if found is None and "####" not in text:
+        marked = _explicit(plain_text(text))
+        found = marked.numbers[0] if marked and len(marked.numbers) == 1 else None
+    return found if found is not None and is_exact(found) else None
+
+
+def is_right(answer: Answer | None, gold: Number) -> bool:
+    """True when the answer states the gold number and no other; exact, without tolerance."""
+    return answer is not None and bool(answer.numbers) and all(distance(n, gold) == 0 for n in answer.numbers)
+
+
+def _explicit(text: str) -> Answer | None:
+    """The last explicit form that is not blank."""
+    after = len(text)
+    for mark in reversed(list(_MARK.finditer(text))):
+        form, content = _content(text, mark, after)
+        if mark["tag"]:
+            after = mark.start()
+        content = content.strip()
+        if not content or mark["close"]:
+            continue
+        if form == "hash" and not _leads(content):
+            continue
+        return Answer(_shorten(content), _stated(content), form)
+    return None
+
+
+def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
+    if mark["tag"]:
+        return "tag", text[mark.end() : after]
+    if mark["hash"]:
+        return "hash", re.split(r"[\n<#]", text[mark.end() : mark.end() + _LONGEST], maxsplit=1)[0]
+    window = text[mark.end() : mark.end() + _LONGEST]
+    if not mark["box"]:
+        return "boxed", window.split("\n", 1)[0]
+    depth = 1
+    for brace in re.finditer(r"[{}]", window):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return "boxed", window[: brace.start()]
+    return "boxed", window
+
+
+def _cued(text: str) -> Answer | None:
+    """What follows the last "answer is", "Answer:" or "A:" that a number follows on the same or the next line."""
+    for cue in reversed(list(_CUE.finditer(text))[-_CUES:]):
+        line = text[cue.end() : cue.end() + _LONGEST].lstrip().split("\n", 1)[0]
+        sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
+        numbers = _stated(sentence)
+        if numbers:
+            return Answer(_shorten(sentence), numbers, "sentence")
+    return None
+
+
+def _last_sentence(text: str) -> Answer | None:
+    """The last sentence with a number, read from its end."""
+    for line in _lines_from_the_end(text):
+        for sentence in reversed(_SENTENCE_END.split(line[-_LONGEST:])):
+            numbers = _stated(sentence, leading=False)
+            if numbers:
+                return Answer(_shorten(sentence), numbers, "prose")
+    return None
+
+
+def _lines_from_the_end(text: str) -> Iterator[str]:
+    end = len(text)
+    while end >= 0:
+        start = text.rfind("\n", 0, end) + 1
+        yield text[start:end]
+        end = start - 1
+
+
+def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...]:
+    """The number that a short text states: after its last "so", first after an "=", else a leading one, else the last.
+
+    Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge.
+    """
+    if len(content) > _LONGEST:
+        content = content[-_LONGEST:]
+    single = read_number(content)
+    if single is not None:
+        return (single,)
+    numbers = list(numbers_in(content))
+    if not numbers:
+        return ()
+    concluded = _after(_THEREFORE, content, numbers)
+    equal = _after(_EQUALS, content, concluded or numbers)
+    if equal:
+        return _joined(content, equal)
+    if concluded:
+        return _joined(content, concluded[::-1])
+    if leading and _leads(content):
+        return _joined(content, numbers)
+    return _joined(content, numbers[::-1])
+
+
+def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list[Number]:
+    """The numbers that stand after the last marker; none when there is no marker."""
+    last = max((m.end() for m in marker.finditer(content)), default=len(content))
+    return [number for number in numbers if number.start >= last]
+
+
+def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
+    chain = [numbers[0]]
+    for number in numbers[1:]:
+        left, right = sorted((chain[-1], number), key=lambda n: n.start)
+        if not _JOINT.fullmatch(content, left.end, right.start):
+            break
+        chain.append(number)
+    return tuple(chain)
+
+
+def _leads(content: str) -> bool:
+    """True when nothing but signs and brackets stands before the first number."""
+    found = next(numbers_in(content[:_LONGEST]), None)
+    return found is not None and not any(c.isalnum() for c in content[: found.start])
+
+
+def _shorten(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= 200 else text[:100] + " ... " + text[-95:]

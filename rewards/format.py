@@ -1,0 +1,129 @@
+"""Whether a completion keeps to a layout of tagged blocks: a completion in, the share of the layout that holds out.
+
+The layout is an option; the four format functions that TRL and open-r1 publish are variants.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from grpo.plugins.decorators import reward
+from grpo.plugins.errors import OptionError
+from grpo.plugins.types import Case
+
+Variant = Literal[
+    "blocks",
+    "trl.think_format_reward",
+    "open_r1.format_reward",
+    "open_r1.tag_count_reward",
+    "open_r1.reasoning_steps_reward",
+]
+
+_NAME = re.compile(r"[A-Za-z][\w.-]*+")
+_ANSWER_END = re.compile(r"\n</answer>$", re.MULTILINE)
+_STEP = re.compile(r"Step \d++:|\A\d++\.|\n-|\n\*|First,|Second,|Next,|Finally,")
+_GOOD = "<reasoning>\n6*12 = 72\n</reasoning>\n<answer>\n72\n</answer>\n"
+_THOUGHT = "<think>\n6*12 = 72\n</think>\n<answer>\n72\n</answer>"
+
+
+@reward(
+    version=1,
+    range=(0.0, 1.0),
+    isolation="inline",
+    cases=[
+        Case(_GOOD, {}, 1.0),
+        Case("<reasoning>6*12</reasoning> so <answer>72</answer>", {}, 2 / 3),
+        Case("<answer>72</answer>", {}, 1 / 3),
+        Case("72", {}, 0.0),
+        Case("", {}, 0.0),
+        Case("<think>6*12</think>\n72", {}, 1.0, {"tags": "think"}),
+        Case("<work>6*12<done><SOLUTION>72</SOLUTION>", {}, 1.0, {"tags": "work:done/SOLUTION"}),
+        Case(_THOUGHT, {}, 1.0, {"variant": "trl.think_format_reward"}),
+        Case(_THOUGHT, {}, 1.0, {"variant": "open_r1.format_reward"}),
+        Case(_THOUGHT, {}, 1.0, {"variant": "open_r1.tag_count_reward"}),
+        Case("First, 6*12. Next, add. Finally, 72.", {}, 1.0, {"variant": "open_r1.reasoning_steps_reward"}),
+    ],
+)
+def format(
+    completion: str, *, tags: str = "reasoning/answer", partial: bool = True, variant: Variant = "blocks"
+) -> float:
+    """How much of a layout of tagged blocks a completion keeps, from 0 to 1.
+
+    With n blocks, the score is (good blocks + layout) / (n + 1). A block is good when its opening and its closing tag
+    each occur exactly once, in that order, with something other than blank space between. The layout counts 1 when
+    all blocks are good and stand in the order given, with nothing but blank space before, between and after them; a
+    single block may have any text around it.
+
+    Args:
+        completion: the text.
+        tags: the blocks in order, parted by "/": `reasoning/answer`, `think`; a block whose two tags have names of
+            their own is written with ":", as in `start_working_out:end_working_out/SOLUTION`.
+        partial: False pays 1 for the whole layout and 0 for anything less.
+        variant: "blocks" as above, or a published function, scored exactly as published: trl.think_format_reward (one
+            `<think>`, first, closed: 1), open_r1.format_reward (think and answer blocks, each tag on its own line: 1),
+            open_r1.tag_count_reward (0.25 for each of the four tags with its newlines that occurs once),
+            open_r1.reasoning_steps_reward (signs of steps, three or more: 1).
+
+    Raises:
+        OptionError: `tags` names no blocks, or something that is no tag name.
+    """
+    match variant:
+        case "trl.think_format_reward":
+            return _trl_think(completion)
+        case "open_r1.format_reward":
+            return _open_r1_format(completion)
+        case "open_r1.tag_count_reward":
+            tags_with_newlines = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
+            return 0.25 * sum(completion.count(tag) == 1 for tag in tags_with_newlines)
+        case "open_r1.reasoning_steps_reward":
+            return min(1.0, len(_STEP.findall(completion)) / 3)
+    score = _blocks(completion, _tag_pairs(tags))
+    return score if partial or score == 1.0 else 0.0
+
+
+def _tag_pairs(tags: str) -> list[tuple[str, str]]:
+    """Returns the opening and the closing tag of each block."""
+    pairs = []
+    for block in tags.split("/"):
+        first, colon, second = block.strip().partition(":")
+        if not _NAME.fullmatch(first) or (colon and not _NAME.fullmatch(second)):
+            raise OptionError(
+                f"format: tags={tags!r} is no list of tag names (at {block!r}). Part the blocks by '/' and write names "
+                "without brackets, for example tags=think/answer or tags=start_working_out:end_working_out/SOLUTION."
+            )
+        pairs.append((f"<{first}>", f"<{second}>" if colon else f"</{first}>"))
+    return pairs
+
+
+def _blocks(text: str, pairs: list[tuple[str, str]]) -> float:
+    good = 0
+    outside = []
+    reached = 0
+    for opening, closing in pairs:
+        start, end = text.find(opening), text.find(closing)
+        inside = start + len(opening)
+        if text.count(opening) != 1 or text.count(closing) != 1 or not text[inside:end].strip():
+            continue
+        good += 1
+        if start >= reached:
+            outside.append(text[reached:start])
+            reached = end + len(closing)
+    outside.append(text[reached:])
+    in_order = len(outside) == len(pairs) + 1
+    layout = in_order and (len(pairs) == 1 or not "".join(outside).strip())
+    return (good + layout) / (len(pairs) + 1)
+
+
+def _trl_think(text: str) -> float:
+    """`<think>` first and once, and a `</think>` after it."""
+    tag = "<think>"
+    once = text.startswith(tag) and text.find(tag, len(tag)) < 0
+    return 1.0 if once and text.find("</think>", len(tag)) >= 0 else 0.0
+
+
+def _open_r1_format(text: str) -> float:
+    """Both blocks, each tag alone on its line, from the start; text may follow on later lines."""
+    head, middle = "<think>\n", "\n</think>\n<answer>\n"
+    first = text.find(middle, len(head)) if text.startswith(head) else -1
+    return 1.0 if first >= 0 and _ANSWER_END.search(text, first + len(middle)) else 0.0

@@ -1,0 +1,70 @@
+"""How long a completion is: a completion in, 1 within the wanted length and less outside it out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from grpo.plugins.decorators import reward
+from grpo.plugins.errors import OptionError
+from grpo.plugins.types import Case, Completion
+
+
+@reward(
+    version=1,
+    range=(0.0, 1.0),
+    isolation="inline",
+    cases=[
+        Case("She has 6 boxes of 12 apples. <answer>72</answer>", {}, 1.0),
+        Case("word " * 225, {}, 0.5),
+        Case("word " * 400, {}, 0.0),
+        Case("", {}, 0.0),
+        Case("12345", {}, 0.5, {"unit": "characters", "minimum": 10}),
+    ],
+)
+def length(
+    completion: Completion | str,
+    *,
+    target: int = 150,
+    limit: int = 300,
+    minimum: int = 1,
+    unit: Literal["words", "characters", "tokens"] = "words",
+) -> float | None:
+    """1 from `minimum` to `target`, falling in a straight line to 0 at `limit`, and to 0 at length 0 below `minimum`.
+
+    For a length n: n/minimum if n < minimum; 1 if n <= target; (limit - n) / (limit - target) if n < limit; else 0.
+
+    Args:
+        completion: the completion.
+        target: the longest length that costs nothing.
+        limit: the length from which the score is 0.
+        minimum: the shortest length that costs nothing; 0 lets an empty completion score 1.
+        unit: words (runs without blank space), characters, or sampled tokens; with tokens the reward abstains on
+            completions that come without token ids.
+
+    Raises:
+        OptionError: not 0 <= minimum <= target < limit.
+    """
+    if not 0 <= minimum <= target < limit:
+        raise OptionError(
+            f"length: minimum={minimum}, target={target}, limit={limit} are out of order. "
+            "Choose 0 <= minimum <= target < limit, for example target=150, limit=300."
+        )
+    size = _size(completion, unit)
+    if size is None:
+        return None
+    if size < minimum:
+        return size / minimum
+    if size <= target:
+        return 1.0
+    return max(0.0, (limit - size) / (limit - target))
+
+
+def _size(completion: Completion | str, unit: Literal["words", "characters", "tokens"]) -> int | None:
+    text = completion if isinstance(completion, str) else completion.text
+    if unit == "words":
+        return len(text.split())
+    if unit == "characters":
+        return len(text)
+    if isinstance(completion, str) or (text and not completion.token_ids):
+        return None
+    return len(completion.token_ids)

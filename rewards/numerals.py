@@ -1,0 +1,223 @@
+"""Numbers as people write them: text in, exact `Number` values out, never a float and never an exception.
+
+Every step is linear in the length of the text, whatever the text is; digits beyond `DIGITS` places are rounded away
+from equality, so that a number of a million digits costs no more than reading it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+DIGITS = 400
+"""Places kept before the decimal point, and after it; what lies beyond is clamped."""
+
+_PERCENT = Fraction(1, 100)
+_MAGNITUDES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_CEILING = Fraction(10**DIGITS)
+
+_CHARACTERS = {ord(c): "-" for c in "\u2212\u2010\u2011\ufe63\uff0d"}
+_CHARACTERS |= {ord(c) + 0xFEE0: c for c in "+%.,$/=:"}
+_CHARACTERS |= {ord(c): "/" for c in "\u2044\u2215"}
+_CHARACTERS |= {
+    c: " " + unicodedata.normalize("NFKC", chr(c)).replace("\u2044", "/")
+    for c in (*range(0xBC, 0xBF), *range(0x2150, 0x215F))
+}
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
+_TEN_TO = re.compile(r"(?<!\d)10([⁻⁺]?[⁰¹²³⁴-⁹]++)")
+_NARROW_SPACE = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_ANNOTATION = re.compile(r"<<[^<>]*+>>")
+_LATEX_GROUPING = re.compile(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
+_LATEX_FRACTION = re.compile(
+    r"\\[dtc]?frac(?:\s?\{\s?([-+]?[\d.,]{1,60})\s?\}\s?\{\s?([\d.,]{1,60})\s?\}|\s?(\d)(\d))",
+)
+_LATEX_WORDS = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*+)\}")
+_LATEX_MARKS = re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[()\[\],;:! \\]")
+
+_TOKEN = re.compile(
+    r"""
+    (?: (?<![\w)\]}%]) (?P<sign>[-+]) | (?<!\w) (?P<negative>negative) [ ] )?
+    (?: (?:[A-Z]{2})? [$€£¥₹] [ ]? (?P<inner>-)? )?
+    (?<!\w) (?<!\d\.) (?<!\^) (?<!\^\{) (?<!√) (?<!sqrt\{)
+    (?>
+        (?:
+            (?P<whole> (?> \d{1,3} (?:,\d{3}(?!\d))++ | \d{1,2} (?:,\d{2}(?!\d))++ ,\d{3}(?!\d) | \d++ ) )
+            (?: \.(?P<part>\d++) )?
+          | \.(?P<only>\d++)
+        )
+        (?: [eE](?P<e>[-+]?\d++) | [ ]?(?:[x*\u00d7\u00b7]|\\times|\\cdot)[ ]?10\^\{?(?P<ten>[-+]?\d++)\}? )?
+        (?: [ ]{1,2}(?P<upper>\d++)/(?P<lower>\d++)
+          | [ ]?/[ ]?(?P<under>\d{1,3}(?:,\d{3}(?!\d))++|\d++)(?:\.(?P<under_part>\d++))?(?![ ]?/[ ]?\d) )?
+        (?: [ ]?(?P<percent>%|percent\b|per[ ]cent\b)
+          | [ ](?P<magnitude>hundred|thousand|million|billion|trillion)s?\b )?
+    )
+    (?! [ ]?\^ | [_⁰¹²³⁴-⁹] | \d | (?:st|nd|rd|th)\b )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_LOOSE_SIGN = re.compile(r"\s*([-+\u2013])\s*(?=[$€£¥₹]?\s?[\d.])")
+_SPACED_GROUPS = re.compile(r"[-+]?[$€£¥₹]?\d{1,3}(?: \d{3})++\.?")
+_UNITS = re.compile(r"(?:\s[^\W\d_]*+(?:[\s/.°²³-][^\W\d_]*+)*+)?[\s.*_)\]}$\"']*+")
+_BARE = re.compile(r"[\s.*_)\]}$\"']*+")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number found in a text.
+
+    Attributes:
+        value: as written, without the percent sign or magnitude word.
+        unit: 1/100 after a percent sign, 10**6 after "million" and so on, else 1.
+        text: the characters it was read from, after `plain_text`.
+        start: where they begin in the text that was searched.
+        end: where they end.
+    """
+
+    value: Fraction
+    unit: Fraction
+    text: str
+    start: int
+    end: int
+
+
+def plain_text(text: str) -> str:
+    """Returns the text with typographic and LaTeX spellings of numbers replaced by ASCII ones.
+
+    Minus signs, full-width punctuation, vulgar fractions, narrow spaces between thousands, `\\frac`, `\\$`, `\\%`,
+    `\\text{}`, `{,}`, CRLF, and GSM8K's `<<...>>` annotations, which are dropped.
+    """
+    text = text.replace("\r\n", "\n")
+    if not text.isascii():
+        text = _NARROW_SPACE.sub(",", text)
+        text = _TEN_TO.sub(lambda m: "10^" + m[1].translate(_SUPERSCRIPTS), text)
+        text = text.translate(_CHARACTERS)
+    if "<<" in text:
+        text = _ANNOTATION.sub("", text)
+    text = text.replace("{,}", ",")
+    if "\\" in text:
+        text = text.replace("\\$", "$").replace("\\%", "%")
+        text = _LATEX_GROUPING.sub(",", text)
+        text = _LATEX_FRACTION.sub(_plain_fraction, text)
+        text = _LATEX_WORDS.sub(r" \1 ", text)
+        text = _LATEX_MARKS.sub(" ", text)
+    return text
+
+
+def _plain_fraction(match: re.Match[str]) -> str:
+    upper, lower = (match[1], match[2]) if match[1] else (match[3], match[4])
+    mixed = match.start() > 0 and match.string[match.start() - 1].isdigit()
+    return f"{' ' if mixed else ''}{upper}/{lower}"
+
+
+def numbers_in(text: str) -> Iterator[Number]:
+    """Yields the numbers of a text that went through `plain_text`, from left to right.
+
+    Known forms: sign, currency, thousands (1,080 and 1,00,000), decimals, 1.2e3, 1.2 x 10^3, 3/4, 1 1/2, percent,
+    "3 million". Ordinals (3rd), powers (5^2), roots and parts of words are not numbers; nor is a division by zero.
+    """
+    for match in _TOKEN.finditer(text):
+        value = _value(match)
+        if value is not None:
+            unit = Fraction(1)
+            if match["percent"]:
+                unit = _PERCENT
+            elif match["magnitude"]:
+                unit = Fraction(_MAGNITUDES[match["magnitude"].lower()])
+            yield Number(value, unit, match[0], match.start(), match.end())
+
+
+def read_number(text: str, *, units: bool = False) -> Number | None:
+    """Reads a text that is one number and nothing else, or None.
+
+    Args:
+        text: the text, for example " $1,200.00 "; a sign may stand apart ("- 7") and spaces may part thousands.
+        units: words may follow the number ("72 apples").
+    """
+    text = _LOOSE_SIGN.sub(lambda m: "+" if m[1] == "+" else "-", plain_text(text).strip(), count=1)
+    if len(text) > 4 * DIGITS:
+        return None
+    if _SPACED_GROUPS.fullmatch(text):
+        text = text.replace(" ", "")
+    found = next(numbers_in(text), None)
+    if found is None or any(c.isalnum() or c in "-+." for c in text[: found.start]):
+        return None
+    return found if (_UNITS if units else _BARE).fullmatch(text, found.end) else None
+
+
+def is_exact(number: Number) -> bool:
+    """True when the number is within `DIGITS` places, so that nothing of it was clamped."""
+    return abs(number.value) < _CEILING and number.value.denominator <= 10**DIGITS
+
+
+def distance(guess: Number, gold: Number) -> Fraction:
+    """Returns |guess - gold|, exact, for the closest allowed reading of units.
+
+    A percent sign beside a plain number v is a mere unit when v is a whole number (72% is 72), means hundredths when
+    |v| < 1 (50% is 0.5), and may be either otherwise. A magnitude word may be a unit or a factor ("3 million" is 3 or
+    3,000,000). Two percentages, or two magnitudes, compare as written.
+    """
+    if guess.unit == gold.unit == _PERCENT:
+        return abs(guess.value - gold.value)
+    if guess.unit != 1 and gold.unit != 1:
+        return abs(guess.value * guess.unit - gold.value * gold.unit)
+    return min(abs(x - y) for x in _readings(guess, gold) for y in _readings(gold, guess))
+
+
+def _readings(number: Number, other: Number) -> tuple[Fraction, ...]:
+    if number.unit == 1:
+        return (number.value,)
+    if number.unit == _PERCENT and other.value.denominator == 1:
+        return (number.value,)
+    if number.unit == _PERCENT and abs(other.value) < 1:
+        return (number.value * _PERCENT,)
+    return (number.value, number.value * number.unit)
+
+
+def _value(match: re.Match[str]) -> Fraction | None:
+    if match["only"]:
+        value = _decimal("", match["only"], match["e"] or match["ten"])
+    else:
+        value = _decimal(match["whole"], match["part"] or "", match["e"] or match["ten"])
+    if match["lower"]:
+        lower = _decimal(match["lower"], "", None)
+        if not lower:
+            return None
+        value += _decimal(match["upper"], "", None) / lower
+    elif match["under"]:
+        under = _decimal(match["under"], match["under_part"] or "", None)
+        if not under:
+            return None
+        value /= under
+    minus = (match["sign"] == "-") != bool(match["inner"])
+    return -value if minus or match["negative"] else value
+
+
+def _decimal(whole: str, part: str, exponent: str | None) -> Fraction:
+    """whole.part x 10^exponent, exact within `DIGITS` places and clamped beyond."""
+    whole = whole.replace(",", "").lstrip("0")
+    digits = (whole + part).rstrip("0")
+    leading = len(digits) - len(digits.lstrip("0"))
+    digits = digits[leading:]
+    if not digits:
+        return Fraction(0)
+    point = len(whole) - leading + _exponent(exponent)
+    if point > DIGITS:
+        return _CEILING
+    if point < -DIGITS:
+        return 1 / (10 * _CEILING)
+    kept = max(point, 0) + DIGITS
+    if len(digits) > kept:
+        digits = digits[:kept] + "1"
+    shift = point - len(digits)
+    return Fraction(int(digits)) * Fraction(10) ** shift
+
+
+def _exponent(text: str | None) -> int:
+    if not text:
+        return 0
+    digits = text.lstrip("+-").lstrip("0")
+    size = int(digits or "0") if len(digits) <= 7 else 10**7
+    return -size if text.startswith("-") else size
