@@ -13,12 +13,12 @@ from typing import Any
 from grpo.plugins.binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
 from grpo.plugins.discovery import Entry, installed_entries
 from grpo.plugins.errors import UsageError
-from grpo.plugins.files import registration_from_file
 from grpo.plugins.loading import Registration, load_entry
 from grpo.plugins.lock import lock_of
 from grpo.plugins.names import clash_problems, find_registration
 from grpo.plugins.options import checked_options
 from grpo.plugins.problems import Problem, one_line, traceback_text
+from grpo.plugins.source_file import registration_from_file
 from grpo.plugins.spec_text import SpecText, parse
 from grpo.plugins.specs import Kind
 from grpo.plugins.types import Event

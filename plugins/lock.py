@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo.plugins.binding import Bound, BoundReward, BoundVerifier
-from grpo.plugins.files import source_sha256
+from grpo.plugins.source_file import source_sha256
 
 _COMPARED = ("distribution", "distribution_version", "version", "options", "weight", "sha256")
 

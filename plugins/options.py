@@ -68,19 +68,25 @@ def option_text(option: Option) -> str:
 
 
 def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> Any:
-    import pydantic
+    from pydantic import PydanticUserError
 
     try:
-        adapter = pydantic.TypeAdapter(option.type)
-    except (pydantic.PydanticUserError, NameError, TypeError) as error:
+        return _validated(spec, option, value)
+    except (PydanticUserError, NameError, TypeError) as error:
         raise PluginError(
             f"{spec.kind} '{spec.name}' of {distribution}: option '{option.name}' is annotated with "
             f"{option.type!r}, which values cannot be checked against ({type(error).__name__}). "
             "Its author must annotate it with a type that pydantic knows."
         ) from error
+
+
+def _validated(spec: Spec, option: Option, value: Value) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(option.type)
     try:
         return adapter.validate_python(value.parsed, strict=True)
-    except pydantic.ValidationError as error:
+    except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"]
     # Lax: "10" is an int and [1, 2] a tuple, but true is not 1; and `answer=72` may be meant as text.
     attempts = [] if isinstance(value.parsed, bool) else [value.parsed]
@@ -89,7 +95,7 @@ def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> A
     for attempt in attempts:
         try:
             return adapter.validate_python(attempt)
-        except pydantic.ValidationError as error:
+        except ValidationError as error:
             reason = error.errors(include_url=False)[0]["msg"]
     written = repr(value.parsed if value.typed is None else value.typed)
     raise OptionError(
