@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 a run or a plugin failed, 2 something the user wrote canno
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import NoReturn
 
@@ -67,6 +68,8 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Runs the command line and exits."""
+    # Idle OpenMP threads that spin starve whoever shares the cores: up to ten times slower steps. Read when torch loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         code = cli(standalone_mode=False)
     except UsageError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config import LoraSection
 from grpo.core.embedded import embedded_model_path
+from grpo.core.record import whole_folder
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
 
@@ -164,6 +165,35 @@ def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -
         return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(_cannot_load(folder, "adapter", error)) from None
+
+
+def load_policy(
+    source: str, dtype: str, lora: LoraSection, *, adapter: str | None = None, trainable: bool = True
+) -> Any:
+    """Loads the policy of a run: the weights, and an adapter when the run trains one.
+
+    Args:
+        source: a folder or a hub id.
+        dtype: of the weights.
+        lora: whether and how to adapt.
+        adapter: a saved adapter to continue from, or None for a fresh one.
+        trainable: whether gradients will be wanted.
+
+    Raises:
+        UsageError: something cannot be loaded.
+    """
+    model = load_model(source, dtype, lora.bits)
+    if adapter is not None:
+        return add_saved_adapter(model, adapter, trainable=trainable)
+    return add_lora(model, lora) if lora.enabled else model
+
+
+def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Writes a model, or only its adapter, with the tokenizer; the folder appears whole."""
+    arguments = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
+    with whole_folder(folder) as unfinished:
+        model.save_pretrained(unfinished, **arguments)
+        tokenizer.save_pretrained(unfinished)
 
 
 def refuse_impossible_lora(lora: LoraSection) -> None:

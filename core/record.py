@@ -16,6 +16,7 @@ half line at its end is dropped when the run resumes, as is everything after the
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -132,6 +133,30 @@ def open_run_dir(path: Path) -> RunDir:
     if not run.config.is_file():
         raise UsageError(f"{path} is not a run directory: it has no config.json. List the runs with: grpo runs")
     return run
+
+
+@contextmanager
+def exclusive(run: RunDir) -> Iterator[None]:
+    """Holds the run directory for this process; the system lets go of it however the process ends.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    with (run.path / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{run.path} is in use by a run that is still going. Stop that one first.") from None
+        yield
+
+
+def in_use(run: RunDir) -> bool:
+    """True while a process runs in the directory."""
+    try:
+        with exclusive(run):
+            return False
+    except UsageError:
+        return True
 
 
 def write_json(path: Path, value: Any) -> None:

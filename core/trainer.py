@@ -226,6 +226,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         metrics["time/generate"].append(batch.generate_seconds)
         metrics["time/score"].append(batch.score_seconds)
 
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Writes no card: the run directory says more about the model than TRL's template."""
+
     def add_metric(self, name: str, value: float) -> None:
         """Adds a value to the metrics of the current step."""
         self._metrics["train"][name].append(value)

@@ -1,4 +1,4 @@
-"""What a run was made with: the libraries' versions and the lock of every plugin, and how two of them differ."""
+"""The libraries underneath: their versions, how two records of versions and plugins differ, their noise."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def installed_versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def hush_libraries() -> None:
+    """Switches off the progress bars of the libraries underneath; the run shows its own progress."""
+    import datasets
+    import transformers
+
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
 
 
 def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,121 @@
+"""What happens around each optimizer step: evaluation, metrics, checkpoints made whole, a stop that was asked for.
+
+In: the trainer's events. Out: rows of metrics, complete checkpoints, calls of the progress display.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from accelerate.utils import gather_object
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from grpo.core.record import mark_complete
+
+RENAMED = {"step_time": "time/step"}
+DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen")
+
+
+class StopRequest:
+    """Set by the first Ctrl-C or SIGTERM; the step that is under way still ends. A second one stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Catches the signals while the block runs; does nothing outside the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._catch) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """Runs `evaluate` when it is due, hands each step's metrics on, and makes checkpoints whole.
+
+    Args:
+        evaluate: called between steps, before the metrics of the step are complete.
+        evaluate_every: steps; 0 for the last one only.
+        on_metrics: receives one row per step, on the main process.
+        stop: ends the run after the current step, with a checkpoint.
+        boundary: a checkpoint can only resume at multiples of this many steps (num_iterations).
+    """
+
+    def __init__(
+        self,
+        *,
+        evaluate: Callable[[int], None],
+        evaluate_every: int,
+        on_metrics: Callable[[dict[str, Any]], None],
+        stop: StopRequest,
+        boundary: int,
+    ) -> None:
+        self._evaluate = evaluate
+        self._evaluate_every = evaluate_every
+        self._on_metrics = on_metrics
+        self._stop = stop
+        self._boundary = boundary
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        step = state.global_step
+        stopping = self._stop.asked if args.world_size == 1 else any(gather_object([self._stop.asked]))
+        if stopping and step % self._boundary == 0:
+            control.should_save = True
+            control.should_training_stop = True
+        elif step == state.max_steps or (self._evaluate_every and step % self._evaluate_every == 0):
+            self._evaluate(step)
+        return control
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
+    ) -> None:
+        if state.is_world_process_zero and logs and "loss" in logs:
+            self._on_metrics(metrics_row(state.global_step, logs))
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """Tells the loss of every supervised step."""
+
+    def __init__(self, told: Callable[[int, float], None]) -> None:
+        self._told = told
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
+    ) -> None:
+        if state.is_world_process_zero and logs and "loss" in logs:
+            self._told(state.global_step, float(logs["loss"]))
+
+
+def metrics_row(step: int, logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes a row of metrics.jsonl: the step first, then numbers; None stands for a mean of nothing."""
+    row: dict[str, Any] = {"step": step}
+    for name, value in logs.items():
+        if name in DROPPED:
+            continue
+        number = value if value is None else float(value)
+        row[RENAMED.get(name, name)] = None if number is None or math.isnan(number) else number
+    return row

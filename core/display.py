@@ -1,0 +1,238 @@
+"""Shows a run to a person: a live panel on a terminal, plain lines elsewhere, nothing but warnings with --quiet.
+
+In: the events of `Progress`. Out: text on standard output; warnings on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from grpo.core.evaluate import Estimate
+from grpo.core.plan import Plan
+from grpo.core.progress import Progress, Silent
+from grpo.plugins.types import Completion
+
+BARS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 24
+SAMPLE_LINES = 12
+
+
+def display_for(*, quiet: bool) -> Progress:
+    """Returns the display that fits the terminal."""
+    if quiet:
+        return Quiet()
+    return LivePanel() if sys.stdout.isatty() else PlainLines()
+
+
+class Quiet(Silent):
+    """Warnings only."""
+
+    def warned(self, text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+class PlainLines(Silent):
+    """One line per event, for logs and pipes."""
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        for name, value in describe(plan, run_dir):
+            print(f"{name:<12}{value}", flush=True)
+        for note in notes:
+            print(note, flush=True)
+
+    def loading(self, what: str) -> None:
+        print(f"loading {what}", flush=True)
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        if step % 10 == 0 or step == steps:
+            print(f"warm-up {step}/{steps}  loss {loss:.3f}", flush=True)
+
+    def evaluated(self, step: int, accuracy: Estimate) -> None:
+        print(f"held-out accuracy after {step} steps: {estimate(accuracy)}", flush=True)
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        parts = [f"step {row['step']}"]
+        parts += [f"{label} {number(row[key])}" for label, key in headline(row)]
+        parts.append(f"{row.get('time/step') or 0:.1f} s")
+        print("  ".join(parts), flush=True)
+
+    def warned(self, text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+
+    def ended(self, status: str, run_dir: Path, step: int) -> None:
+        for line in ending(status, run_dir, step):
+            print(line, flush=True)
+
+
+class LivePanel(Silent):
+    """A panel that is redrawn in place: progress, a sparkline per reward, a sample with its scores."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live: Live | None = None
+        self._steps = 0
+        self._first_step = 0.0
+        self._done_before = 0
+        self._history: dict[str, list[float]] = {}
+        self._held_out: list[str] = []
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        table = Table.grid(padding=(0, 2))
+        for name, value in describe(plan, run_dir):
+            table.add_row(Text(name, style="bold"), value)
+        self._console.print(Panel(table, title="grpo", title_align="left"))
+        for note in notes:
+            self._console.print(note)
+        self._steps = plan.config.train.steps or 0
+        if run_dir is not None:
+            self._live = Live(Text("starting"), console=self._console, refresh_per_second=4)
+            self._live.start()
+
+    def loading(self, what: str) -> None:
+        self._draw(Text(f"loading {what} ..."))
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        self._draw(Text(f"supervised warm-up  {step}/{steps}  loss {loss:.3f}"))
+
+    def evaluated(self, step: int, accuracy: Estimate) -> None:
+        self._held_out.append(f"{accuracy.mean:.1%} after {step}")
+        self._print(Text(f"held-out accuracy after {step} steps: {estimate(accuracy)}", style="green"))
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        step = row["step"]
+        if not self._first_step:
+            self._first_step, self._done_before = time.monotonic(), step
+        for key, value in row.items():
+            if value is not None:
+                self._history.setdefault(key, []).append(value)
+        parts: list[Any] = [self._progress_line(step, row)]
+        table = Table.grid(padding=(0, 2))
+        for label, key in headline(row):
+            table.add_row(
+                Text(label, style="bold"), number(row[key]), Text(sparkline(self._history[key]), style="cyan")
+            )
+        parts.append(table)
+        if self._held_out:
+            parts.append(Text("held-out accuracy: " + ", ".join(self._held_out[-4:]), style="green"))
+        if sample is not None:
+            shown = "  ".join(f"{name} {score}" for name, score in scores.items())
+            text = "\n".join(sample.text.strip().splitlines()[:SAMPLE_LINES])
+            question = sample.prompt[-1]["content"] if sample.prompt else ""
+            parts.append(Panel(Text(f"{question}\n\n{text}"), title=f"a completion: {shown}", title_align="left"))
+        self._draw(Group(*parts))
+
+    def warned(self, text: str) -> None:
+        self._print(Text(f"warning: {text}", style="yellow"))
+
+    def ended(self, status: str, run_dir: Path, step: int) -> None:
+        self.close()
+        for line in ending(status, run_dir, step):
+            self._console.print(line)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _progress_line(self, step: int, row: Mapping[str, Any]) -> Text:
+        width = 30
+        filled = round(width * step / max(self._steps, 1))
+        since = time.monotonic() - self._first_step
+        done = step - self._done_before
+        left = f"{(self._steps - step) * since / done:.0f} s left" if done else "..."
+        seconds = row.get("time/step") or 0
+        return Text(f"step {step}/{self._steps}  {'━' * filled}{'─' * (width - filled)}  {seconds:.1f} s/step  {left}")
+
+    def _draw(self, what: Any) -> None:
+        if self._live is not None:
+            self._live.update(what)
+
+    def _print(self, what: Text) -> None:
+        (self._live.console if self._live is not None else self._console).print(what)
+
+
+def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
+    """Returns the first screen: what runs on what, and how to move to a real model."""
+    config, train = plan.config, plan.config.train
+    if plan.source.embedded:
+        model = f"embedded demonstration model ({plan.parameters / 1e6:.2f} M parameters; a model of yours: --model)"
+    else:
+        model = f"{plan.source.path} ({plan.parameters / 1e6:,.0f} M parameters)"
+    how = f"LoRA rank {config.lora.rank}" if config.lora.enabled else "full fine-tuning"
+    rows = plan.env.options.get("dataset") or next(
+        (str(option.default) for option in plan.env.spec.options if option.name == "dataset"), "its own episodes"
+    )
+    rewards = ", ".join(f"{r.name}" + (f" x {r.weight:g}" if r.weight != 1 else "") for r in plan.rewards)
+    lines = [
+        ("model", model),
+        ("environment", f"{plan.env.name}: {len(plan.train)} training rows ({rows}), {len(plan.held_out)} held out"),
+        ("rewards", rewards),
+        ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, loss {config.loss.type}"),
+        (
+            "steps",
+            f"{train.steps} of {train.prompts_per_step} prompts x {train.group_size} completions, "
+            f"up to {config.rollout.max_completion_length} new tokens; the longest prompt has {plan.longest_prompt}",
+        ),
+    ]
+    if run_dir is not None:
+        lines.append(("directory", str(run_dir)))
+    return lines
+
+
+def ending(status: str, run_dir: Path, step: int) -> list[str]:
+    """Returns the last lines: what there is now and what to do with it."""
+    if status == "interrupted":
+        return [f"stopped after step {step}, with a checkpoint. Continue with: grpo run --resume {run_dir}"]
+    return [
+        f"done after step {step}",
+        f"curves     {run_dir / 'reward.png'}",
+        f"rollouts   grpo show {run_dir}",
+        f"try it     grpo generate {run_dir} -p 'Ann has 3 pens and buys 4 more. How many pens does she have?'",
+        f"export     grpo export {run_dir} my-model",
+    ]
+
+
+def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns (label, key) of the metrics worth a line, as far as the row has them."""
+    rewards = [key for key in row if key.startswith("rewards/") and key.endswith("/mean")]
+    wanted = [
+        ("reward", "reward"),
+        ("accuracy", "accuracy"),
+        *((key.split("/")[1], key) for key in rewards if len(rewards) > 1),
+        ("length", "completions/mean_length"),
+        ("no signal", "frac_reward_zero_std"),
+        ("loss", "loss"),
+        ("kl", "kl"),
+    ]
+    wanted += [(f"{key.split('/')[1]} failed", key) for key in row if key.endswith("/failure") and row[key]]
+    return [(label, key) for label, key in wanted if row.get(key) is not None]
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns the last values as a row of bars between their smallest and largest."""
+    recent = values[-SPARK_WIDTH:]
+    low, high = min(recent), max(recent)
+    if high == low:
+        return BARS[3] * len(recent)
+    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in recent)
+
+
+def number(value: float | None) -> str:
+    """Returns a metric with about three digits."""
+    return "-" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def estimate(value: Estimate) -> str:
+    """Returns a share with its interval."""
+    left_out = f", {value.left_out} left out" if value.left_out else ""
+    return f"{value.mean:.1%} ({value.low:.1%} to {value.high:.1%}, {value.count} problems{left_out})"

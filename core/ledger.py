@@ -1,0 +1,178 @@
+"""Keeps the books of a run: scores batches, judges them, measures held-out accuracy, records and reports all of it.
+
+In: batches and metrics from the trainer. Out: files in the run directory, events for plugins, lines for the display.
+Every process scores its own completions; the first one writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.evaluate import complete, proportion
+from grpo.core.health import HealthWatch
+from grpo.core.plan import Plan
+from grpo.core.plot import plot_metrics
+from grpo.core.policy import end_ids
+from grpo.core.progress import Progress
+from grpo.core.record import RolloutRow, RunDir, append_metrics, read_metrics, write_rollouts
+from grpo.core.rollout import SamplingParams
+from grpo.core.score import Scorer
+from grpo.core.score_outcome import Outcome
+from grpo.plugins.host import Host
+from grpo.plugins.types import Completion, StepEnded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from grpo.core.trainer import Batch, PolicyTrainer
+
+HELD_OUT = "held_out/accuracy"
+
+
+class Ledger:
+    """The books of one run.
+
+    Use it as a context manager: leaving it stops the scorer's workers.
+    """
+
+    def __init__(
+        self, plan: Plan, host: Host, run_dir: RunDir, progress: Progress, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
+        self._plan = plan
+        self._host = host
+        self._run_dir = run_dir
+        self._progress = progress
+        self._tokenizer = tokenizer
+        self._scorer = Scorer(
+            [*plan.rewards, *([plan.verifier] if plan.verifier else [])], retries=plan.config.failures.retries
+        )
+        assert plan.config.train.dtype is not None
+        self._health = HealthWatch(plan.config.train.dtype)
+        self._trainer: PolicyTrainer | None = None
+        self._batch: Batch | None = None
+        self._told_failures: set[str] = set()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._scorer.close()
+
+    def follow(self, trainer: PolicyTrainer) -> None:
+        """Names the trainer whose model is evaluated and whose metrics are added to."""
+        self._trainer = trainer
+
+    def score(self, completions: Sequence[Completion]) -> dict[str, list[Outcome]]:
+        """Scores completions with the run's rewards; a failing reward shows its first traceback once."""
+        outcomes = self._scorer.score(completions)
+        for name, traceback in self._scorer.first_failure.items():
+            if name not in self._told_failures:
+                self._told_failures.add(name)
+                self._progress.warned(f"a reward failed; its completion is masked, never a zero.\n{traceback}")
+        return outcomes
+
+    def record(self, batch: Batch) -> None:
+        """Writes a generation's rollouts and looks at its health."""
+        assert self._trainer is not None
+        if not self._trainer.accelerator.is_main_process:
+            return
+        self._batch = batch
+        if self._plan.verifier is not None:
+            self._trainer.add_metric("accuracy", proportion(self._right(batch.completions)).mean)
+        rows = rollout_rows(batch)
+        write_rollouts(self._run_dir, batch.step, rows)
+        for warning in self._health.batch(batch.step, batch.completions, [row.reward for row in rows]):
+            self._progress.warned(warning)
+
+    def evaluate_start(self) -> None:
+        """Measures held-out accuracy before the first step, as step 0 of the metrics."""
+        accuracy = self._held_out_accuracy(0)
+        if accuracy is not None and self._main:
+            append_metrics(self._run_dir, {"step": 0, HELD_OUT: accuracy})
+
+    def evaluate(self, step: int) -> None:
+        """Measures held-out accuracy between steps; it becomes a metric of the step."""
+        accuracy = self._held_out_accuracy(step)
+        if accuracy is not None and self._trainer is not None:
+            self._trainer.add_metric(HELD_OUT, accuracy)
+
+    def step_ended(self, row: dict[str, Any]) -> None:
+        """Writes the metrics of a step and tells everybody."""
+        append_metrics(self._run_dir, row)
+        self._host.observe(StepEnded(str(self._run_dir.path), row["step"], row))
+        batch = self._batch
+        if batch is None:
+            self._progress.stepped(row, None, {})
+        else:
+            shown = row["step"] % len(batch.completions)
+            scores = {name: _shown(outcomes[shown]) for name, outcomes in batch.outcomes.items()}
+            self._progress.stepped(row, batch.completions[shown], scores)
+        for warning in self._health.metrics(row):
+            self._progress.warned(warning)
+
+    def plot(self) -> None:
+        """Draws reward.png."""
+        plot_metrics(read_metrics(self._run_dir), self._run_dir.plot)
+
+    @property
+    def _main(self) -> bool:
+        return self._trainer is None or bool(self._trainer.accelerator.is_main_process)
+
+    def _held_out_accuracy(self, step: int) -> float | None:
+        """Greedy accuracy over the held-out episodes, which the processes share; None without any."""
+        if not self._plan.held_out or self._trainer is None:
+            return None
+        from accelerate.utils import gather_object
+
+        accelerator = self._trainer.accelerator
+        model = accelerator.unwrap_model(self._trainer.model)
+        mine = self._plan.held_out[accelerator.process_index :: accelerator.num_processes]
+        config = self._plan.config
+        assert config.rollout.max_completion_length is not None
+        params = SamplingParams(
+            max_tokens=config.rollout.max_completion_length,
+            eos_ids=end_ids(self._tokenizer, model),
+            pad_id=self._tokenizer.pad_token_id,
+            temperature=0.0,
+        )
+        batch_size = config.rollout.batch_size or self._plan.batch_size
+        right = self._right(complete(model, self._tokenizer, mine, params, batch_size=batch_size))
+        if accelerator.num_processes > 1:
+            right = gather_object(right)
+        accuracy = proportion(right)
+        self._progress.evaluated(step, accuracy)
+        return accuracy.mean
+
+    def _right(self, completions: Sequence[Completion]) -> list[bool | None]:
+        (judgements,) = self._scorer.judge(completions).values()
+        return [judgement.verdict.ok if judgement.verdict else None for judgement in judgements]
+
+
+def rollout_rows(batch: Batch) -> list[RolloutRow]:
+    """Makes the records of one generation."""
+    totals: Sequence[float] = batch.advantages.totals.tolist()
+    values: Sequence[float] = batch.advantages.values.tolist()
+    return [
+        RolloutRow(
+            step=batch.step,
+            group=i // batch.group_size,
+            prompt=json.dumps(list(completion.prompt), ensure_ascii=False),
+            completion=completion.text,
+            tokens=len(completion.token_ids),
+            finish_reason=completion.finish_reason,
+            columns=json.dumps(dict(completion.row), ensure_ascii=False, default=str),
+            reward=None if totals[i] != totals[i] else totals[i],
+            advantage=values[i],
+            outcomes={n: (o[i].kind, o[i].score, o[i].reason) for n, o in batch.outcomes.items()},
+        )
+        for i, completion in enumerate(batch.completions)
+    ]
+
+
+def _shown(outcome: Outcome) -> str:
+    return f"{outcome.score:.3g}" if outcome.score is not None else outcome.kind
