@@ -19,7 +19,8 @@ _MARK = "####"
 _ANNOTATION = re.compile(r"<<[^<>]*>>")
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]+)?|\.[0-9]+)"
-_NUMBER = re.compile(rf"(?P<sign>[-+]?)(?P<value>{_DECIMAL}(?:[eE][-+]?[0-9]{{1,3}})?%?|{_DIGITS}/0*[1-9][0-9]*)")
+_FRACTION = rf"(?:{_DIGITS} )?{_DIGITS}/0*[1-9][0-9]*"
+_NUMBER = re.compile(rf"(?P<sign>[-+]?)(?P<value>{_DECIMAL}(?:[eE][-+]?[0-9]{{1,3}})?(?: ?%)?|{_FRACTION})")
 _CURRENCY = re.compile(r"[$€£¥]\s*")
 
 
@@ -29,7 +30,8 @@ class Problem:
 
     Attributes:
         question: the text to answer.
-        answer: the gold number without currency sign and thousands commas, such as "72", "-3.5", "3/4" or "12%".
+        answer: the gold number without currency sign and thousands commas, such as "72", "-3.5", "3/4", "1 1/2" or
+            "12%".
         solution: the worked text as the row has it, or the answer alone when the row has no working.
         extra: the row's other columns.
     """
@@ -58,7 +60,7 @@ def bare_number(text: str) -> str | None:
     match = _NUMBER.fullmatch(compact)
     if match is None:
         return None
-    return match["sign"].removeprefix("+") + match["value"].replace(",", "")
+    return match["sign"].removeprefix("+") + match["value"].replace(",", "").replace(" %", "%")
 
 
 def read_problem(row: object, where: str, *, question: str = "question", answer: str = "answer") -> Problem:

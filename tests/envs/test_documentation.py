@@ -1,0 +1,54 @@
+"""docs/environments.md: its Python runs, its table lists every option, its example is an environment."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from grpo.envs.gsm8k import GSM8K
+from grpo.envs.problem import read_problem
+from grpo.envs.templates import TEMPLATES
+from grpo.plugins.errors import DatasetError
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
+OPTIONS = [line for line in PAGE.partition("| option |")[2].partition("\n\n")[0].splitlines() if line.startswith("| `")]
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_gymnasium_example_runs() -> None:
+    exec(BLOCKS[0], {})
+
+
+def test_the_example_environment_passes_the_checker_and_its_rows_can_be_played() -> None:
+    example: dict[str, Any] = {"__name__": "example"}
+    exec(BLOCKS[1], example)
+    (spec,) = example["grpo_envs"]()
+    gymnasium.register("example/doubling-v1", entry_point=spec.factory)
+    check_env(gymnasium.make("example/doubling-v1").unwrapped)
+    assert [option.name for option in spec.options] == ["highest"]
+    train, test = (spec.dataset(split, highest=9) for split in ("train", "test"))
+    assert not {row["number"] for row in train} & {row["number"] for row in test}
+    assert spec.factory().reset(options={"row": train[1]})[1]["row"] == {"number": 3, "answer": "6"}
+
+
+def test_every_option_stands_in_the_table_with_its_default() -> None:
+    for option in GSM8K.options:
+        line = next(line for line in OPTIONS if f"`{option.name}`" in line.split("|")[1])
+        assert option.default is None or f"`{option.default}`" in line
+
+
+def test_the_demonstrations_shown_are_the_real_ones() -> None:
+    for name, template in TEMPLATES.items():
+        shown = template.render("3*4=12", "12").replace("\n", "⏎")
+        assert f"| `{name}` | `{shown}` |" in PAGE
+
+
+def test_the_error_shown_is_the_real_one() -> None:
+    with pytest.raises(DatasetError) as caught:
+        read_problem({"question": "q", "answer": "twelve"}, "rows.jsonl, line 3")
+    assert f"    {caught.value}\n" in PAGE
