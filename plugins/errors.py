@@ -59,6 +59,7 @@ class TransientError(GrpoError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Returns " Did you mean 'x'?" for the closest known word, or "" when none is close."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" Did you mean '{close[0]}'?" if close else ""
+    """Returns " Did you mean 'x'?" for the closest known word (case does not count), or "" when none is close."""
+    folded = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    return f" Did you mean '{folded[close[0]]}'?" if close else ""

@@ -6,6 +6,7 @@ hash covers the file that defines the plugin's function, not the modules that th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
     distribution_version, options (defaults included), weight (None where there is none), sha256 (None where the
     source is not at hand).
     """
-    from pydantic_core import to_jsonable_python
+    from pydantic_core import to_json
 
     spec = bound.spec
     function = spec.function if isinstance(bound, (BoundReward, BoundVerifier)) else bound.spec.factory  # type: ignore[union-attr]
@@ -34,7 +35,7 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
         "version": spec.version,
         "distribution": bound.distribution,
         "distribution_version": distribution_version,
-        "options": to_jsonable_python(defaults | dict(bound.options), fallback=repr, inf_nan_mode="strings"),
+        "options": json.loads(to_json(defaults | dict(bound.options), fallback=repr, inf_nan_mode="strings")),
         "weight": getattr(bound, "weight", None),
         "sha256": source_sha256(function),
     }

@@ -1,0 +1,62 @@
+"""Specs that were built by hand are held to the same rules as those of the decorators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from grpo import Case, EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.soundness import spec_fault
+from grpo.plugins.specs import Column, Option
+
+
+def score(completion: str) -> float:
+    return 0.0
+
+
+SOUND = RewardSpec("near", 1, score, options=(Option("a", int, 1),), columns=(Column("b"),), cases=(Case("x"),))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "a/b"}, "cannot be a plugin name"),
+        ({"name": ""}, "cannot be a plugin name"),
+        ({"name": None}, "cannot be a plugin name"),
+        ({"name": "a b"}, "cannot be a plugin name"),
+        ({"name": "gym"}, "another meaning"),
+        ({"name": "x.py"}, "another meaning"),
+        ({"version": 0}, "version 0"),
+        ({"version": True}, "version True"),
+        ({"version": "1"}, "version '1'"),
+        ({"function": "score"}, "not callable"),
+        ({"timeout": 0}, "timeout 0"),
+        ({"timeout": float("nan")}, "timeout nan"),
+        ({"timeout": float("inf")}, "timeout inf"),
+        ({"doc": None}, "doc must be text"),
+        ({"options": ["a"]}, "options must be a tuple of Option"),
+        ({"options": (Option("weight", float, 1.0),)}, "'weight' is reserved"),
+        ({"columns": ("answer",)}, "columns must be a tuple of Column"),
+        ({"cases": [Case("x")]}, "cases must be a tuple of Case"),
+        ({"isolation": "docker"}, "isolation 'docker'"),
+        ({"range": (1.0, 0.0)}, "range"),
+        ({"range": 1.0}, "range"),
+    ],
+)
+def test_a_faulty_field_is_named(change: dict[str, Any], words: str) -> None:
+    assert words in spec_fault("reward", replace(SOUND, **change))
+
+
+def test_sound_specs_have_no_fault() -> None:
+    assert spec_fault("reward", SOUND) == ""
+    assert spec_fault("verifier", VerifierSpec("v", 1, score)) == ""
+    assert spec_fault("env", EnvSpec("e", 1, dict)) == ""
+    assert spec_fault("sandbox", SandboxSpec("s", 1, dict)) == ""
+
+
+@pytest.mark.parametrize("kind", ["reward", "verifier", "env", "sandbox"])
+def test_another_kind_of_spec_is_no_spec_of_this_kind(kind: Any) -> None:
+    others = [SOUND, VerifierSpec("v", 1, score), EnvSpec("e", 1, dict), SandboxSpec("s", 1, dict), object(), None]
+    assert [spec_fault(kind, other) == "" for other in others].count(True) == 1

@@ -1,0 +1,114 @@
+"""Plugins from files: found, executed once, and refused in words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo import Completion
+from grpo.plugins.errors import PluginNotFound, UsageError
+from grpo.plugins.host import Host
+
+SOURCE = """
+from __future__ import annotations
+from dataclasses import dataclass
+from grpo import reward, verifier, Verdict, EnvSpec
+import neighbour_of_mine
+
+print("executed")
+
+@dataclass(frozen=True)
+class Setting:
+    size: int | None = None
+
+@reward(version=3, name="public-name")
+def score(completion: str, *, limit: int = 3) -> float:
+    return neighbour_of_mine.VALUE * limit
+
+@verifier(version=1)
+def judge(completion: str) -> Verdict:
+    return Verdict(True)
+
+def plain(completion):
+    return 1.0
+
+ENV = EnvSpec("mine", 1, dict)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "neighbour_of_mine.py").write_text("VALUE = 2.0\n")
+    (tmp_path / "mine.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("neighbour_of_mine", None)
+
+
+HOST = Host([])
+
+
+@pytest.mark.parametrize(
+    "text", ["./mine.py:score:limit=4", "mine.py:score@3:limit=4", "./mine.py:public-name:limit=4"]
+)
+def test_a_decorated_function_of_a_file_is_bound(folder: Path, text: str) -> None:
+    bound = HOST.reward(text)
+    assert bound.call(Completion("x")) == 8.0
+    assert (bound.name, bound.distribution) == ("public-name", str(folder / "mine.py"))
+
+
+def test_an_absolute_path_works_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert HOST.reward(f"{folder}/mine.py:score").call(Completion("x")) == 6.0
+
+
+def test_every_kind_can_come_from_a_file(folder: Path) -> None:
+    assert HOST.verifier("./mine.py:judge").name == "judge"
+    assert HOST.env("./mine.py:ENV").make() == {}
+
+
+def test_a_file_is_executed_once_until_it_changes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.py").write_text(SOURCE + "\nONCE = 1\n")
+    HOST.reward("./mine.py:score")
+    HOST.verifier("./mine.py:judge")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("executed")) == ("", 1)
+    (folder / "mine.py").write_text(SOURCE.replace("version=3", "version=4"))
+    assert HOST.reward("./mine.py:score").spec.version == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("./none.py:score", "no file './none.py'"),
+        ("./mine.py:scor", "Did you mean 'score'?"),
+        ("./mine.py:nothing", "The file offers: score."),
+        ("./mine.py:judge", "expected a RewardSpec, got VerifierSpec"),
+        ("./mine.py:plain", "decorate it with @reward(version=1)"),
+        ("./mine.py:score@9", "the file has version 3"),
+        ("./mine.py:score:limt=3", "Did you mean 'limit'?"),
+    ],
+)
+def test_a_wrong_file_or_function_is_refused_in_words(folder: Path, text: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        HOST.reward(text)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "source", ["def f(:", "raise ValueError('no luck')", "import sys\nsys.exit(1)", "import nope_nope"]
+)
+def test_a_file_that_cannot_be_executed_is_refused_and_forgotten(folder: Path, source: str) -> None:
+    (folder / "torn.py").write_text(source)
+    before = set(sys.modules)
+    with pytest.raises(UsageError, match=r"torn\.py cannot be executed: \w+"):
+        HOST.reward("./torn.py:f")
+    assert not [name for name in set(sys.modules) - before if name.startswith("grpo_file_")]
+
+
+def test_a_missing_file_is_not_found(folder: Path) -> None:
+    with pytest.raises(PluginNotFound):
+        HOST.env("./none.py:ENV")
