@@ -13,8 +13,8 @@ from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_y
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.names import clash_of
 from grpo.plugins.options import type_name
-from grpo.plugins.spec_text import is_file
-from grpo.plugins.specs import KINDS, EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.spec_text import is_file, parse
+from grpo.plugins.specs import KINDS, EnvSpec, Kind, RewardSpec, SandboxSpec, VerifierSpec
 from grpo.plugins.types import Case
 
 _ISOLATION = {
@@ -35,22 +35,27 @@ def found(host: Host, name: str) -> Registration:
     if colon and prefix in KINDS:
         return host.find(prefix, rest)
     hits: list[Registration] = []
-    misses: list[UsageError] = []
+    misses: dict[Kind, UsageError] = {}
     for kind in KINDS:
         try:
             hits.append(host.find(kind, name))
         except AmbiguousName:
             raise
         except UsageError as error:
-            misses.append(error)
+            misses[kind] = error
     if len(hits) > 1:
         kinds = " and ".join(f"a {hit.kind}" if hit.kind != "env" else "an env" for hit in hits)
         choices = " or ".join(f"grpo plugins show {hit.kind}:{name}" for hit in hits)
         raise AmbiguousName(f"'{name}' is {kinds}. Write {choices}.")
     if hits:
         return hits[0]
-    if is_file(name) or not isinstance(misses[0], PluginNotFound):
-        raise misses[0]
+    first = misses["reward"]
+    if is_file(name) or not isinstance(first, PluginNotFound):
+        raise first
+    bare = parse(name).name
+    for known in host.registrations():
+        if known.spec.name == bare:  # the name is right; the version or the distribution is not
+            raise misses[known.kind]
     broken = [problem for problem in host.problems if name in (problem.distribution, problem.entry_point)]
     if broken:
         lines = "; ".join(problem.line for problem in broken)
@@ -118,6 +123,6 @@ def _use(known: Registration) -> str:
     if isinstance(known.spec, SandboxSpec):
         return name
     command = {"reward": "run --reward", "verifier": "verify --verifier", "env": "run --env"}[known.kind]
-    settable = next((option for option in known.spec.options if not option.required), None)
-    example = "" if settable is None else f":{settable.name}=..."
-    return f"grpo {command} {name}{example}"
+    settings = [option for option in known.spec.options if option.required] or known.spec.options[:1]
+    example = ",".join(f"{option.name}=..." for option in settings)
+    return f"grpo {command} {name}{':' if example else ''}{example}"
