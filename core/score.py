@@ -1,22 +1,34 @@
 """Scores completions with all rewards of a batch at once: completions in, one outcome per reward and completion out.
 
-A failure of a plugin is an outcome like any other: it names the plugin and the row, and it is never a zero.
+Theory of operation. An async function runs on the event loop (`score_loop`); any other runs where its spec says: in a
+worker process (`workers`), in a thread (`score_threads`) or inline, in the calling thread. The rooms get their tasks
+first, then the caller runs the inline ones, then it waits. Rooms start with their first task: a scorer with inline
+rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names the plugin
+and the row, and it is never a zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import weakref
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from grpo.core.score_call import Bound, Caller
+from grpo.core.score_loop import LoopRoom, is_async
 from grpo.core.score_outcome import Judgement, Outcome, Result
 from grpo.core.score_task import Task
-from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.core.score_threads import ThreadRoom
+from grpo.core.workers import WorkerPool
+from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Completion
 
 __all__ = ["Judgement", "Outcome", "Scorer"]
+
+_LOOK_AFTER = 0.05
+_THREADS_PER_WORKER = 4
 
 
 class Scorer:
@@ -24,17 +36,20 @@ class Scorer:
 
     Args:
         plugins: the bound rewards and verifiers, each with a name of its own.
-        workers: worker processes, and so many scoring threads; default: the processors of this machine.
+        workers: worker processes, and a quarter of the scoring threads; default: the processors of this machine.
         retries: how often a call that failed transiently is tried again.
+        memory: bytes of private memory for each worker process, 0 for any; default: half of this machine's.
 
     Attributes:
-        first_failure: plugin name to the first failure's plugin, distribution, row and traceback, as text.
+        first_failure: plugin name to its first failure in full: plugin, distribution, row and traceback.
 
     Raises:
         UsageError: two rewards or two verifiers of one name, or a count below its minimum.
     """
 
-    def __init__(self, plugins: Sequence[Bound], *, workers: int | None = None, retries: int = 2) -> None:
+    def __init__(
+        self, plugins: Sequence[Bound], *, workers: int | None = None, retries: int = 2, memory: int | None = None
+    ) -> None:
         if workers is not None and workers < 1:
             raise UsageError(f"workers is {workers}; scoring needs 1 or more.")
         if retries < 0:
@@ -46,7 +61,9 @@ class Scorer:
             callers = self._rewards if isinstance(plugin, BoundReward) else self._verifiers
             if plugin.name in callers:
                 raise UsageError(f"two {plugin.spec.kind}s are named '{plugin.name}'. Rename one with 'as=...'.")
-            callers[plugin.name] = self._caller(plugin, retries)
+            callers[plugin.name] = Caller(plugin, retries=retries, report=_keeper(self.first_failure, plugin.name))
+        self._rooms = _Rooms(workers or _processors(), memory)
+        self._finalizer = weakref.finalize(self, self._rooms.close)
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +74,8 @@ class Scorer:
         self.close()
 
     def close(self) -> None:
-        """Ends every worker and thread that can be ended."""
+        """Ends every worker and every thread that can be ended; calls that still run fail."""
+        self._finalizer()
 
     def score(self, completions: Sequence[Completion], *, first_row: int = 0) -> dict[str, list[Outcome]]:
         """Scores completions with every reward.
@@ -68,35 +86,99 @@ class Scorer:
 
         Returns:
             Reward name to one outcome per completion, in order.
+
+        Raises:
+            ValueError: the scorer is closed.
         """
         scored = self._run(self._rewards, completions, first_row)
         return {name: [r for r in results if isinstance(r, Outcome)] for name, results in scored.items()}
 
     def judge(self, completions: Sequence[Completion], *, first_row: int = 0) -> dict[str, list[Judgement]]:
-        """Judges completions with every verifier; the arguments mean what they mean for `score`."""
+        """Judges completions with every verifier; arguments and errors are those of `score`."""
         judged = self._run(self._verifiers, completions, first_row)
         return {name: [r for r in results if isinstance(r, Judgement)] for name, results in judged.items()}
 
     def _run(
         self, callers: dict[str, Caller], completions: Sequence[Completion], first_row: int
     ) -> dict[str, list[Result]]:
+        if not self._finalizer.alive:
+            raise ValueError("this scorer is closed; make another one.")
         tasks = {name: Task(caller, completions, first_row) for name, caller in callers.items()}
-        for task in tasks.values():
-            run_inline(task)
+        try:
+            inline = [task for task in tasks.values() if not self._rooms.submit(task)]
+            for task in inline:
+                _run_inline(task)
+            for task in tasks.values():
+                while not task.wait(_LOOK_AFTER):
+                    self._rooms.check()
+        except BaseException:
+            for task in tasks.values():
+                task.fail_open("scoring was interrupted.")
+            raise
         return {name: task.results() for name, task in tasks.items()}
 
-    def _caller(self, plugin: BoundReward | BoundVerifier, retries: int) -> Caller:
-        def report(text: str) -> None:
-            self.first_failure.setdefault(plugin.name, text)
 
-        return Caller(plugin, retries=retries, report=report)
+class _Rooms:
+    """The places where tasks run other than the calling thread."""
+
+    def __init__(self, workers: int, memory: int | None) -> None:
+        self._workers = workers
+        self._memory = memory
+        self._open()
+
+    def submit(self, task: Task) -> bool:
+        """Hands a task to its room; returns False when it belongs in the calling thread."""
+        if os.getpid() != self._process:  # the threads of a forked process stayed behind in its parent
+            self._open()
+        spec = task.caller.plugin.spec
+        if is_async(spec.function):
+            self.loop.submit(task)
+        elif spec.isolation == "process":
+            self.processes.submit(task)
+        elif spec.isolation == "thread":
+            self.threads.submit(task)
+        else:
+            return False
+        return True
+
+    def check(self) -> None:
+        """Ends the waiting for calls that are past their time limit."""
+        self.loop.check()
+        self.threads.check()
+
+    def close(self) -> None:
+        """Closes them all, unless they are another process's."""
+        if os.getpid() == self._process:
+            for room in (self.processes, self.threads, self.loop):
+                room.close()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        self.loop = LoopRoom()
+        self.threads = ThreadRoom(_THREADS_PER_WORKER * self._workers)
+        self.processes = WorkerPool(self._workers, self._memory)
 
 
-def run_inline(task: Task) -> None:
+def _run_inline(task: Task) -> None:
     """Runs a task in the calling thread, without a time limit."""
-    if task.batch and task.indices:
-        rows = [task.row(index) for index in task.indices]
-        task.settle_all(task.caller.many([task.completions[index] for index in task.indices], rows))
-    elif not task.batch:
-        for index in task.indices:
-            task.settle(index, task.caller.one(task.completions[index], task.row(index)))
+    caller, completions = task.caller, task.completions
+    for group in task.groups():
+        if task.batch:
+            results = caller.many([completions[index] for index in group], [task.row(index) for index in group])
+        else:
+            results = [caller.one(completions[group[0]], task.row(group[0]))]
+        for index, result in zip(group, results, strict=True):
+            task.settle(index, result)
+
+
+def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:
+    """Returns a function that keeps the first text that it is told."""
+
+    def keep(text: str, error: BaseException | None) -> None:
+        failures.setdefault(name, text)
+
+    return keep
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -23,7 +23,7 @@ TRANSIENT = (TransientError, ConnectionError, TimeoutError)
 _FIRST_DELAY = 0.5
 
 Bound = BoundReward | BoundVerifier
-Report = Callable[[str], None]
+Report = Callable[[str, BaseException | None], None]
 Pause = Callable[[float], None]
 
 
@@ -35,14 +35,14 @@ class Caller:
     Args:
         plugin: the bound reward or verifier.
         retries: how often a transient failure is tried again.
-        report: told about each failure, in full (with the traceback where there is one).
+        report: told about each failure: in full (with the traceback where there is one), and what was raised.
     """
 
     def __init__(self, plugin: Bound, *, retries: int, report: Report) -> None:
         self.plugin = plugin
         self.reader = Reader(plugin)
         self.retries = retries
-        self._report = report
+        self.report = report
 
     def one(self, completion: Completion, row: int, pause: Pause = time.sleep) -> Result:
         """Calls the plugin for one completion; `pause` sleeps before a retry."""
@@ -65,7 +65,7 @@ class Caller:
             if inspect.iscoroutine(value):
                 value.close()
                 return self.failed("it returned a coroutine; declare the function with 'async def'.", row, seconds)
-            self._report(result.reason or "")
+            self.report(result.reason or "", None)
         return result
 
     def read_batch(self, values: Any, rows: Sequence[int], seconds: float) -> list[Result]:
@@ -83,12 +83,14 @@ class Caller:
     def failed(self, problem: str, row: int, seconds: float = 0.0, details: str = "") -> Result:
         """Reports a problem, and returns the failure that it is."""
         result = self.reader.failure(problem, row, seconds)
-        self._report(f"{result.reason}\n{details}".rstrip())
+        self.report(f"{result.reason}\n{details}".rstrip(), None)
         return result
 
     def raised(self, error: BaseException, row: int, seconds: float = 0.0) -> Result:
         """Reports an exception of the plugin, and returns the failure that it is."""
-        return self.failed(explain(error), row, seconds, "".join(traceback.format_exception(error)))
+        result = self.reader.failure(explain(error), row, seconds)
+        self.report(f"{result.reason}\n{''.join(traceback.format_exception(error))}".rstrip(), error)
+        return result
 
     def delay(self, error: BaseException, attempt: int) -> float | None:
         """Returns the seconds to wait before the next attempt, or None when there is none."""

@@ -53,6 +53,12 @@ class Task:
         """Whether the plugin takes all completions in one call."""
         return self.caller.plugin.spec.batch
 
+    def groups(self) -> list[list[int]]:
+        """Returns the indices that each call takes: one each, or all for a batch plugin."""
+        if self.batch:
+            return [self.indices] if self.indices else []
+        return [[index] for index in self.indices]
+
     def row(self, index: int) -> int:
         """Returns the row number of a completion, for messages."""
         return self._first_row + index
@@ -71,16 +77,11 @@ class Task:
             if self._left == 0:
                 self._done.set()
 
-    def settle_all(self, results: Sequence[Result]) -> None:
-        """Records the results of `indices`, in their order."""
-        for index, result in zip(self.indices, results, strict=True):
-            self.settle(index, result)
-
-    def fail_open(self, problem: str) -> None:
+    def fail_open(self, problem: str, details: str = "") -> None:
         """Fails every completion that still waits."""
         for index in self.indices:
             if self.open(index):
-                self.settle(index, self.caller.failed(problem, self.row(index)))
+                self.settle(index, self.caller.failed(problem, self.row(index), details=details))
 
     def wait(self, seconds: float) -> bool:
         """Waits for the results; returns whether all are there."""
