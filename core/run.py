@@ -187,11 +187,14 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
 
 def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress) -> Any:
     """Loads the policy, after the supervised warm-up where one was asked for; the warm-up is done only once."""
+    from transformers import set_seed
+
     from grpo.core.policy import load_policy, save_policy
 
     train, lora = plan.config.train, plan.config.lora
     assert train.dtype is not None
     progress.loading("the model")
+    set_seed(plan.config.seed)  # a fresh adapter is drawn at random
     if not train.warmup_steps:
         return load_policy(plan.source.path, train.dtype, lora)
     if not run_dir.warmup.is_dir():

@@ -11,6 +11,7 @@ Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
   completions leave the loss.
 - `compute_loss`: compares the log-probabilities of sampling and training on the first pass over a batch.
 - `_get_per_token_logps_and_entropies`: remembers what `compute_loss` compares.
+- `_load_from_checkpoint`: also loads the trained adapter when a reference adapter stands beside it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from grpo.plugins.types import Completion
 
 Score = Callable[[Sequence[Completion]], dict[str, list[Outcome]]]
 NO_LENGTH_LIMIT = None
+REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             callbacks=list(callbacks),
         )
         self.remove_callback(PrinterCallback)
+        if not plan.config.train.warmup_steps and REFERENCE in getattr(model, "peft_config", {}):
+            # A fresh adapter starts as the base model, so the reference is the disabled adapter and needs no copy.
+            model.delete_adapter(REFERENCE)
 
     def _generate_single_turn(
         self,
@@ -225,6 +230,14 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 metrics[f"rewards/{name}/{kind}"].append(share)
         metrics["time/generate"].append(batch.generate_seconds)
         metrics["time/score"].append(batch.score_seconds)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        policy = self.accelerator.unwrap_model(self.model if model is None else model)
+        if REFERENCE in getattr(policy, "peft_config", {}):
+            # Beside a reference in a folder of its own, transformers does not load the trained adapter.
+            policy.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
+            policy.set_adapter("default")
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Writes no card: the run directory says more about the model than TRL's template."""
