@@ -77,12 +77,14 @@ class Scorer:
         """Ends every worker and every thread that can be ended; calls that still run fail."""
         self._finalizer()
 
-    def score(self, completions: Sequence[Completion], *, first_row: int = 0) -> dict[str, list[Outcome]]:
+    def score(
+        self, completions: Sequence[Completion], *, rows: Sequence[int] | None = None
+    ) -> dict[str, list[Outcome]]:
         """Scores completions with every reward.
 
         Args:
             completions: the batch.
-            first_row: the number of the first completion in messages.
+            rows: the number of each completion in messages; default: its index.
 
         Returns:
             Reward name to one outcome per completion, in order.
@@ -90,20 +92,23 @@ class Scorer:
         Raises:
             ValueError: the scorer is closed.
         """
-        scored = self._run(self._rewards, completions, first_row)
+        scored = self._run(self._rewards, completions, rows)
         return {name: [r for r in results if isinstance(r, Outcome)] for name, results in scored.items()}
 
-    def judge(self, completions: Sequence[Completion], *, first_row: int = 0) -> dict[str, list[Judgement]]:
+    def judge(
+        self, completions: Sequence[Completion], *, rows: Sequence[int] | None = None
+    ) -> dict[str, list[Judgement]]:
         """Judges completions with every verifier; arguments and errors are those of `score`."""
-        judged = self._run(self._verifiers, completions, first_row)
+        judged = self._run(self._verifiers, completions, rows)
         return {name: [r for r in results if isinstance(r, Judgement)] for name, results in judged.items()}
 
     def _run(
-        self, callers: dict[str, Caller], completions: Sequence[Completion], first_row: int
+        self, callers: dict[str, Caller], completions: Sequence[Completion], rows: Sequence[int] | None
     ) -> dict[str, list[Result]]:
         if not self._finalizer.alive:
             raise ValueError("this scorer is closed; make another one.")
-        tasks = {name: Task(caller, completions, first_row) for name, caller in callers.items()}
+        numbers = range(len(completions)) if rows is None else rows
+        tasks = {name: Task(caller, completions, numbers) for name, caller in callers.items()}
         try:
             inline = [task for task in tasks.values() if not self._rooms.submit(task)]
             for task in inline:

@@ -23,10 +23,10 @@ class Task:
         indices: which completions to score; the others were settled at once (a column is missing).
     """
 
-    def __init__(self, caller: Caller, completions: Sequence[Completion], first_row: int) -> None:
+    def __init__(self, caller: Caller, completions: Sequence[Completion], rows: Sequence[int]) -> None:
         self.caller = caller
         self.completions = completions
-        self._first_row = first_row
+        self._rows = rows
         self._results: list[Result | None] = [None] * len(completions)
         self._left = len(completions)
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Task:
 
     def row(self, index: int) -> int:
         """Returns the row number of a completion, for messages."""
-        return self._first_row + index
+        return self._rows[index]
 
     def open(self, index: int) -> bool:
         """Returns whether a completion still waits for its result."""

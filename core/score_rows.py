@@ -1,0 +1,109 @@
+"""Recorded completions: lines of JSON in, completions with their columns out.
+
+A row is `{"completion": ..., <columns>}`; the completion is a string or a list of chat messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from grpo.plugins.errors import DatasetError
+from grpo.plugins.types import Completion, Message
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRow:
+    """One line.
+
+    Attributes:
+        line: its number, from 1.
+        values: the row as it was read.
+        completion: the completion, with the other columns as its row.
+    """
+
+    line: int
+    values: dict[str, Any]
+    completion: Completion
+
+
+def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
+    """Reads rows one by one; blank lines are skipped.
+
+    Raises:
+        DatasetError: a line that is not such a row; names the source and the line.
+    """
+    for number, line in enumerate(lines, start=1):
+        data = line.removeprefix(_BOM) if number == 1 else line
+        if not data.strip():
+            continue
+        try:
+            values = _object(data)
+            yield RecordedRow(number, values, to_completion(values))
+        except (ValueError, RecursionError) as error:
+            raise DatasetError(
+                f'{source}, line {number}: {error}. A line is one JSON object: {{"completion": "...", <columns>}}.'
+            ) from error
+
+
+def to_completion(values: dict[str, Any]) -> Completion:
+    """Returns the completion of a row.
+
+    The text of a list of messages is that of its last assistant message.
+
+    Raises:
+        ValueError: there is no completion, or it is neither text nor messages with an assistant's among them.
+    """
+    if "completion" not in values:
+        raise ValueError("it has no 'completion'")
+    content = values["completion"]
+    messages = _messages(content, "assistant")
+    spoken = [message["content"] for message in messages if message["role"] == "assistant"]
+    if not spoken:
+        raise ValueError("its completion has no message with the role 'assistant'")
+    prompt = values.get("prompt")
+    return Completion(
+        text=spoken[-1],
+        messages=messages,
+        prompt=_messages(prompt, "user") if isinstance(prompt, str | list) else (),
+        row={name: value for name, value in values.items() if name != "completion"},
+        turns=len(spoken),
+    )
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        values = json.loads(data)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON ({error.msg}, column {error.colno})") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start + 1})") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"it is a JSON {type(values).__name__}, not an object")
+    return values
+
+
+def _messages(content: Any, role: str) -> tuple[Message, ...]:
+    if isinstance(content, str):
+        return (Message(role=role, content=content),)
+    if not isinstance(content, list):
+        raise ValueError(f"its completion is a {type(content).__name__}, not text or a list of messages")
+    return tuple(_message(message) for message in content)
+
+
+def _message(message: Any) -> Message:
+    """Returns a message; content in parts is joined, and content that is null is empty."""
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        raise ValueError("a message is no object with a 'role'")
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(
+            part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
+    if content is not None and not isinstance(content, str):
+        raise ValueError(f"the content of a message is a {type(content).__name__}, not text")
+    return Message(role=message["role"], content=content or "")
