@@ -1,7 +1,7 @@
 """Reads what a user writes to name a plugin: `[dist/]name[@version][:key=value,...]`, a file, or a TOML table.
 
-In: text such as `proximity:tolerance=0.05,weight=2,as=near` or `./mine.py:score`, or the table
-`{name = "proximity", weight = 2, as = "near", options = {tolerance = 0.05}}`. Out: a `SpecText`. Nothing is looked up.
+In: text such as `length:limit=80,weight=2,as=short` or `./mine.py:score`, or the table
+`{name = "length", weight = 2, as = "short", options = {limit = 80}}`. Out: a `SpecText`. Nothing is looked up.
 A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text up to the next comma.
 """
 

@@ -1,0 +1,110 @@
+"""What a sandbox is asked and what it answers: jobs in, results out, and never a score.
+
+In: a `Job`, which is a program with its input, files and limits. Out: a `JobResult`, which says what happened.
+Trouble of the sandbox itself is told apart from trouble of the program, because only the latter may be scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+JobOutcome = Literal[
+    "exited",
+    "signalled",
+    "time_cpu",
+    "time_wall",
+    "memory",
+    "output",
+    "policy",
+    "sandbox_error",
+    "unavailable",
+    "overloaded",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program may use.
+
+    Attributes:
+        cpu_seconds: processor time of the program and its children.
+        wall_seconds: time on the clock, the backstop for programs that sleep.
+        memory_bytes: memory of the program and its children.
+        output_bytes: stdout and stderr, each.
+        disk_bytes: what it may write in its own folder.
+        processes: how many processes and threads may live at once.
+    """
+
+    cpu_seconds: float = 5.0
+    wall_seconds: float = 11.0
+    memory_bytes: int = 512 * 2**20
+    output_bytes: int = 2**20
+    disk_bytes: int = 64 * 2**20
+    processes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One program to run.
+
+    Attributes:
+        program: the source text.
+        stdin: the bytes that it may read.
+        files: relative path to content, laid beside the program.
+        limits: what it may use.
+        profile: the language and its set-up, by a name that the sandbox lists in its capabilities.
+    """
+
+    program: str
+    stdin: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    profile: str = "python"
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What happened to one job.
+
+    Attributes:
+        outcome: how it ended. "sandbox_error", "unavailable" and "overloaded" are the sandbox's trouble and must
+            become a failure, never a score.
+        stdout: the bytes that the program wrote, up to the limit.
+        stderr: likewise.
+        exit_code: the exit status, or None when it did not exit by itself.
+        signal: the signal that ended it, or None.
+        cpu_seconds: processor time used.
+        wall_seconds: time on the clock.
+        peak_bytes: the greatest memory use, or None when it was not measured.
+        degraded: the protections that were missing while it ran.
+    """
+
+    outcome: JobOutcome
+    stdout: bytes = b""
+    stderr: bytes = b""
+    exit_code: int | None = None
+    signal: int | None = None
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    peak_bytes: int | None = None
+    degraded: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class SandboxPool(Protocol):
+    """What the factory of a `SandboxSpec` returns."""
+
+    async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
+        """Runs jobs and returns one result for each, in their order; it raises for no program."""
+
+    def capabilities(self) -> Mapping[str, bool]:
+        """Returns what it can do, by name: "profile:python", "network", and each protection that it offers."""
+
+    def close(self) -> None:
+        """Ends everything that the pool started; safe to call twice."""
+
+    @classmethod
+    def reap(cls) -> int:
+        """Removes what pools of crashed runs left behind, and returns how many things that were."""

@@ -1,0 +1,134 @@
+"""docs/plugins.md is complete and true: every hook and name is in it, and its examples run."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import grpo
+from grpo.plugins import hookspecs, problems, soundness
+from grpo.plugins.host import Host
+from grpo.plugins.loading import HOOKS
+from grpo.plugins.signature import RESERVED_OPTIONS
+from grpo.plugins.spec_text import TABLE_KEYS, parse
+from grpo.plugins.types import Completion, Event, RunEnded
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "plugins.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+
+
+def blocks(language: str) -> list[str]:
+    return [body for name, body in BLOCKS if name == language]
+
+
+def test_the_public_names_are_pinned() -> None:
+    assert sorted(grpo.__all__) == [
+        "Case",
+        "Completion",
+        "EnvSpec",
+        "RewardSpec",
+        "SandboxSpec",
+        "Verdict",
+        "VerifierSpec",
+        "hookimpl",
+        "reward",
+        "verifier",
+    ]
+    for name in grpo.__all__:
+        assert getattr(grpo, name) is not None
+    assert dir(grpo) == sorted([*grpo.__all__, "__version__"])
+    with pytest.raises(AttributeError, match="no attribute 'rewrad'"):
+        getattr(grpo, "rewrad")  # noqa: B009
+
+
+@pytest.mark.parametrize("name", grpo.__all__)
+def test_every_public_name_is_documented(name: str) -> None:
+    assert f"`grpo.{name}`" in TEXT
+
+
+def test_the_hooks_are_pinned_and_each_is_documented() -> None:
+    declared = [name for name, value in vars(hookspecs).items() if hasattr(value, "grpo_spec")]
+    assert declared == ["grpo_rewards", "grpo_verifiers", "grpo_envs", "grpo_sandboxes", "grpo_observe"]
+    assert sorted(HOOKS) == sorted(declared)
+    for name in declared:
+        parameters = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
+        assert f"| `{name}({parameters})` |" in TEXT
+
+
+def test_every_event_prefix_state_and_reserved_key_is_documented() -> None:
+    for event in Event.__args__:
+        assert f"`{event.__name__}`" in TEXT
+    for prefix in soundness.RESERVED_PREFIXES:
+        assert f"`{prefix}:`" in TEXT
+    for state in ("ok", *problems.State.__args__):
+        assert f"| `{state}` |" in TEXT
+    for key in (*RESERVED_OPTIONS, *TABLE_KEYS):
+        assert f"`{key}`" in TEXT
+
+
+def test_every_argument_of_the_decorator_is_documented() -> None:
+    for name in inspect.signature(grpo.reward).parameters:
+        assert f"| `{name}` |" in TEXT
+
+
+def test_every_public_method_of_the_host_is_documented() -> None:
+    for name in vars(Host):
+        if not name.startswith("_"):
+            assert f"host.{name}" in TEXT.lower()
+
+
+def test_every_field_of_a_completion_is_documented() -> None:
+    [sentence] = [line for line in TEXT.splitlines() if line.startswith("A `Completion` has")]
+    for name in Completion.__slots__:
+        assert f"`{name}`" in sentence
+
+
+def test_the_examples_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    namespace: dict[str, object] = {"__name__": "documented"}
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    parser = doctest.DocTestParser()
+    for language, body in BLOCKS:
+        if language == "python":
+            exec(compile(body, "docs/plugins.md", "exec"), namespace)
+        elif language == "pycon":
+            example = parser.get_doctest(body, namespace, "docs/plugins.md", "docs/plugins.md", 0)
+            result = runner.run(example, clear_globs=False)
+            assert result.attempted > 0
+            assert result.failed == 0, capsys.readouterr().out
+            namespace.update(example.globs)
+    closeness = namespace["closeness"]
+    for case in closeness.cases:  # type: ignore[attr-defined]
+        assert closeness(case.completion, **case.row) == case.expect  # type: ignore[operator]
+    assert len(namespace["rows"]("test", size=2)) == 2  # type: ignore[operator]
+    namespace["grpo_observe"](RunEnded("runs/x", 1, "done"))  # type: ignore[operator]
+    assert capsys.readouterr().out.endswith("saw RunEnded\n")
+
+
+def test_the_documented_specs_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    host = Host.discover()
+    [specs] = blocks("spec")
+    invented = [parse(line) for line in specs.splitlines() if "mine" in line]
+    assert [spec.name for spec in invented] == ["mine", "score", "score"]
+    assert invented[0].options["words"].parsed == ["a,b", "c"]
+    bound = [host.reward(line) for line in specs.splitlines() if "mine" not in line]
+    assert [reward.name for reward in bound] == ["proximity", "proximity", "near", "format", "gsm8k.xmlcount"]
+
+
+def test_the_documented_tables_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    configuration, project = (tomllib.loads(body) for body in blocks("toml"))
+    assert [reward.weight for reward in Host.discover().rewards(configuration["rewards"])] == [2.0, 0.5]
+    assert project["project"]["entry-points"]["grpo"] == {"mine": "grpo_reward_mine"}
+
+
+def test_the_documented_files_exist() -> None:
+    for target in re.findall(r"\]\((\.\./[^)]+)\)", TEXT):
+        assert (ROOT / "docs" / target).exists()

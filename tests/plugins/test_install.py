@@ -1,0 +1,185 @@
+"""Real distributions, built and installed: ours beside strangers' ones, as wheels and editable.
+
+Each build works on a copy of the checkout, and no build needs the network: the virtual environments see the
+dependencies that are installed beside pytest through a path file, and their own site-packages comes first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.install
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels")
+EXAMPLES = ("grpo-reward-brevity", "grpo-env-reverse")
+FAULTY = ("grpo-test-broken", "grpo-test-clash", "grpo-test-misspelt")
+UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info", ".pytest_cache", ".mypy_cache", "build")
+
+
+def command(*arguments: object, cwd: Path | None = None) -> str:
+    """Runs a command without our own variables and returns its stdout; a failure shows all that it said."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("GRPO_PLUGINS", "PYTHONPATH")}
+    done = subprocess.run(
+        [str(argument) for argument in arguments],
+        cwd=cwd,
+        env={**environment, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, f"{' '.join(map(str, arguments))}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of each project: "ours", the examples and the faulty packages."""
+    folder = tmp_path_factory.mktemp("sources")
+    ours = folder / "ours"
+    ours.mkdir()
+    for name in OURS:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, ours / name, symlinks=True, ignore=UNWANTED)
+        else:
+            shutil.copy2(ROOT / name, ours / name)
+    for name in EXAMPLES:
+        shutil.copytree(ROOT / "examples" / name, folder / name, ignore=UNWANTED)
+    for name in FAULTY:
+        shutil.copytree(Path(__file__).parent / "packages" / name, folder / name, ignore=UNWANTED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheel of every project by its distribution name; ours is built from our sdist."""
+    folder = tmp_path_factory.mktemp("wheels")
+    command(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", folder, sources / "ours")
+    [sdist] = folder.glob("*.tar.gz")
+    others = [sources / name for name in (*EXAMPLES, *FAULTY)]
+    pip_wheel = ("-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation", "-q", "-w", folder)
+    command(sys.executable, *pip_wheel, sdist, *others)
+    found = {path.name.split("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
+    assert set(found) == {"grpo-kit", *EXAMPLES, *FAULTY}
+    return {**found, "sdist": sdist}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Callable[..., Path]:
+    """Returns `make(*what to give to pip install)`: the `bin` folder of a new virtual environment."""
+
+    def make(*requirements: object) -> Path:
+        folder = tmp_path / "venv"
+        venv.create(folder, with_pip=False, symlinks=True)
+        site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+        (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        python = folder / "bin" / "python"
+        install = ("install", "--no-index", "--no-deps", "--no-build-isolation", "-q", "--ignore-installed")
+        command(sys.executable, "-m", "pip", "--python", python, *install, *requirements, cwd=tmp_path)
+        return folder / "bin"
+
+    return make
+
+
+def listing(bin_: Path, cwd: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(command(bin_ / "grpo", "plugins", "--json", cwd=cwd))
+    return found
+
+
+def test_the_wheel_holds_all_five_packages_and_the_marker_of_types(wheels: dict[str, Path]) -> None:
+    names = set(zipfile.ZipFile(wheels["grpo-kit"]).namelist())
+    for package in ("core", "plugins", "rewards", "envs", "kernels"):
+        modules = {path.name for path in (ROOT / package).glob("*.py")}
+        assert {f"grpo/{package}/{module}" for module in modules} <= names
+    assert {"grpo/py.typed", "grpo/__init__.py", "grpo/__main__.py"} <= names
+    if (ROOT / "core" / "embedded").is_dir():
+        assert any(name.startswith("grpo/core/embedded/") for name in names)
+    assert not [name for name in names if name.startswith(("core/", "plugins/", "tests/", "src/"))]
+
+
+def test_the_sdist_holds_files_and_no_links(wheels: dict[str, Path]) -> None:
+    with tarfile.open(wheels["sdist"]) as archive:
+        members = archive.getmembers()
+    assert any(member.name.endswith("src/grpo/plugins/host.py") for member in members)
+    assert not [member.name for member in members if member.issym() or member.islnk()]
+
+
+def test_wheels_beside_ours_are_found_and_run(
+    wheels: dict[str, Path], environment: Callable[..., Path], tmp_path: Path
+) -> None:
+    bin_ = environment(wheels["grpo-kit"], *(wheels[name] for name in EXAMPLES))
+    where = command(bin_ / "python", "-c", "import grpo.core.cli, grpo; print(grpo.__file__)", cwd=tmp_path)
+    assert where.startswith(str(tmp_path))
+    found = listing(bin_, tmp_path)
+    assert found["problems"] == []
+    offers = {(known["distribution"], known["kind"], known["name"]) for known in found["plugins"]}
+    assert {
+        ("grpo-reward-brevity", "reward", "brevity"),
+        ("grpo-reward-brevity", "verifier", "within_words"),
+        ("grpo-env-reverse", "env", "reverse"),
+        ("grpo-kit", "env", "gsm8k"),
+    } <= offers
+    score = (
+        "from grpo import Completion; from grpo.plugins.host import Host; "
+        "reward = Host.discover().reward('brevity:limit=2,slack=2'); "
+        "print(reward.call(Completion('one two three')), reward.call(Completion('x', row={'max_words': 0})))"
+    )
+    assert command(bin_ / "python", "-c", score, cwd=tmp_path) == "0.75 None\n"
+    assert "limit  int, default 50" in command(bin_ / "grpo", "plugins", "show", "brevity", cwd=tmp_path)
+
+
+def test_editable_installs_are_found_and_pass_their_own_tests(
+    sources: Path, environment: Callable[..., Path], tmp_path: Path
+) -> None:
+    bin_ = environment("-e", sources / "ours", *(part for name in EXAMPLES for part in ("-e", sources / name)))
+    where = command(bin_ / "python", "-c", "import grpo.plugins.host as host; print(host.__file__)", cwd=tmp_path)
+    assert where.strip() == str(sources / "ours" / "src" / "grpo" / "plugins" / "host.py")
+    assert listing(bin_, tmp_path)["problems"] == []
+    for name in EXAMPLES:
+        said = command(bin_ / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", sources / name / "tests")
+        assert "passed" in said
+
+
+def test_faulty_neighbours_are_a_clear_line_each_and_stop_nothing(
+    wheels: dict[str, Path], environment: Callable[..., Path], tmp_path: Path
+) -> None:
+    bin_ = environment(wheels["grpo-kit"], wheels["grpo-reward-brevity"], *(wheels[name] for name in FAULTY))
+    found = listing(bin_, tmp_path)
+    lines = {(p["distribution"], p["state"]): p["line"] for p in found["problems"]}
+    assert set(lines) == {
+        ("grpo-test-broken", "broken"),
+        ("grpo-test-misspelt", "misspelt"),
+        ("grpo-test-clash", "clash"),
+        ("grpo-kit", "clash"),
+    }
+    assert "No module named 'a_module_that_does_not_exist'" in lines["grpo-test-broken", "broken"]
+    assert "grpo_test_broken/__init__.py:3" in lines["grpo-test-broken", "broken"]
+    assert "Did you mean 'grpo_verifiers'?" in lines["grpo-test-misspelt", "misspelt"]
+    assert "write grpo-test-clash/proximity" in lines["grpo-test-clash", "clash"]
+    assert "write grpo-kit/proximity" in lines["grpo-kit", "clash"]
+    names = {f"{known['distribution']}/{known['name']}" for known in found["plugins"]}
+    assert {"grpo-test-misspelt/survivor", "grpo-reward-brevity/brevity", "grpo-kit/gsm8k"} <= names
+    table = command(bin_ / "grpo", "plugins", cwd=tmp_path)
+    for distribution, state in lines:
+        assert any(distribution in line and f" {state} " in line for line in table.splitlines())
+    score = (
+        "from grpo import Completion; from grpo.plugins.host import Host; host = Host.discover(); "
+        "print(host.reward('grpo-test-clash/proximity').call(Completion('x')), "
+        "host.reward('grpo-kit/proximity').distribution, "
+        "[reward.distribution for reward in host.default_rewards(host.env('gsm8k')) if reward.name == 'proximity'])"
+    )
+    assert command(bin_ / "python", "-c", score, cwd=tmp_path) == "0.25 grpo-kit ['grpo-kit']\n"
