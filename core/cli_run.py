@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from grpo.core.config import load_config
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
+
+if TYPE_CHECKING:
+    from grpo.core.run import RunSummary
 
 # Flag to dotted configuration key; a flag that is not given leaves the key alone.
 FLAGS = {
@@ -85,7 +88,7 @@ def run(
     dry_run: bool,
     quiet: bool,
     **given: Any,
-) -> None:
+) -> int:
     """Train a policy on an environment.
 
     Without --model it trains the embedded demonstration model on embedded problems: no network, no GPU, about a
@@ -104,15 +107,18 @@ def run(
             extra = [key for key, value in flags.items() if value is not None]
             if extra or pairs or config_file:
                 raise UsageError("--resume continues a run with its own settings; leave the other options out.")
-            resume(resume_from, Host.discover(), display)
-            return
+            return _exit_code(resume(resume_from, Host.discover(), display))
         config = load_config(config_file, pairs, flags)
         host = Host.discover()
         if dry_run:
             from grpo.core.plan import make_plan
 
             display.planned(make_plan(config, host), None, ["dry run: everything checks out, nothing was trained"])
-        else:
-            start(config, host, display)
+            return 0
+        return _exit_code(start(config, host, display))
     finally:
         display.close()
+
+
+def _exit_code(summary: RunSummary) -> int:
+    return 130 if summary.status == "interrupted" else 0
