@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     """
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     source = policy_source(config.model)
-    env = _with_dataset(host.env(config.env), config)
+    env = with_dataset(host.env(config.env), config)
     rewards = tuple(host.rewards(config.rewards) if config.rewards else host.default_rewards(env))
     if not rewards:
         raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
@@ -112,14 +112,14 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     held_out: tuple[Episode, ...] = ()
     if config.evaluation.size and verifier is not None:
         held_out = tuple(episodes_of(env, "test", limit=config.evaluation.size, unbounded=config.evaluation.size))
-    _refuse_missing_columns(train[0], rewards, verifier)
+    refuse_missing_columns(train[0], rewards, verifier)
     if config.train.warmup_steps:
         _refuse_no_demonstrations(env, train)
     config = _with_length(config, source, len(train))
 
     model_config = load_model_config(source.path)
     refuse_unsafe_rope(model_config)
-    longest = _check_prompts(config, env, source, model_config, train, held_out)
+    longest = check_prompts(config, env, source.path, model_config, {"train": train, "test": held_out})
     parameters = count_parameters(model_config)
     return Plan(
         config=config,
@@ -188,8 +188,12 @@ def row_order(rows: int, wanted: int, seed: int) -> list[int]:
     return order[:wanted]
 
 
-def _with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
-    """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model."""
+def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
+    """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model.
+
+    Raises:
+        UsageError: a dataset is named, and the environment has no such option.
+    """
     defaults = {option.name: option.default for option in env.spec.options}
     value = config.dataset
     if (
@@ -255,14 +259,15 @@ def _with_length(config: RunConfig, source: PolicySource, rows: int) -> RunConfi
             "steps": steps,
             "lr": lr,
             "warmup_lr": train.warmup_lr or lr * WARMUP_LR_FACTOR,
-            "dtype": train.dtype or _default_dtype(config),
+            "dtype": train.dtype or default_dtype(config),
         },
         output={"save_every": save_every},
         rollout={"max_completion_length": completion},
     )
 
 
-def _default_dtype(config: RunConfig) -> str:
+def default_dtype(config: RunConfig) -> str:
+    """Returns bfloat16 for a model of the user's own on a GPU, else float32."""
     import torch
 
     return "bfloat16" if torch.cuda.is_available() and config.model is not None else "float32"
@@ -273,7 +278,12 @@ def _update(config: RunConfig, **sections: dict[str, Any]) -> RunConfig:
     return config.model_copy(update=changed)
 
 
-def _refuse_missing_columns(episode: Episode, rewards: Sequence[BoundReward], verifier: BoundVerifier | None) -> None:
+def refuse_missing_columns(episode: Episode, rewards: Sequence[BoundReward], verifier: BoundVerifier | None) -> None:
+    """Refuses rows that lack a column which a reward or the verifier needs.
+
+    Raises:
+        UsageError: names the plugin and the columns.
+    """
     for bound in (*rewards, *([verifier] if verifier else [])):
         missing = [c.name for c in bound.spec.columns if c.required and c.name not in episode.row]
         if missing:
@@ -290,21 +300,30 @@ def _refuse_no_demonstrations(env: BoundEnv, train: Sequence[Episode]) -> None:
         )
 
 
-def _check_prompts(
-    config: RunConfig,
-    env: BoundEnv,
-    source: PolicySource,
-    model_config: Any,
-    train: Sequence[Episode],
-    held_out: Sequence[Episode],
+def check_prompts(
+    config: RunConfig, env: BoundEnv, source: str, model_config: Any, splits: Mapping[str, Sequence[Episode]]
 ) -> int:
-    """Checks every prompt against its limits; returns the length of the longest in tokens."""
-    tokenizer = load_tokenizer(source.path)
+    """Checks every prompt against its limits.
+
+    Args:
+        config: with `rollout.max_completion_length` chosen.
+        env: for messages.
+        source: where the tokenizer comes from.
+        model_config: the configuration of the model, which may know its context.
+        splits: split name to its episodes.
+
+    Returns:
+        The length of the longest prompt in tokens.
+
+    Raises:
+        DatasetError: names the row and the remedy.
+    """
+    tokenizer = load_tokenizer(source)
     completion = config.rollout.max_completion_length
     assert completion is not None
     context = context_length(model_config)
     longest = 0
-    for split, episodes in (("train", train), ("test", held_out)):
+    for split, episodes in splits.items():
         lengths = [len(ids) for ids in encode_prompts(tokenizer, [episode.prompt for episode in episodes])]
         for episode, length in zip(episodes, lengths, strict=True):
             longest = max(longest, length)
