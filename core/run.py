@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from grpo.plugins.types import RunEnded, RunStarted
 
 RUNS = Path("runs")
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_MESSAGES = tuple(os.strerror(number) for number in DISK_ERRORS)  # of libraries that keep no errno
 DISK_FLOOR = 16 * 2**20  # bytes; with less than this free, a failed write is blamed on the full disk
 
 
@@ -122,14 +123,17 @@ def _execute_alone(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, 
         rewind(run_dir, checkpoint_step(checkpoint) if checkpoint else -1)
     _set_state(run_dir, "running", checkpoint_step(checkpoint) if checkpoint else 0)
     host.observe(RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
-    status = "failed"
     try:
         with _explained(run_dir):
             status = _train(plan, host, run_dir, progress, checkpoint)
-    finally:
-        step = _last_step(run_dir)
-        _set_state(run_dir, status, step)
-        host.observe(RunEnded(str(run_dir.path), step, status))
+    except BaseException:
+        host.observe(RunEnded(str(run_dir.path), _last_step(run_dir), "failed"))
+        with suppress(OSError):  # where even this cannot be written, the free lock says that nobody runs here any more
+            _set_state(run_dir, "failed", _last_step(run_dir))
+        raise
+    step = _last_step(run_dir)
+    _set_state(run_dir, status, step)
+    host.observe(RunEnded(str(run_dir.path), step, status))
     progress.ended(status, run_dir.path, step)
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
     return RunSummary(
@@ -250,7 +254,8 @@ def _explained(run_dir: RunDir) -> Iterator[None]:
     except Exception as error:
         free = shutil.disk_usage(run_dir.path).free
         resume_with = f"then continue with: grpo run --resume {run_dir.path}"
-        if getattr(error, "errno", None) in DISK_ERRORS or free < DISK_FLOOR:
+        blamed = getattr(error, "errno", None) in DISK_ERRORS or any(text in str(error) for text in DISK_MESSAGES)
+        if blamed or free < DISK_FLOOR:
             raise RunError(
                 f"cannot write {run_dir.path}: {error} ({free / 2**20:.0f} MiB free). Free some space, {resume_with}"
             ) from error
