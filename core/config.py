@@ -129,6 +129,14 @@ class LoraSection(_Section):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     bits: Literal[4] | None = None
 
+    @model_validator(mode="after")
+    def _settings_of_an_adapter_that_is_off(self) -> LoraSection:
+        fields = type(self).model_fields
+        idle = [name for name, field in fields.items() if getattr(self, name) != field.default]
+        if idle and not self.enabled:
+            raise ValueError(f"{', '.join(idle)} would do nothing without an adapter. Add --lora (lora.enabled=true)")
+        return self
+
 
 class EvaluationSection(_Section):
     """Held-out accuracy by greedy decoding: before, after, and every `every` steps (0: not during training)."""
@@ -219,7 +227,10 @@ def parse_config(tree: Mapping[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
-        raise UsageError("; ".join(_explain(line) for line in error.errors()[:3])) from None
+        explained: dict[str, str] = {}  # the first complaint about each setting
+        for line in error.errors():
+            explained.setdefault(_setting(line["loc"]), _explain(line))
+        raise UsageError("; ".join(list(explained.values())[:3])) from None
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -252,13 +263,30 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _explain(line: Any) -> str:
-    where = ".".join(str(part) for part in line["loc"])
+    where = _setting(line["loc"])
     if line["type"] == "extra_forbidden":
         known = sorted(_keys(RunConfig))
+        if isinstance(line["input"], Mapping):  # a misspelt section
+            known = sorted({key.rpartition(".")[0] for key in known} - {""})
         return f"unknown setting '{where}'.{did_you_mean(where, known)} See docs/configuration.md for all of them"
     message = line["msg"].removeprefix("Value error, ")
+    message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
     shown = "" if line["type"] == "value_error" else f", not {line['input']!r}"
     return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"
+
+
+def _setting(location: Sequence[str | int]) -> str:
+    """Joins a location; leaves out what pydantic adds to it for the alternatives of a type."""
+    parts: list[str] = []
+    section: Any = RunConfig
+    for part in location:
+        if section is None and isinstance(part, str):
+            break
+        parts.append(str(part))
+        field = section.model_fields.get(part) if section is not None else None
+        inner = field.annotation if field is not None else None
+        section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+    return ".".join(parts)
 
 
 def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
