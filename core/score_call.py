@@ -30,19 +30,21 @@ Pause = Callable[[float], None]
 class Caller:
     """Calls one plugin and never raises what the plugin raises.
 
-    The one exception to that is a `KeyboardInterrupt` on the main thread, which is the user's.
+    The one exception to that is a `KeyboardInterrupt` on the main thread, which is the user's, unless `alone`.
 
     Args:
         plugin: the bound reward or verifier.
         retries: how often a transient failure is tried again.
         report: told about each failure: in full (with the traceback where there is one), and what was raised.
+        alone: no user's Ctrl-C arrives in this process.
     """
 
-    def __init__(self, plugin: Bound, *, retries: int, report: Report) -> None:
+    def __init__(self, plugin: Bound, *, retries: int, report: Report, alone: bool = False) -> None:
         self.plugin = plugin
         self.reader = Reader(plugin)
         self.retries = retries
         self.report = report
+        self._alone = alone
 
     def one(self, completion: Completion, row: int, pause: Pause = time.sleep) -> Result:
         """Calls the plugin for one completion; `pause` sleeps before a retry."""
@@ -112,7 +114,8 @@ class Caller:
             try:
                 return call(argument), None, time.perf_counter() - started
             except BaseException as error:
-                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                on_main = threading.current_thread() is threading.main_thread()
+                if isinstance(error, KeyboardInterrupt) and on_main and not self._alone:
                     raise
                 delay = self.delay(error, attempt)
                 if delay is None:

@@ -74,7 +74,7 @@ class Child:
         key, packed, retries, batch, indices, rows, items = message
         if packed is not None:
             try:
-                self._callers[key] = Caller(unpack(packed), retries=retries, report=self._keep)
+                self._callers[key] = Caller(unpack(packed), retries=retries, report=self._keep, alone=True)
             except BaseException:  # loading runs the plugin's own module, which may also call sys.exit()
                 self._send("unloadable", traceback.format_exc())
                 return

@@ -1,0 +1,203 @@
+"""`grpo score` and `grpo verify` as users run them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLUGINS = """
+import os
+from grpo import Verdict, reward, verifier
+
+@reward(version=1, isolation="inline")
+def size(completion: str, answer: str) -> float | None:
+    print("python noise")
+    os.system("echo low noise")
+    return None if completion == "skip" else float(len(completion))
+
+@reward(version=1)
+def crash(completion: str) -> float:
+    if completion == "bad":
+        os._exit(1)
+    return 1.0
+
+@verifier(version=1)
+def same(completion: str, answer: str) -> Verdict:
+    if completion == "bad":
+        raise ValueError("no")
+    return Verdict(None if completion == "skip" else completion == answer, completion)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(PLUGINS)
+    return tmp_path
+
+
+def grpo(folder: Path, *arguments: str, stdin: str | bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    return subprocess.run([sys.executable, "-m", "grpo", *arguments], input=data, capture_output=True, cwd=folder)
+
+
+def jsonl(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def read(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def test_rows_come_back_in_order_with_their_outcomes_and_a_summary(folder: Path) -> None:
+    rows = [{"completion": text, "answer": "a", "n": i} for i, text in enumerate(["a", "skip", "bad", "abc"])]
+    (folder / "in.jsonl").write_text(jsonl(*rows, {"completion": "x"}))
+    done = grpo(
+        folder,
+        *("score", "--reward", "./mine.py:size:as=long", "--reward", "./mine.py:crash"),
+        *("--input", "in.jsonl", "--output", "out.jsonl"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"low noise" in done.stdout  # only the results' own channel is kept clean
+    out = read((folder / "out.jsonl").read_bytes())
+    assert [{k: v for k, v in row.items() if k != "scores"} for row in out] == [*rows, {"completion": "x"}]
+    assert out[0]["scores"]["long"] == {"outcome": "score", "score": 1.0, "reason": None}
+    assert out[1]["scores"]["long"] == {"outcome": "abstain", "score": None, "reason": None}
+    assert out[2]["scores"]["crash"]["outcome"] == "failure"
+    assert "row 3: its worker process ended with exit code 1" in out[2]["scores"]["crash"]["reason"]
+    assert "needs the column 'answer'" in out[4]["scores"]["long"]["reason"]
+    table = [line.split() for line in done.stderr.decode().splitlines()]
+    assert ["reward", "rows", "mean", "std", "abstain", "failure"] in table
+    assert ["long", "5", "2.3333", "1.1547", "1", "1"] in table
+    assert ["crash", "5", "1.0000", "0.0000", "0", "1"] in table
+
+
+def test_stdout_holds_the_results_and_nothing_that_plugins_print(folder: Path) -> None:
+    done = grpo(folder, "score", "--reward", "./mine.py:size", stdin=jsonl({"completion": "é\ud800", "answer": "a"}))
+    assert done.returncode == 0, done.stderr
+    (row,) = read(done.stdout)
+    assert (row["completion"], row["scores"]["size"]["score"]) == ("é\ud800", 2.0)
+    assert done.stderr.count(b"python noise") == done.stderr.count(b"low noise") == 1
+
+
+def test_verdicts_of_every_kind_and_their_summary(folder: Path) -> None:
+    rows = [{"completion": text, "answer": "a"} for text in ["a", "b", "skip", "bad"]]
+    done = grpo(folder, "verify", "--verifier", "./mine.py:same", stdin=jsonl(*rows, {"completion": "a"}))
+    assert done.returncode == 0, done.stderr
+    verdicts = [row["verdict"] for row in read(done.stdout)]
+    assert verdicts[0] == {"outcome": "verdict", "ok": True, "extracted": "a", "reason": None}
+    assert [verdict["ok"] for verdict in verdicts] == [True, False, None, None, None]
+    assert [verdict["outcome"] for verdict in verdicts] == ["verdict"] * 3 + ["failure"] * 2
+    assert "ValueError: no" in verdicts[3]["reason"]
+    assert ["same", "5", "1", "1", "1", "2"] in [line.split() for line in done.stderr.decode().splitlines()]
+
+
+def test_messages_are_scored_by_their_last_assistant_message(folder: Path) -> None:
+    messages = [
+        {"role": "assistant", "content": "first"},
+        {"role": "user", "content": "and?"},
+        {"role": "assistant", "content": [{"type": "text", "text": "las"}, {"type": "text", "text": "t!"}]},
+    ]
+    done = grpo(folder, "score", "--reward", "./mine.py:size", stdin=jsonl({"completion": messages, "answer": "a"}))
+    (row,) = read(done.stdout)
+    assert row["completion"] == messages
+    assert row["scores"]["size"]["score"] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"{oops\n", b"it is not JSON"),
+        (b"\xff\n", b"it is not UTF-8 (byte 1)"),
+        (b"[1]\n", b"it is a JSON list, not an object"),
+        (b'{"answer": "a"}\n', b"it has no 'completion'"),
+        (b'{"completion": 4}\n', b"its completion is a int"),
+        (b'{"completion": [{"role": "user", "content": "a"}]}\n', b"no message with the role 'assistant'"),
+        (b"[" * 100_000 + b"\n", b"in.jsonl, line 3"),
+    ],
+)
+def test_a_broken_line_ends_with_exit_2_names_it_and_keeps_the_earlier_rows(
+    folder: Path, line: bytes, words: bytes
+) -> None:
+    good = jsonl({"completion": "a", "answer": "a"}).encode()
+    (folder / "in.jsonl").write_bytes(good + b"\n" + line + good)
+    done = grpo(folder, "score", "--reward", "./mine.py:crash", "--input", "in.jsonl", "--output", "out.jsonl")
+    assert done.returncode == 2
+    assert b"in.jsonl, line 3" in done.stderr
+    assert words in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert len(read((folder / "out.jsonl").read_bytes())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["score", "--reward", "./mine.py:size", "--input", "missing.jsonl"], b"--input missing.jsonl: No such file"),
+        (["score", "--reward", "./mine.py:size", "--input", "."], b"--input .: Is a directory"),
+        (["score", "--reward", "./mine.py:size", "--input", "broken.jsonl"], b"broken.jsonl, line 1"),
+        (["score", "--reward", "./mine.py:nothing", "--input", "good.jsonl"], b"nothing"),
+        (["score", "--input", "good.jsonl"], b"--reward"),
+        (["verify", "--verifier", "./mine.py:same", "--input", "old.jsonl"], b"--output old.jsonl is the input"),
+    ],
+)
+def test_a_mistake_gets_one_clear_line_and_an_older_output_stays(
+    folder: Path, arguments: list[str], words: bytes
+) -> None:
+    (folder / "good.jsonl").write_text(jsonl({"completion": "a", "answer": "a"}))
+    (folder / "broken.jsonl").write_text("{\n")
+    (folder / "old.jsonl").write_text(jsonl({"completion": "old", "answer": "a"}))
+    done = grpo(folder, *arguments, "--output", "old.jsonl")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert "old" in (folder / "old.jsonl").read_text()
+
+
+def test_an_output_that_cannot_be_written_is_said(folder: Path) -> None:
+    done = grpo(folder, "score", "--reward", "./mine.py:crash", "--output", "no/out.jsonl", stdin='{"completion": "a"}')
+    assert done.returncode == 2
+    assert b"--output no/out.jsonl: No such file or directory" in done.stderr
+
+
+def test_no_rows_are_no_error(folder: Path) -> None:
+    done = grpo(folder, "score", "--reward", "./mine.py:crash")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert ["crash", "0", "-", "-", "0", "0"] in [line.split() for line in done.stderr.decode().splitlines()]
+
+
+def test_it_streams(folder: Path) -> None:
+    code = textwrap.dedent("""
+        import itertools, json, sys
+        for n in itertools.count():
+            print(json.dumps({"completion": "a", "answer": "a", "n": n}))
+        """)
+    producer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    scorer = subprocess.Popen(
+        [sys.executable, "-m", "grpo", "score", "--reward", "./mine.py:crash"],
+        stdin=producer.stdout,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+    )
+    assert producer.stdout is not None
+    assert scorer.stdout is not None
+    assert scorer.stderr is not None
+    producer.stdout.close()
+    try:
+        numbers = [json.loads(scorer.stdout.readline())["n"] for _ in range(1500)]
+        scorer.stdout.close()
+        errors = scorer.stderr.read()
+        scorer.wait(20)
+    finally:
+        producer.kill()
+        scorer.kill()
+        producer.wait()
+        scorer.stderr.close()
+        scorer.wait()
+    assert numbers == list(range(1500))
+    assert b"Traceback" not in errors
