@@ -1,0 +1,128 @@
+"""Seconds per GRPO step beside plain TRL on the same work, in one run.
+
+    python benchmarks/step_time.py [--lora] [--steps 20] [--rounds 3] [--model DIR] [--dataset FILE]
+
+Both train the same model on the same prompts with the same batch, loss and token limit; each side runs in a fresh
+process, the sides take turns, and a round's figure is the median step without the first three. Plain TRL generates
+with transformers and scores with the same reward called in a loop. Accuracy of either side is not measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+WARMUP_STEPS = 3
+
+
+def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """The same job for both sides."""
+    return {
+        "env": "gsm8k",
+        "rewards": ["proximity"],
+        "model": options.model,
+        "dataset": options.dataset,
+        "out": str(out),
+        "train": {"steps": options.steps},
+        "rollout": {"max_completion_length": options.max_completion_length},
+        "lora": {"enabled": options.lora},
+        "evaluation": {"size": 0},
+        "output": {"save_every": options.steps},
+    }
+
+
+def ours(options: argparse.Namespace, out: Path) -> list[float]:
+    """Trains with grpo; returns seconds per step."""
+    from grpo.core.config import parse_config
+    from grpo.core.progress import Silent
+    from grpo.core.record import RunDir, read_metrics
+    from grpo.core.run import start
+    from grpo.plugins.host import Host
+
+    start(parse_config(configuration(options, out)), Host.discover(), Silent())
+    return [row["time/step"] for row in read_metrics(RunDir(out))]
+
+
+def plain_trl(options: argparse.Namespace, out: Path) -> list[float]:
+    """Trains with trl.GRPOTrainer as it comes; returns seconds per step."""
+    from datasets import Dataset
+    from transformers import PrinterCallback
+    from trl import GRPOTrainer
+
+    from grpo.core.config import parse_config
+    from grpo.core.plan import make_plan, row_order
+    from grpo.core.policy import load_policy, load_tokenizer
+    from grpo.core.trainer import grpo_config
+    from grpo.plugins.host import Host
+
+    plan = make_plan(parse_config(configuration(options, out)), Host.discover())
+    score = plan.rewards[0].spec.function
+    rows = Dataset.from_dict(
+        {"prompt": [list(e.prompt) for e in plan.train], "answer": [e.row["answer"] for e in plan.train]}
+    )
+
+    def proximity(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
+        return [score(c[0]["content"], a) for c, a in zip(completions, answer, strict=True)]
+
+    assert plan.config.train.steps is not None
+    assert plan.config.train.dtype is not None
+    trainer = GRPOTrainer(
+        model=load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora),
+        reward_funcs=[proximity],
+        args=grpo_config(plan, out),
+        train_dataset=rows.select(row_order(len(rows), options.steps * plan.config.train.prompts_per_step, 0)),
+        processing_class=load_tokenizer(plan.source.path),
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return [row["step_time"] for row in trainer.state.log_history if "step_time" in row]
+
+
+def measure(side: str, options: argparse.Namespace) -> tuple[float, float]:
+    """Runs one side in a process of its own; returns median seconds per step and peak memory in MiB."""
+    arguments = [sys.executable, __file__, "--side", side, *sys.argv[1:]]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{side} failed:\n{done.stderr}")
+    result = json.loads(done.stdout.splitlines()[-1])
+    return statistics.median(result["seconds"][WARMUP_STEPS:]), result["peak_mib"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lora", action="store_true")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--model", default=None)
+    parser.add_argument("--dataset", default=None)
+    parser.add_argument("--max-completion-length", type=int, default=96)
+    parser.add_argument("--side", choices=["ours", "plain_trl"], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if options.side:
+        with tempfile.TemporaryDirectory() as folder:
+            seconds = {"ours": ours, "plain_trl": plain_trl}[options.side](options, Path(folder) / "run")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"seconds": seconds, "peak_mib": peak}))
+        return
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, python {platform.python_version()}")
+    print(f"{'round':<7}{'grpo s/step':>13}{'TRL s/step':>13}{'ratio':>8}{'grpo MiB':>11}{'TRL MiB':>10}")
+    ratios = []
+    for number in range(1, options.rounds + 1):
+        (a, peak_a), (b, peak_b) = measure("ours", options), measure("plain_trl", options)
+        ratios.append(b / a)
+        print(f"{number:<7}{a:>13.3f}{b:>13.3f}{b / a:>8.2f}{peak_a:>11.0f}{peak_b:>10.0f}", flush=True)
+    print(f"TRL takes {statistics.median(ratios):.2f} times as long per step (median of {options.rounds} rounds)")
+
+
+if __name__ == "__main__":
+    main()

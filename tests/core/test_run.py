@@ -1,0 +1,172 @@
+"""Whole runs through the command line: crash and resume, interruption, several processes, the default job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+REWARD = """
+from grpo import reward
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def vowels(completion: str) -> float:
+    return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
+"""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+@pytest.fixture
+def small(tiny_model: Path, tmp_path: Path) -> list[str]:
+    """Arguments of a run of eight short steps with a checkpoint every second one."""
+    (tmp_path / "mine.py").write_text(REWARD)
+    text = (
+        f"run --env gsm8k --reward {tmp_path}/mine.py:vowels --model {tiny_model} --dataset embedded --steps 8 "
+        "--max-completion-length 12 --prompts-per-step 2 --group-size 4 --save-every 2 --eval-size 8 --eval-every 3 "
+        "--lr 1e-3"
+    )
+    return text.split()
+
+
+def grpo(arguments: Sequence[str], *, launcher: Sequence[str] = (sys.executable, "-m", "grpo")) -> Any:
+    return subprocess.run([*launcher, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
+
+
+def start_and_wait_for(arguments: Sequence[str], out: Path, step: int) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpo", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    deadline = time.monotonic() + 120
+    while f'"step": {step},' not in (out / "metrics.jsonl").read_text() if (out / "metrics.jsonl").exists() else True:
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, "the run never got there"
+        time.sleep(0.02)
+    return process
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """The metrics without wall times, which alone may differ between two equal runs."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "--set loss.beta=0.1",
+        "--lora --set loss.num_iterations=2 --set loss.beta=0.1",
+        "--lora --warmup-steps 3 --set loss.beta=0.1",
+    ],
+    ids=["full", "lora-two-iterations", "lora-after-warm-up"],
+)
+def test_a_killed_run_resumes_to_bitwise_equal_metrics(settings: str, small: list[str], tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    arguments = [*small, *settings.split()]
+    assert grpo([*arguments, "--out", str(whole)]).returncode == 0
+    process = start_and_wait_for([*arguments, "--out", str(killed)], killed, step=5)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = grpo(["run", "--resume", str(killed)])
+    assert done.returncode == 0, done.stderr
+    assert "resuming after step 4" in done.stdout
+    assert metrics(killed) == metrics(whole)
+    assert (killed / "model").is_dir()
+    assert len(list((killed / "rollouts").glob("*.parquet"))) == len(list((whole / "rollouts").glob("*.parquet")))
+    again = grpo(["run", "--resume", str(killed)])
+    assert again.returncode == 2
+    assert "complete" in again.stderr
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start_and_wait_for([*small, "--save-every", "100", "--out", str(out)], out, step=3)
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert f"grpo run --resume {out}" in output
+    assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
+    assert len(list((out / "checkpoints").glob("checkpoint-*"))) == 1
+    assert grpo(["run", "--resume", str(out)]).returncode == 0
+    assert [row["step"] for row in metrics(out)] == list(range(9))
+
+
+def test_a_running_directory_is_not_resumed_by_another_process(small: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start_and_wait_for([*small, "--steps", "200", "--out", str(out)], out, step=1)
+    second = grpo(["run", "--resume", str(out)])
+    process.kill()
+    process.wait()
+    assert second.returncode == 2
+    assert "still going" in second.stderr
+
+
+def test_a_resumed_run_reports_a_changed_reward(small: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start_and_wait_for([*small, "--out", str(out)], out, step=3)
+    process.kill()
+    process.wait()
+    (tmp_path / "mine.py").write_text(REWARD + "\n# scores the same, but who knows\n")
+    resumed = grpo(["run", "--resume", str(out)])
+    assert resumed.returncode == 0, resumed.stderr
+    assert "reward vowels changed" in resumed.stderr
+
+
+def test_two_processes_share_one_run(small: list[str], tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    launcher = [str(Path(sys.executable).parent / "accelerate"), "launch", "--cpu", "--num_processes", "2"]
+    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "grpo"]
+    assert grpo([*small, "--out", str(alone)]).returncode == 0
+    done = grpo([*small, "--out", str(shared)], launcher=launcher)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("done after step 8") == 1
+    one, two = metrics(alone), metrics(shared)
+    assert [row["step"] for row in two] == [row["step"] for row in one]
+    for step in range(1, 9):
+        table = pq.read_table(shared / "rollouts" / f"step-{step:06d}.parquet")
+        assert table.num_rows == 8
+        assert table["group"].to_pylist() == [0] * 4 + [1] * 4
+        prompts = table["prompt"].to_pylist()
+        assert prompts == pq.read_table(alone / "rollouts" / f"step-{step:06d}.parquet")["prompt"].to_pylist()
+    # The draws differ between the processes, so the curves agree within noise, and the first loss is exactly on-policy.
+    gap = [abs(a["reward"] - b["reward"]) for a, b in zip(one[1:], two[1:], strict=True)]
+    assert sum(gap) / len(gap) < 0.05
+
+
+def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str], tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the full disk: the checkpoint's optimizer does not fit."""
+    out = tmp_path / "run"
+    limited = f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({4 << 20}, {4 << 20})); "
+    limited += "runpy.run_module('grpo', run_name='__main__')"
+    failed = grpo([*small, "--out", str(out)], launcher=(sys.executable, "-c", limited))
+    assert failed.returncode == 1, failed.stderr
+    assert f"grpo run --resume {out}" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    resumed = grpo(["run", "--resume", str(out)])
+    assert resumed.returncode == 0, resumed.stderr
+    assert [row["step"] for row in metrics(out)] == list(range(9))
+
+
+@pytest.mark.parametrize("how", [[], ["--lora"]], ids=["full", "lora"])
+def test_the_default_job_learns(how: list[str], tmp_path: Path) -> None:
+    done = grpo(["run", "--env", "gsm8k", "--reward", "proximity", *how, "--out", str(tmp_path / "run")])
+    assert done.returncode == 0, done.stderr
+    rows = metrics(tmp_path / "run")
+    assert rows[0]["held_out/accuracy"] < 0.6
+    assert rows[-1]["held_out/accuracy"] >= 0.95
+    assert "embedded demonstration model" in done.stdout
