@@ -42,7 +42,7 @@ def episodes_of(env: BoundEnv, split: str, *, limit: int | None, unbounded: int)
     Args:
         env: the environment with its options.
         split: "train" or "test".
-        limit: use only the first rows, or None for all.
+        limit: use only the first rows, or start so many episodes; None for all.
         unbounded: how many episodes to start when the environment has no rows and makes its own.
 
     Raises:
@@ -59,7 +59,7 @@ def episodes_of(env: BoundEnv, split: str, *, limit: int | None, unbounded: int)
     try:
         if rows is None:
             first = 0 if split == "train" else HELD_OUT_SEED
-            count = unbounded if limit is None else min(limit, unbounded)
+            count = unbounded if limit is None else limit
             return [_start(env, instance, index, {"seed": first + index}, {}) for index in range(count)]
         chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
         if len(chosen) == 0:

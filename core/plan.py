@@ -30,6 +30,7 @@ from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
 
+RUNS = Path("runs")  # where run directories appear that the user does not name
 EMBEDDED_STEPS = 60
 EMBEDDED_COMPLETION = 96  # tokens; the longest worked answer of the embedded problems has fewer
 NAMED_COMPLETION = 512
@@ -105,6 +106,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     refuse_impossible_lora(config.lora)
     if fresh and config.out is not None:
         refuse_unwritable(config.out)
+    elif fresh:
+        _refuse_readonly(RUNS)
 
     per_generation = config.train.prompts_per_step
     unbounded = max(1000, per_generation * (config.train.steps or EMBEDDED_STEPS))
@@ -112,7 +115,10 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     held_out: tuple[Episode, ...] = ()
     if config.evaluation.size and verifier is not None:
         held_out = tuple(episodes_of(env, "test", limit=config.evaluation.size, unbounded=config.evaluation.size))
-    refuse_missing_columns(train[0], rewards, verifier)
+    for episode in (*train, *held_out):
+        refuse_missing_columns(episode, rewards, verifier)
+    if env.spec.dataset is None:  # recorded, so that a resumed run starts the same episodes whatever its steps
+        config = _update(config, train={"limit": len(train)})
     if config.train.warmup_steps:
         _refuse_no_demonstrations(env, train)
     config = _with_length(config, source, len(train))
@@ -146,11 +152,15 @@ def refuse_unwritable(folder: Path) -> None:
         raise UsageError(f"--out {folder} is a file. Name a new folder.")
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
+    _refuse_readonly(folder)
+
+
+def _refuse_readonly(folder: Path) -> None:
     parent = folder
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise UsageError(f"--out {folder}: cannot write in {parent}. Choose a folder that you may write to.")
+        raise UsageError(f"cannot write in {parent}. Choose a folder that you may write to with --out.")
 
 
 def refuse_full_disk(folder: Path, needed: int) -> None:
@@ -289,7 +299,7 @@ def refuse_missing_columns(episode: Episode, rewards: Sequence[BoundReward], ver
         if missing:
             raise UsageError(
                 f"{bound.spec.kind} '{bound.name}' needs the column{'s' if len(missing) > 1 else ''} "
-                f"{', '.join(missing)}, but the rows have: {', '.join(episode.row) or 'none'}."
+                f"{', '.join(missing)}, but row {episode.index} has: {', '.join(episode.row) or 'none'}."
             )
 
 
@@ -332,10 +342,20 @@ def check_prompts(
             if limit is not None and length > limit:
                 raise DatasetError(f"{where}, over rollout.max_prompt_length {limit}. Raise it or drop the row.")
             if context is not None and length + completion > context:
+                lower = (
+                    f"Lower rollout.max_completion_length to {context - length} or drop" if length < context else "Drop"
+                )
                 raise DatasetError(
                     f"{where} and rollout.max_completion_length is {completion}: together over the model's context of "
-                    f"{context}. Lower rollout.max_completion_length to {max(context - length, 0)} or drop the row."
+                    f"{context}. {lower} the row."
                 )
+            if context is not None and config.train.warmup_steps and split == "train" and episode.demonstration:
+                answer = 1 + len(tokenizer(episode.demonstration, add_special_tokens=False)["input_ids"])
+                if length + answer > context:
+                    raise DatasetError(
+                        f"{where} and its worked answer {answer}: together over the model's context of {context}. "
+                        "Drop the row, or leave --warmup-steps out."
+                    )
     return longest
 
 

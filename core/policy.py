@@ -24,6 +24,7 @@ PLAIN_CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
+WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with weights begin; the index counts too
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ def policy_source(model: str | None) -> PolicySource:
     if folder.exists() or model.startswith((".", "/", "~")):
         if not (folder / "config.json").is_file():
             raise UsageError(f"--model {model}: no config.json in that folder. Name a folder saved by transformers.")
+        if not any(file.name.startswith(WEIGHTS) for file in folder.iterdir()):
+            raise UsageError(f"--model {model}: no weights in that folder. Name a folder saved by transformers.")
         return PolicySource(str(folder), embedded=False)
     return PolicySource(model, embedded=False)
 
@@ -72,7 +75,8 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.chat_template is None:
-        tokenizer.chat_template = PLAIN_CHAT_TEMPLATE
+        begins = tokenizer.bos_token_id is not None and tokenizer("x")["input_ids"][0] == tokenizer.bos_token_id
+        tokenizer.chat_template = ("{{ bos_token }}" if begins else "") + PLAIN_CHAT_TEMPLATE
     return tokenizer
 
 
@@ -91,12 +95,19 @@ def load_model_config(source: str) -> Any:
 
 
 def count_parameters(config: Any) -> int:
-    """Counts the parameters that a configuration describes; allocates none of them."""
+    """Counts the parameters that a configuration describes; allocates none of them.
+
+    Raises:
+        UsageError: it does not describe a causal language model.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+    except ValueError as error:
+        raise UsageError(_cannot_load(config.name_or_path or config.model_type, "model", error)) from None
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -217,12 +228,25 @@ def refuse_impossible_lora(lora: LoraSection) -> None:
 
 
 def encode_prompts(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]]) -> list[list[int]]:
-    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included."""
+    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included.
+
+    Raises:
+        UsageError: the template refuses the messages.
+    """
+    from jinja2 import TemplateError
+
     if not prompts:
         return []
-    encoded = tokenizer.apply_chat_template(
-        [list(prompt) for prompt in prompts], add_generation_prompt=True, tokenize=True, return_dict=True
-    )
+    try:
+        encoded = tokenizer.apply_chat_template(
+            [list(prompt) for prompt in prompts], add_generation_prompt=True, tokenize=True, return_dict=True
+        )
+    except TemplateError as error:
+        roles = ", ".join(message["role"] for message in prompts[0])
+        raise UsageError(
+            f"the model's chat template refuses the messages ({roles}): {error}. Many templates take no system "
+            "message: set the environment's system message to nothing, or choose another model."
+        ) from None
     return [list(ids) for ids in encoded["input_ids"]]
 
 

@@ -79,11 +79,14 @@ def refuse_unsafe_rope(config: Any) -> None:
     """
     text = config.get_text_config()
     scaling = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    kind = scaling.get("rope_type", scaling.get("type", "default")) if isinstance(scaling, dict) else "default"
-    if kind in ("dynamic", "longrope"):
+    # One table, or one for each type of layer.
+    tables = [scaling, *(table for table in scaling.values() if isinstance(table, dict))]
+    unsafe = {table.get("rope_type", table.get("type")) for table in tables} & {"dynamic", "longrope"}
+    if unsafe:
         raise UsageError(
-            f"the model uses '{kind}' RoPE scaling, whose positions depend on the longest row of a batch: sampling "
-            "and training would disagree without an error. Use a model with plain, linear, llama3 or yarn RoPE."
+            f"the model uses '{unsafe.pop()}' RoPE scaling, whose positions depend on the longest row of a batch: "
+            "sampling and training would disagree without an error. Use a model with plain, linear, llama3 or yarn "
+            "RoPE."
         )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from grpo.core.config import RunConfig, parse_config
 from grpo.core.libraries import drift, hush_libraries, installed_versions
-from grpo.core.plan import Plan, make_plan, refuse_full_disk
+from grpo.core.plan import RUNS, Plan, make_plan, refuse_full_disk
 from grpo.core.progress import Progress, Silent
 from grpo.core.record import (
     RunDir,
@@ -41,7 +41,6 @@ from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import RunEnded, RunStarted
 
-RUNS = Path("runs")
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_MESSAGES = tuple(os.strerror(number) for number in DISK_ERRORS)  # of libraries that keep no errno
 DISK_FLOOR = 16 * 2**20  # bytes; with less than this free, a failed write is blamed on the full disk
@@ -73,10 +72,11 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
         RunError: it had to stop; the run directory resumes.
     """
     plan = make_plan(config, host)
-    path = config.out or _agreed(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{plan.env.name}")
+    path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{plan.env.name}"))
     refuse_full_disk(path, plan.disk_bytes)
     record = _versions(plan, host)
     settings = plan.config.model_copy(update={"out": path}).model_dump(mode="json")
+    _wait()  # until every process has seen that the directory is free
     if _is_main():
         run_dir = create_run_dir(path, settings, record)
     _wait()
@@ -265,6 +265,15 @@ def _explained(run_dir: RunDir) -> Iterator[None]:
                 f"rollout.batch_size, or set train.gradient_checkpointing=true, {resume_with}"
             ) from error
         raise
+
+
+def _unused(path: Path) -> Path:
+    """Returns the path, or the first of path-2, path-3, ... that is not there yet."""
+    unused, number = path, 1
+    while unused.exists():
+        number += 1
+        unused = path.with_name(f"{path.name}-{number}")
+    return unused
 
 
 def _is_main() -> bool:
