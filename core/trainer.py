@@ -24,16 +24,15 @@ from typing import Any
 
 import torch
 from accelerate.utils import gather_object
-from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 from trl.models import unwrap_model_for_generation
 
 from grpo.core.advantage import Advantages, group_advantages
-from grpo.core.episodes import Episode, completed
+from grpo.core.episodes import completed
 from grpo.core.plan import Plan, row_order
-from grpo.core.policy import encode_prompts
 from grpo.core.rollout import Sampled, SamplingParams, sample
+from grpo.core.rows import prompt_rows, worked_answers
 from grpo.core.score_outcome import Outcome
 from grpo.plugins.errors import RunError
 from grpo.plugins.types import Completion
@@ -101,7 +100,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             model=model,
             reward_funcs=[_named_reward(reward.name) for reward in plan.rewards],
             args=grpo_config(plan, output_dir),
-            train_dataset=_prompt_rows(plan),
+            train_dataset=prompt_rows(plan),
             processing_class=tokenizer,
             callbacks=list(callbacks),
         )
@@ -351,7 +350,7 @@ def warm_up(
             seed=plan.config.seed,
             **_common_arguments(train.dtype),
         ),
-        train_dataset=_worked_answers(taught, tokenizer).select(order),
+        train_dataset=worked_answers(taught, tokenizer).select(order),
         processing_class=tokenizer,
         callbacks=list(callbacks),
     )
@@ -371,28 +370,6 @@ def _common_arguments(dtype: str | None) -> dict[str, Any]:
         "remove_unused_columns": False,
         "dataloader_pin_memory": on_gpu,
     }
-
-
-def _prompt_rows(plan: Plan) -> Dataset:
-    """One row per prompt of the whole run, in order: chat messages and the number of the episode."""
-    config = plan.config
-    assert config.train.steps is not None
-    generations = -(-config.train.steps // config.loss.num_iterations)
-    rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": [e.index for e in plan.train]})
-    return rows.select(row_order(len(plan.train), generations * config.train.prompts_per_step, config.seed))
-
-
-def _worked_answers(episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned."""
-    prompts = encode_prompts(tokenizer, [episode.prompt for episode in episodes])
-    answers = [tokenizer(e.demonstration, add_special_tokens=False)["input_ids"] for e in episodes]
-    answers = [[*ids, tokenizer.eos_token_id] for ids in answers]
-    return Dataset.from_dict(
-        {
-            "input_ids": [p + a for p, a in zip(prompts, answers, strict=True)],
-            "completion_mask": [[0] * len(p) + [1] * len(a) for p, a in zip(prompts, answers, strict=True)],
-        }
-    )
 
 
 def _named_reward(name: str) -> Callable[..., list[float]]:

@@ -108,7 +108,8 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     from grpo.core.config import parse_config
     from grpo.core.plan import make_plan
     from grpo.core.policy import load_policy, load_tokenizer
-    from grpo.core.trainer import PolicyTrainer, _prompt_rows, grpo_config
+    from grpo.core.rows import prompt_rows
+    from grpo.core.trainer import PolicyTrainer, grpo_config
     from grpo.plugins.host import Host
 
     settings = {"loss": {"type": loss}, "train": {"steps": 3, "micro_batch_size": 4}}
@@ -135,7 +136,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
         model=policy,
         reward_funcs=[vowels],
         args=grpo_config(plan, tmp_path / "theirs"),
-        train_dataset=_prompt_rows(plan),
+        train_dataset=prompt_rows(plan),
         processing_class=tokenizer,
     )
     trainer.train()

@@ -1,0 +1,37 @@
+"""What the trainers iterate over: episodes in, datasets of prompts or of tokenised worked answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from datasets import Dataset
+
+from grpo.core.episodes import Episode
+from grpo.core.plan import Plan, row_order
+from grpo.core.policy import encode_prompts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def prompt_rows(plan: Plan) -> Dataset:
+    """One row per prompt of the whole run, in order: chat messages and the number of the episode."""
+    config = plan.config
+    assert config.train.steps is not None
+    generations = -(-config.train.steps // config.loss.num_iterations)
+    rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": [e.index for e in plan.train]})
+    return rows.select(row_order(len(plan.train), generations * config.train.prompts_per_step, config.seed))
+
+
+def worked_answers(episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned."""
+    prompts = encode_prompts(tokenizer, [episode.prompt for episode in episodes])
+    answers = [tokenizer(e.demonstration, add_special_tokens=False)["input_ids"] for e in episodes]
+    answers = [[*ids, tokenizer.eos_token_id] for ids in answers]
+    return Dataset.from_dict(
+        {
+            "input_ids": [p + a for p, a in zip(prompts, answers, strict=True)],
+            "completion_mask": [[0] * len(p) + [1] * len(a) for p, a in zip(prompts, answers, strict=True)],
+        }
+    )
