@@ -68,7 +68,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Runs the command line and exits."""
-    # Idle OpenMP threads that spin starve whoever shares the cores: up to ten times slower steps. Read when torch loads.
+    # Idle OpenMP threads that spin starve whoever shares the cores: up to ten times slower. Read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         code = cli(standalone_mode=False)
