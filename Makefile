@@ -1,0 +1,109 @@
+# Two commands for a machine that has only Python 3.11 or newer and make:
+#
+#   make demo    train the embedded model on the embedded problems
+#   make test    run the tests
+#
+# Each first makes .venv, once; it is made again when pyproject.toml or constraints.txt change.
+# Settings: PYTHON=python3.12  TORCH=cpu|cuda|default  ARGS="arguments for grpo run or pytest"
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test check lint typecheck lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+# The Python that constraints.txt was tried with comes first, then the newest.
+PYTHON ?=
+PYTHONS := python3.11 python3.14 python3.13 python3.12 python3 python
+
+TORCH_VERSION ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
+# default: what PyPI has (macOS, where there is no CUDA build); cuda: PyPI's Linux build; cpu: everything else.
+TORCH ?= $(shell if test "$$(uname -s)" = Darwin; then echo default; \
+	elif command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1; then echo cuda; else echo cpu; fi)
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /make \1\t/p' Makefile | expand -t 18
+
+demo: $(READY)  ## train the embedded model on the embedded problems, on this machine, without a network
+	$(BIN)/python -m grpo run --env gsm8k --reward proximity $(ARGS)
+
+test: $(READY)  ## run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint typecheck test  ## what CI runs: style, types, import directions, tests
+
+lint: $(READY)  ## style and import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+typecheck: $(READY)  ## types
+	$(BIN)/mypy
+
+# Finds a Python; sets $$python or ends with what to install.
+define FIND_PYTHON
+python=; for candidate in $(or $(PYTHON),$(PYTHONS)); do \
+	if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+		python=$$candidate; break; fi; done; \
+if test -z "$$python"; then \
+	echo "make: no Python 3.11 or newer among: $(or $(PYTHON),$(PYTHONS))." >&2; \
+	echo "make: install one, or name one with: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; fi; \
+if ! "$$python" -c 'import venv, ensurepip' >/dev/null 2>&1; then \
+	echo "make: $$python has no venv module." >&2; \
+	echo "make: on Debian and Ubuntu: sudo apt install python3-venv; or name another with: make PYTHON=..." >&2; \
+	exit 1; fi
+endef
+
+# Installs torch into the environment $(1). The pin names the build exactly ('+cpu', or '===' without a suffix), so
+# that pip cannot choose another one. PyPI has no '+cpu' build: when the configured indexes have none either, it
+# comes from PyTorch's own index.
+define INSTALL_TORCH
+case "$(TORCH)" in \
+cpu) \
+	echo "==> torch $(TORCH_VERSION), CPU build (no NVIDIA GPU here)"; index=; \
+	if ! $(1)/bin/python -m pip install -q --dry-run --no-deps "torch==$(TORCH_VERSION)+cpu" >/dev/null 2>&1; then \
+		index="--extra-index-url $(TORCH_CPU_INDEX)"; echo "    from $(TORCH_CPU_INDEX)"; fi; \
+	$(1)/bin/python -m pip install $$index "torch==$(TORCH_VERSION)+cpu";; \
+cuda) \
+	echo "==> torch $(TORCH_VERSION), CUDA build (an NVIDIA GPU is here)"; \
+	$(1)/bin/python -m pip install "torch===$(TORCH_VERSION)";; \
+default) \
+	echo "==> torch $(TORCH_VERSION)"; \
+	$(1)/bin/python -m pip install "torch==$(TORCH_VERSION)";; \
+*) echo "make: TORCH=$(TORCH) is none of cpu, cuda, default." >&2; exit 1;; \
+esac
+endef
+
+$(READY): pyproject.toml constraints.txt
+	@set -eu; $(FIND_PYTHON); \
+	if ! test -x $(BIN)/python || ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
+		echo "==> $(VENV) with $$("$$python" --version) ($$python)"; \
+		rm -rf $(VENV); "$$python" -m venv $(VENV); fi; \
+	$(call INSTALL_TORCH,$(VENV)); \
+	echo "==> grpo-kit and its dependencies, at the versions of constraints.txt"; \
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'; \
+	if test "$(TORCH)" = cpu; then $(BIN)/python -c 'import sys, torch; sys.exit(torch.version.cuda and \
+		f"make: torch {torch.__version__} is a CUDA build, and this machine has no NVIDIA GPU; run: make clean")'; fi; \
+	touch $@; echo "==> $(VENV) is ready"
+
+# Resolves the ranges of pyproject.toml afresh. Another torch: make lock TORCH_VERSION=2.13.1
+lock:  ## write constraints.txt anew from a fresh environment
+	@set -eu; $(FIND_PYTHON); \
+	rm -rf build/lock; "$$python" -m venv build/lock; \
+	$(call INSTALL_TORCH,build/lock); \
+	build/lock/bin/python -m pip install '.[dev]'; \
+	{ sed -n '/^#/p' constraints.txt; \
+	  build/lock/bin/python -m pip freeze --exclude grpo-kit --exclude pip --exclude setuptools --exclude wheel \
+	  | sed -n 's/^\([A-Za-z0-9._-]*==[^+ ]*\).*/\1/p' | LC_ALL=C sort -f; } > build/constraints.txt; \
+	mv build/constraints.txt constraints.txt; rm -rf build/lock; \
+	echo "constraints.txt is new; now: make check"
+
+clean:  ## remove .venv, caches and builds; runs/ stays
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,139 @@
+"""What is loaded when: the light parts stay light, the public names arrive on demand, every import is declared."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import grpo
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("core", "plugins", "rewards", "envs", "kernels")
+HEAVY = {"torch", "transformers", "trl", "vllm", "triton", "peft", "accelerate", "datasets", "numpy", "pyarrow"}
+# Imported where an option asks for them, with a message when they are missing; their extras declare them.
+OPTIONAL = {"bitsandbytes": "qlora", "docker": "docker", "tensorboard": "tensorboard", "vllm": "vllm"}
+# Each comes with a declared distribution, at the version that this one asks for.
+BROUGHT = {"pydantic_core", "triton"}
+
+
+def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
+    """Returns the modules that `python ARGUMENTS` imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, check=True, cwd=cwd
+    )
+    return {line.rsplit("|", 1)[1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+
+
+def modules_of(package: str) -> list[str]:
+    """Returns the dotted names of a package's modules."""
+    files = sorted((ROOT / package).rglob("*.py"))
+    names = [".".join(("grpo", *file.relative_to(ROOT).with_suffix("").parts)) for file in files]
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def top_level(modules: set[str]) -> set[str]:
+    return {module.split(".")[0] for module in modules}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-c", "import grpo"), ("-m", "grpo", "--help"), ("-m", "grpo", "--version"), ("-m", "grpo", "plugins")],
+    ids=" ".join,
+)
+def test_the_command_line_starts_without_the_heavy_libraries(arguments: tuple[str, ...]) -> None:
+    modules = imported_by(*arguments)
+    assert "grpo" in modules
+    assert not top_level(modules) & (HEAVY | {"gymnasium"})
+
+
+def test_importing_grpo_loads_nothing_of_it() -> None:
+    assert {m for m in imported_by("-c", "import grpo") if m.startswith("grpo.")} == set()
+
+
+@pytest.mark.parametrize("package", ["plugins", "rewards"])
+def test_the_contract_and_the_rewards_load_no_heavy_library_and_no_gymnasium(package: str) -> None:
+    modules = imported_by("-c", f"import {', '.join(modules_of(package))}")
+    assert f"grpo.{package}" in modules
+    assert not top_level(modules) & (HEAVY | {"gymnasium"})
+
+
+def test_the_environments_load_gymnasium_and_its_numpy_alone() -> None:
+    modules = imported_by("-c", f"import {', '.join(modules_of('envs'))}")
+    assert "grpo.envs" in modules
+    assert not top_level(modules) & (HEAVY - {"numpy"})
+
+
+def test_every_public_name_is_loaded_when_it_is_asked_for() -> None:
+    for name in grpo.__all__:
+        assert getattr(grpo, name).__module__.startswith(("grpo.plugins.", "pluggy")), name
+    assert set(grpo.__all__) < set(dir(grpo))
+
+
+def test_the_public_names_are_these() -> None:
+    assert grpo.__all__ == [
+        "Case",
+        "Completion",
+        "EnvSpec",
+        "RewardSpec",
+        "SandboxSpec",
+        "Verdict",
+        "VerifierSpec",
+        "hookimpl",
+        "reward",
+        "verifier",
+    ]
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'rewards_of'"):
+        _ = grpo.rewards_of
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_under_its_bare_name_says_how_to_import_it(package: str) -> None:
+    done = subprocess.run([sys.executable, "-c", f"import {package}"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"ImportError: import this package as grpo.{package};")
+
+
+def test_every_imported_distribution_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {name_of(requirement) for requirement in project["dependencies"]}
+    for module, extra in OPTIONAL.items():
+        assert any(name_of(r) == module for r in project["optional-dependencies"][extra])
+    distributions = metadata.packages_distributions()
+    undeclared = []
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            for module in imports_of(file) - OPTIONAL.keys() - BROUGHT - {"grpo"} - sys.stdlib_module_names:
+                names = {name_of(name) for name in distributions.get(module, [module])}
+                if not names & declared:
+                    undeclared.append(f"{file.relative_to(ROOT)}: {module}")
+    assert undeclared == []
+
+
+def imports_of(file: Path) -> set[str]:
+    """Returns the top-level names of all absolute imports in a file, wherever they stand."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module, f"{file.relative_to(ROOT)}:{node.lineno}: a relative import"
+            assert node.level == 0, f"{file.relative_to(ROOT)}:{node.lineno}: a relative import"
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def name_of(requirement: str) -> str:
+    """Returns the normalised distribution name at the head of a requirement."""
+    head = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert head
+    return re.sub(r"[-_.]+", "-", head[0]).lower()

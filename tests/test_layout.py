@@ -1,0 +1,84 @@
+"""The house plan, checked: what stands at the top, the links of the import root, the shape of a module."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("core", "envs", "kernels", "plugins", "rewards")
+TOP = {
+    ".ci",
+    ".gitignore",
+    "CHANGELOG.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "benchmarks",
+    "constraints.txt",
+    "docs",
+    "examples",
+    "pyproject.toml",
+    "src",
+    "tests",
+    *PACKAGES,
+}
+SOURCES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+LONGEST_MODULE = 400
+
+
+def test_the_top_level_is_the_plan_and_nothing_else() -> None:
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split()]
+    there = {
+        path.name
+        for path in ROOT.iterdir()
+        if path.name != ".git" and not any(fnmatch.fnmatch(path.name, pattern) for pattern in ignored)
+    }
+    assert there == TOP
+
+
+def test_the_import_root_holds_links_to_the_packages_and_three_files() -> None:
+    root = ROOT / "src" / "grpo"
+    links = {path.name: path.readlink().as_posix() for path in root.iterdir() if path.is_symlink()}
+    assert links == {name: f"../../{name}" for name in PACKAGES}
+    assert {path.name for path in root.iterdir() if path.is_file()} == {"__init__.py", "__main__.py", "py.typed"}
+
+
+def test_every_package_with_code_is_listed_for_the_wheel() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {file.parent.relative_to(ROOT) for file in SOURCES}
+    assert sorted(listed) == sorted(["grpo", *(".".join(("grpo", *folder.parts)) for folder in folders)])
+
+
+def test_every_data_file_of_a_package_is_listed_for_the_wheel() -> None:
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*"):
+            if file.is_file() and file.suffix not in (".py", ".pyc"):
+                name = ".".join(("grpo", *file.parent.relative_to(ROOT).parts))
+                assert any(fnmatch.fnmatch(file.name, pattern) for pattern in patterns.get(name, [])), file
+
+
+def test_the_tests_mirror_the_packages() -> None:
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders <= set(PACKAGES)
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_a_module_opens_with_its_docstring_and_stays_short(file: Path) -> None:
+    text = file.read_text()
+    assert ast.get_docstring(ast.parse(text))
+    assert len(text.splitlines()) <= LONGEST_MODULE
+    assert not {"util", "utils", "helper", "helpers", "manager", "base"} & set(file.stem.split("_"))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_refuses_its_bare_name_in_its_last_statement(package: str) -> None:
+    last = ast.parse((ROOT / package / "__init__.py").read_text()).body[-1]
+    assert isinstance(last, ast.If)
+    assert ast.unparse(last.test) == f"__name__ == '{package}'"
+    assert isinstance(last.body[0], ast.Raise)

@@ -1,0 +1,62 @@
+"""README.md is true: its code runs, its reward keeps its own cases, its tables and links match the project."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo.core.cli import COMMANDS
+from grpo.plugins.host import Host
+from grpo.plugins.specs import RewardSpec
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+(REWARD,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def rows_of_table(header: str) -> list[list[str]]:
+    """Returns the cells of the table that begins with this header cell."""
+    lines = README.partition(f"\n| {header} |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_reward_scores_its_own_cases_as_it_says() -> None:
+    names: dict[str, Any] = {}
+    exec(REWARD, names)
+    spec = names["near"]
+    assert isinstance(spec, RewardSpec)
+    assert [spec(case.completion, *case.row.values()) for case in spec.cases] == [case.expect for case in spec.cases]
+
+
+def test_the_reward_is_found_by_the_specs_that_follow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "near.py").write_text(REWARD, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    specs = re.findall(r"--reward (\./\S+)", README)
+    assert len(specs) == 2
+    bound = [Host.discover().reward(text) for text in specs]
+    assert [reward.name for reward in bound] == ["near", "near"]
+    assert [(reward.options.get("scale"), reward.weight) for reward in bound][1] == (5.0, 2.0)
+
+
+def test_the_table_of_commands_is_the_command_line() -> None:
+    assert [row[0].strip("`").removeprefix("grpo ") for row in rows_of_table("command")] == list(COMMANDS)
+
+
+def test_the_table_of_extras_is_the_projects() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [row[0].strip("`") for row in rows_of_table("extra")] == list(extras)
+
+
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert len(links) >= 5
+    assert [link for link in links if not (ROOT / link.partition("#")[0]).exists()] == []
+
+
+def test_every_make_target_it_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"make ([a-z]+)(?: |`|$)", README, re.MULTILINE)) <= targets
