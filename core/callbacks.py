@@ -79,7 +79,7 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     ) -> TrainerControl:
         step = state.global_step
         stopping = self._stop.asked if args.world_size == 1 else any(gather_object([self._stop.asked]))
-        if stopping and step % self._boundary == 0:
+        if stopping and step % self._boundary == 0 and step < state.max_steps:
             control.should_save = True
             control.should_training_stop = True
         elif step == state.max_steps or (self._evaluate_every and step % self._evaluate_every == 0):

@@ -12,6 +12,9 @@ from grpo.plugins.types import Completion
 FIRST_STEPS = 10  # look for broken output in these
 STREAK = 5  # steps in a row before a flat reward counts
 TREND = 10  # steps in each of the two windows that a trend compares
+RISE = 0.35  # of all that the reward ever moved: a rise that counts
+GAIN = 0.02  # accuracy that rose by less did not rise
+SOLVED = 0.95  # accuracy that cannot be expected to rise much
 EMPTY_SHARE = 0.5
 REPEATED_SHARE = 0.5
 UNENDED_SHARE = 0.9
@@ -86,7 +89,7 @@ class HealthWatch:
                 "difference",
                 f"sampling and training disagree by up to {difference:.3g} nats per token in step {step}: the policy "
                 "that is trained is not the one that wrote the completions. Try train.dtype='float32' to see whether "
-                "rounding explains it.",
+                "rounding explains it, and lora.dropout=0, which sampling does without.",
             )
         reward, accuracy = row.get("reward"), row.get("accuracy")
         if reward is not None and accuracy is not None:
@@ -101,8 +104,7 @@ class HealthWatch:
         before, after = _mean(self._rewards[:TREND]), _mean(self._rewards[-TREND:])
         was, now = _mean(self._accuracies[:TREND]), _mean(self._accuracies[-TREND:])
         spread = max(self._rewards) - min(self._rewards)
-        # Rising by a quarter of all that the reward ever moved, while answers do not get better.
-        if after - before > 0.25 * spread and now < was - 0.05:
+        if after - before > RISE * spread and now - was < GAIN and now < SOLVED:
             return self._once(
                 "diverging",
                 f"the reward rose from {before:.3g} to {after:.3g} by step {step} while accuracy went from {was:.0%} "
