@@ -80,6 +80,10 @@ class RunDir:
         return self.path / "state.json"
 
     @property
+    def lock(self) -> Path:
+        return self.path / ".lock"
+
+    @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
@@ -113,7 +117,7 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
     run = RunDir(path)
     try:
         for folder in (run.rollouts, run.checkpoints):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True)
         write_json(run.versions, versions)
         write_json(run.config, config)
     except OSError as error:
@@ -123,16 +127,21 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
     return run
 
 
+def is_run(folder: Path) -> bool:
+    """True for a run directory; a model's folder has a config.json too, but no versions.json."""
+    return (folder / "config.json").is_file() and (folder / "versions.json").is_file()
+
+
 def open_run_dir(path: Path) -> RunDir:
     """Opens an existing run directory.
 
     Raises:
         UsageError: it does not hold a run.
     """
-    run = RunDir(path)
-    if not run.config.is_file():
-        raise UsageError(f"{path} is not a run directory: it has no config.json. List the runs with: grpo runs")
-    return run
+    if not is_run(path):
+        what = "is not a run directory: it has no config.json and versions.json" if path.exists() else "does not exist"
+        raise UsageError(f"{path} {what}. List the runs with: grpo runs")
+    return RunDir(path)
 
 
 @contextmanager
@@ -142,7 +151,13 @@ def exclusive(run: RunDir) -> Iterator[None]:
     Raises:
         UsageError: another process holds it.
     """
-    with (run.path / ".lock").open("a") as file:
+    try:
+        file = run.lock.open("a")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write in {run.path}: {error.strerror}. Copy the run to where you may write."
+        ) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -151,12 +166,15 @@ def exclusive(run: RunDir) -> Iterator[None]:
 
 
 def in_use(run: RunDir) -> bool:
-    """True while a process runs in the directory."""
-    try:
-        with exclusive(run):
-            return False
-    except UsageError:
-        return True
+    """True while a process runs in the directory, which need not be writable."""
+    if not run.lock.is_file():
+        return False
+    with run.lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -166,8 +184,15 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file; None when it does not exist."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """Reads a JSON file; None when it does not exist.
+
+    Raises:
+        UsageError: it holds something else.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise UsageError(f"{path} is not valid JSON: {error}. Mend it, or start a new run.") from None
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from grpo.plugins.errors import UsageError
+from grpo.plugins.errors import RunError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +101,7 @@ def sample(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: Sam
 
     Raises:
         UsageError: a prompt is empty, or does not fit the context together with `max_tokens`.
+        RunError: the model computes NaN.
     """
     if not prompts:
         return []
@@ -145,6 +146,11 @@ def _decode(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: Sa
     output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
 
     owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
+    if output.logits.isnan().any():
+        raise RunError(
+            "the policy's logits are not numbers: its weights diverged, or overflow in their dtype. Lower train.lr, or "
+            "train in float32 with train.dtype='float32', from an earlier checkpoint."
+        )
     cache = output.past_key_values
     cache.batch_select_indices(owner)
     logits = output.logits[owner, -1]
