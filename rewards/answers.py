@@ -2,13 +2,14 @@
 
 What follows the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) is read first, the reasoning itself only
 when nothing follows. In each part the last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`, `#### 72`), then
-"the answer is ...", then the last sentence with a number. All of it is linear in the length of the text.
+"the answer is ...", then the last sentence with a number. All of it is linear in the length of the text, of which the
+last 200,000 characters are read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,16 +17,20 @@ from grpo.rewards.numerals import DIGITS, Number, distance, is_exact, numbers_in
 
 Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
 
+_READ = 200_000
 _LONGEST = 4000
 _CUES = 8
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _MARK = re.compile(
-    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?|(?P<hash>\#{4,}+)", re.IGNORECASE
+    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?"
+    r"|(?P<hash>\#{4,}+)(?P<line>[^\n<\#\\]*+)",
+    re.IGNORECASE,
 )
 _CUE = re.compile(
     r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)|^[ \t]{0,8}A:",
     re.IGNORECASE | re.MULTILINE,
 )
+_DIGIT = re.compile(r"\d")
 _EQUALS = re.compile(r"(?<![!<>])=")
 _THEREFORE = re.compile(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?][)\"'*]{0,3}\s")
@@ -52,7 +57,7 @@ class Answer:
 
 def final_answer(completion: str) -> Answer | None:
     """Finds the final answer of a completion, or None when it holds no number and no marked answer."""
-    text = plain_text(completion)
+    text = plain_text(completion.strip()[-_READ:])
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     for part in (text[split:], text[:split]):
         answer = _explicit(part) or _cued(part) or _last_sentence(part)
@@ -75,7 +80,7 @@ def gold_number(answer: object) -> Number | None:
     text = str(answer)
     found = read_number(text.rpartition("####")[2], units=True)
     if found is None and "####" not in text:
-        marked = _explicit(plain_text(text))
+        marked = _explicit(plain_text(text[-_READ:]))
         found = marked.numbers[0] if marked and len(marked.numbers) == 1 else None
     return found if found is not None and is_exact(found) else None
 
@@ -105,7 +110,7 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
     if mark["tag"]:
         return "tag", text[mark.end() : after]
     if mark["hash"]:
-        return "hash", re.split(r"[\n<#]", text[mark.end() : mark.end() + _LONGEST], maxsplit=1)[0]
+        return "hash", mark["line"]
     window = text[mark.end() : mark.end() + _LONGEST]
     if not mark["box"]:
         return "boxed", window.split("\n", 1)[0]
@@ -119,7 +124,7 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
 
 def _cued(text: str) -> Answer | None:
     """What follows the last "answer is", "Answer:" or "A:" that a number follows on the same or the next line."""
-    for cue in reversed(list(_CUE.finditer(text))[-_CUES:]):
+    for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
         line = text[cue.end() : cue.end() + _LONGEST].lstrip().split("\n", 1)[0]
         sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
         numbers = _stated(sentence)
@@ -130,20 +135,14 @@ def _cued(text: str) -> Answer | None:
 
 def _last_sentence(text: str) -> Answer | None:
     """The last sentence with a number, read from its end."""
-    for line in _lines_from_the_end(text):
+    for line in reversed(text.split("\n")):
+        if not _DIGIT.search(line):
+            continue
         for sentence in reversed(_SENTENCE_END.split(line[-_LONGEST:])):
             numbers = _stated(sentence, leading=False)
             if numbers:
                 return Answer(_shorten(sentence), numbers, "prose")
     return None
-
-
-def _lines_from_the_end(text: str) -> Iterator[str]:
-    end = len(text)
-    while end >= 0:
-        start = text.rfind("\n", 0, end) + 1
-        yield text[start:end]
-        end = start - 1
 
 
 def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...]:
@@ -153,6 +152,8 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...]:
     """
     if len(content) > _LONGEST:
         content = content[-_LONGEST:]
+    if not _DIGIT.search(content):
+        return ()
     single = read_number(content)
     if single is not None:
         return (single,)
@@ -188,7 +189,7 @@ def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
 
 def _leads(content: str) -> bool:
     """True when nothing but signs and brackets stands before the first number."""
-    found = next(numbers_in(content[:_LONGEST]), None)
+    found = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
     return found is not None and not any(c.isalnum() for c in content[: found.start])
 
 

@@ -58,7 +58,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_LOOSE_SIGN = re.compile(r"\s*([-+\u2013])\s*(?=[$€£¥₹]?\s?[\d.])")
+_LOOSE_SIGN = re.compile(r"\A([-+\u2013])\s*+(?=[$€£¥₹]?\s?[\d.])")
 _SPACED_GROUPS = re.compile(r"[-+]?[$€£¥₹]?\d{1,3}(?: \d{3})++\.?")
 _UNITS = re.compile(r"(?:\s[^\W\d_]*+(?:[\s/.°²³-][^\W\d_]*+)*+)?[\s.*_)\]}$\"']*+")
 _BARE = re.compile(r"[\s.*_)\]}$\"']*+")
@@ -136,9 +136,10 @@ def read_number(text: str, *, units: bool = False) -> Number | None:
         text: the text, for example " $1,200.00 "; a sign may stand apart ("- 7") and spaces may part thousands.
         units: words may follow the number ("72 apples").
     """
-    text = _LOOSE_SIGN.sub(lambda m: "+" if m[1] == "+" else "-", plain_text(text).strip(), count=1)
+    text = text.strip()
     if len(text) > 4 * DIGITS:
         return None
+    text = _LOOSE_SIGN.sub(lambda m: "+" if m[1] == "+" else "-", plain_text(text))
     if _SPACED_GROUPS.fullmatch(text):
         text = text.replace(" ", "")
     found = next(numbers_in(text), None)

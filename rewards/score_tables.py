@@ -16,7 +16,7 @@ Table = Literal["gemma3_1b", "adv_llama3", "qwen3_4b"]
 
 OPEN_WORKING, CLOSE_WORKING = "<start_working_out>", "<end_working_out>"
 OPEN_SOLUTION, CLOSE_SOLUTION = "<SOLUTION>", "</SOLUTION>"
-_OPENING = re.compile(r"^\s*+<start_working_out>", re.MULTILINE)
+_OPENING = re.compile(r"(?:\A|\n)[^\S\n]*+<start_working_out>")
 _LINE_END = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 
 
