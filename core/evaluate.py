@@ -50,6 +50,7 @@ class Evaluation:
         rewards: reward name to its mean score.
         completions: everything that was sampled, the samples of an episode adjacent.
         verdicts: one per completion, or empty.
+        outcomes: reward name to one outcome per completion.
     """
 
     accuracy: Estimate | None
@@ -57,6 +58,7 @@ class Evaluation:
     rewards: Mapping[str, Estimate]
     completions: tuple[Completion, ...]
     verdicts: tuple[Judgement, ...]
+    outcomes: Mapping[str, tuple[Outcome, ...]]
 
 
 def complete(
@@ -67,8 +69,12 @@ def complete(
     *,
     samples: int = 1,
     batch_size: int = 256,
+    on_batch: Callable[[int], None] = lambda sampled: None,
 ) -> list[Completion]:
-    """Samples `samples` completions for each episode, those of an episode adjacent."""
+    """Samples `samples` completions for each episode, those of an episode adjacent.
+
+    `batch_size` is in completions; `on_batch` is told after each batch how many completions it had.
+    """
     prompts = [ids for ids in encode_prompts(tokenizer, [e.prompt for e in episodes]) for _ in range(samples)]
     starts = [episode for episode in episodes for _ in range(samples)]
     # Prompts of like length share a batch, so that short ones are not padded to the longest of all.
@@ -79,6 +85,7 @@ def complete(
         sampled = sample(model, [prompts[i] for i in chosen], params)
         texts = tokenizer.batch_decode([s.token_ids for s in sampled], skip_special_tokens=True)
         done |= {i: completed(starts[i], text, s) for i, text, s in zip(chosen, texts, sampled, strict=True)}
+        on_batch(len(chosen))
     return [done[i] for i in range(len(prompts))]
 
 
@@ -98,38 +105,76 @@ def evaluation_of(
     """
     verdicts = tuple(judge(completions)) if judge else ()
     right = [_right(judgement) for judgement in verdicts]
-    rewards = score(completions) if score else {}
+    outcomes = {name: tuple(found) for name, found in (score(completions) if score else {}).items()}
     return Evaluation(
-        accuracy=proportion(right) if judge else None,
+        accuracy=(proportion(right) if samples == 1 else share_of(right, samples)) if judge else None,
         pass_at_k={k: _pass_at_k(right, samples, k) for k in _powers_up_to(samples)} if judge else {},
-        rewards={name: mean_of([outcome.score for outcome in outcomes]) for name, outcomes in rewards.items()},
+        rewards={name: mean_of([outcome.score for outcome in found], samples) for name, found in outcomes.items()},
         completions=tuple(completions),
         verdicts=verdicts,
+        outcomes=outcomes,
     )
 
 
 def proportion(right: Sequence[bool | None]) -> Estimate:
-    """Share of True among the values that are not None, with its Wilson score interval."""
+    """Share of True among the independent values that are not None, with its Wilson score interval."""
     known = [value for value in right if value is not None]
     count, left_out = len(known), len(right) - len(known)
     if count == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, left_out)
     share = sum(known) / count
-    centre = (share + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
-    half = Z95 / (1 + Z95**2 / count) * math.sqrt(share * (1 - share) / count + Z95**2 / (4 * count**2))
-    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half), count, left_out)
+    return Estimate(share, *_wilson(share, count), count, left_out)
 
 
-def mean_of(values: Sequence[float | None]) -> Estimate:
-    """Mean of the values that are not None, with its normal interval."""
-    known = [value for value in values if value is not None]
-    count, left_out = len(known), len(values) - len(known)
+def share_of(values: Sequence[float | None], cluster: int = 1) -> Estimate:
+    """Mean of shares between 0 and 1, with a Wilson interval at the effective sample size share(1 - share) / SE^2.
+
+    Unlike a normal interval it stays inside 0 to 1 and does not vanish when all values are equal; then the number of
+    clusters is the sample size (Korn and Graubard, 1998, who put this size into another interval).
+
+    Args:
+        values: None is left out.
+        cluster: how many neighbours are samples of one episode, and so not independent.
+    """
+    mean, error, clusters, count = _mean_and_error(values, cluster)
+    left_out = len(values) - count
     if count == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, left_out)
-    mean = math.fsum(known) / count
-    variance = math.fsum((value - mean) ** 2 for value in known) / max(count - 1, 1)
-    half = Z95 * math.sqrt(variance / count)
-    return Estimate(mean, mean - half, mean + half, count, left_out)
+    mean = min(mean, 1.0)  # a rounding error above would have no interval
+    effective = mean * (1 - mean) / error**2 if error > 0 else clusters
+    return Estimate(mean, *_wilson(mean, min(effective, count)), count, left_out)
+
+
+def mean_of(values: Sequence[float | None], cluster: int = 1) -> Estimate:
+    """Mean of the values that are not None, with its normal interval; `cluster` is that of `share_of`."""
+    mean, error, _, count = _mean_and_error(values, cluster)
+    return Estimate(mean, mean - Z95 * error, mean + Z95 * error, count, len(values) - count)
+
+
+def _mean_and_error(values: Sequence[float | None], cluster: int) -> tuple[float, float, int, int]:
+    """Returns the mean, its standard error (robust to clusters), the number of clusters and of values, without None.
+
+    SE^2 = G / (G - 1) * sum over clusters of (sum of (x - mean))^2 / N^2; for clusters of one, the usual s^2 / N. With
+    fewer than two clusters it is NaN.
+    """
+    count = sum(value is not None for value in values)
+    if count == 0:
+        return math.nan, math.nan, 0, 0
+    mean = math.fsum(value for value in values if value is not None) / count
+    groups = [[v for v in values[i : i + cluster] if v is not None] for i in range(0, len(values), cluster)]
+    totals = [math.fsum(value - mean for value in group) for group in groups if group]
+    clusters = len(totals)
+    if clusters < 2:
+        return mean, math.nan, clusters, count
+    squares = math.fsum(total**2 for total in totals) * clusters / (clusters - 1)
+    return mean, math.sqrt(squares) / count, clusters, count
+
+
+def _wilson(share: float, count: float) -> tuple[float, float]:
+    """Returns the ends of the Wilson score interval of a share among `count` values."""
+    centre = (share + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
+    half = Z95 / (1 + Z95**2 / count) * math.sqrt(share * (1 - share) / count + Z95**2 / (4 * count**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def _right(judgement: Judgement) -> bool | None:
@@ -146,7 +191,7 @@ def _pass_at_k(right: Sequence[bool | None], samples: int, k: int) -> Estimate:
         decided = [value for value in right[first : first + samples] if value is not None]
         n, c = len(decided), sum(decided)
         shares.append(1.0 - math.comb(n - c, k) / math.comb(n, k) if n >= k else None)
-    return mean_of(shares)
+    return share_of(shares)
 
 
 def _powers_up_to(samples: int) -> list[int]:

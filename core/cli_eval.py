@@ -1,0 +1,211 @@
+"""`grpo eval`: a model and an environment in, accuracy, pass@k and mean rewards with 95% intervals out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grpo.plugins.errors import RunError, UsageError
+from grpo.plugins.host import Host
+
+if TYPE_CHECKING:
+    from grpo.core.evaluate import Estimate
+    from grpo.core.measure import EvaluationPlan, Measurement
+
+AT_LEAST_ONE = click.IntRange(min=1)
+
+
+@click.command(name="eval")
+@click.option("--env", metavar="SPEC", help="The environment, for example gsm8k. Default: that of the run.")
+@click.option("--model", metavar="NAME", help="A hub id, a folder or a run directory. Default: the embedded model.")
+@click.option("--adapter", metavar="NAME", help="A folder or hub id of PEFT to put on top.")
+@click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per problem, for pass@k. Default: 1.")
+@click.option("--split", type=click.Choice(["test", "train"]), default="test", help="Default: test.")
+@click.option("--size", type=AT_LEAST_ONE, help="Use only the first N problems. Default: all.")
+@click.option("--reward", "rewards", metavar="SPEC", multiple=True, help="A reward; repeat for several.")
+@click.option("--dataset", metavar="FILE|ID", help="Rows for the environment: a file or a hub dataset.")
+@click.option("--temperature", type=click.FloatRange(min=0), help="Default: 0 (greedy) for -n 1, else 1.")
+@click.option("--max-completion-length", "max_tokens", type=AT_LEAST_ONE, help="New tokens per completion.")
+@click.option("--batch-size", type=AT_LEAST_ONE, default=128, help="Completions decoded at once. Default: 128.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seeds the sampling. Default: 0.")
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write every completion, as JSON lines."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(model: str | None, adapter: str | None, output: Path | None, as_json: bool, **given: Any) -> None:
+    """Measure a model on an environment, without training.
+
+    With a run directory as --model, the run's environment, rewards, dataset and lengths are the defaults; naming --env
+    leaves its rewards and dataset behind.
+    """
+    from grpo.core.measure import Choices, measure, plan_evaluation, recorded
+    from grpo.core.weights import find_weights
+
+    if output is not None:
+        refuse_unwritable_file(output)
+    plan = plan_evaluation(find_weights(model, adapter), Host.discover(), Choices(**given))
+    if plan.weights.note:
+        click.echo(f"note: {plan.weights.note}", err=True)
+    with _Bar(len(plan.episodes) * plan.samples) as bar:
+        measurement = measure(plan, loaded=bar.started, sampled=bar.advanced)
+    if output is not None:
+        _write(output, recorded(plan, measurement.evaluation))
+    click.echo(json.dumps(summary(plan, measurement), indent=2) if as_json else "\n".join(report(plan, measurement)))
+    for name, traceback in measurement.first_failure.items():
+        click.echo(f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}", err=True)
+    verdicts = measurement.evaluation.verdicts
+    if verdicts and all(judgement.kind == "failure" for judgement in verdicts):
+        raise RunError("the verifier failed on every completion, so nothing is known about accuracy.")
+
+
+def refuse_unwritable_file(file: Path) -> None:
+    """Refuses an output file that cannot be made.
+
+    Raises:
+        UsageError: its folder does not exist or may not be written to.
+    """
+    if not file.parent.is_dir():
+        raise UsageError(f"--output {file}: there is no folder {file.parent}. Make it first.")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--output {file}: cannot write in {file.parent}. Choose a folder that you may write to.")
+
+
+def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
+    """Returns what `grpo eval --json` prints."""
+    evaluation = measurement.evaluation
+    lengths = [len(completion.token_ids) for completion in evaluation.completions]
+    return {
+        "model": plan.weights.name,
+        "step": plan.weights.trained.step if plan.weights.trained else None,
+        "env": plan.env.name,
+        "split": plan.split,
+        "problems": len(plan.episodes),
+        "samples": plan.samples,
+        "temperature": plan.temperature,
+        "seed": plan.seed,
+        "max_completion_length": plan.max_tokens,
+        "accuracy": _estimate(evaluation.accuracy) if evaluation.accuracy else None,
+        "verdicts": verdict_counts(measurement) if plan.verifier else None,
+        "pass_at_k": {str(k): _estimate(found) for k, found in evaluation.pass_at_k.items()},
+        "rewards": {
+            name: {**_estimate(found), **outcome_counts(measurement, name)}
+            for name, found in evaluation.rewards.items()
+        },
+        "mean_tokens": sum(lengths) / len(lengths),
+        "cut": sum(completion.finish_reason == "length" for completion in evaluation.completions),
+        "seconds": round(measurement.seconds, 2),
+    }
+
+
+def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
+    """Returns the lines for people."""
+    evaluation = measurement.evaluation
+    how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}, seed {plan.seed}"
+    each = "1 completion" if plan.samples == 1 else f"{plan.samples} completions"
+    step = f", step {plan.weights.trained.step}" if plan.weights.trained else ""
+    lines = [
+        f"{plan.weights.name}{step} on {plan.env.name}, split {plan.split}: "
+        f"{len(plan.episodes)} problems, {each} each, {how}",
+        "",
+    ]
+    table = [("", "mean", "95% interval", "values", "")]
+    if evaluation.accuracy is not None:
+        counts = verdict_counts(measurement)
+        told = ", ".join(f"{counts[name]} {name}" for name in ("right", "wrong", "undecided", "failed"))
+        table.append(_line("accuracy", evaluation.accuracy, told, share=True))
+        for k, found in evaluation.pass_at_k.items():
+            if k > 1:
+                left = f"{found.left_out} problems with fewer than {k} verdicts left out" if found.left_out else ""
+                table.append(_line(f"pass@{k}", found, left, share=True))
+    for name, found in evaluation.rewards.items():
+        counts = outcome_counts(measurement, name)
+        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        table.append(_line(name, found, told))
+    widths = [max(len(row[column]) for row in table) for column in range(4)]
+    lines += ["  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in table]
+    completions = evaluation.completions
+    cut = sum(completion.finish_reason == "length" for completion in completions)
+    mean = sum(len(completion.token_ids) for completion in completions) / len(completions)
+    lines += [
+        "",
+        f"length {mean:.1f} tokens on average, {cut} of {len(completions)} cut at {plan.max_tokens}; "
+        f"{measurement.seconds:.1f} s",
+    ]
+    return lines
+
+
+def verdict_counts(measurement: Measurement) -> dict[str, int]:
+    """Counts the verdicts by kind; the kinds are disjoint."""
+    verdicts = measurement.evaluation.verdicts
+    decided = [judgement.verdict.ok for judgement in verdicts if judgement.verdict is not None]
+    return {
+        "right": decided.count(True),
+        "wrong": decided.count(False),
+        "undecided": decided.count(None),
+        "failed": len(verdicts) - len(decided),
+    }
+
+
+def outcome_counts(measurement: Measurement, reward: str) -> dict[str, int]:
+    """Counts the outcomes of a reward that have no score."""
+    kinds = [outcome.kind for outcome in measurement.evaluation.outcomes[reward]]
+    return {"abstained": kinds.count("abstain"), "failed": kinds.count("failure")}
+
+
+class _Bar:
+    """A progress bar on standard error while it is a terminal; silent otherwise."""
+
+    def __init__(self, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task("loading", total=total)
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def started(self) -> None:
+        self._progress.update(self._task, description="sampling")
+
+    def advanced(self, count: int) -> None:
+        self._progress.advance(self._task, count)
+
+
+def _line(name: str, found: Estimate, told: str, *, share: bool = False) -> tuple[str, str, str, str, str]:
+    def number(value: float) -> str:
+        return "-" if math.isnan(value) else f"{value:.1%}" if share else f"{value:.3f}"
+
+    interval = "-" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}"
+    return (name, number(found.mean), interval, str(found.count), told)
+
+
+def _estimate(found: Estimate) -> dict[str, float | int | None]:
+    mean, low, high = (None if math.isnan(value) else value for value in (found.mean, found.low, found.high))
+    return {"mean": mean, "low": low, "high": high, "values": found.count, "left_out": found.left_out}
+
+
+def _write(file: Path, rows: list[dict[str, Any]]) -> None:
+    from grpo.core.record import whole_file
+
+    with whole_file(file) as unfinished, unfinished.open("w", encoding="utf-8") as lines:
+        for row in rows:
+            lines.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")

@@ -1,0 +1,29 @@
+"""Makes text from models, datasets and plugins safe to print: any string in, one without terminal commands out.
+
+A completion can hold escape sequences, by chance or by training, that move the cursor, change the title, or reorder
+what stands beside them. Line ends and tabs stay.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x9c|\x1b\\)"  # OSC and the like: titles, links
+    r"|\x1b[ -/]*[0-~]"  # the short ones, and the start of one that never ends: the text after it stays
+)
+# C0 but tab and newline, DEL, C1, bidirectional overrides and isolates, surrogates.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Returns the text without escape sequences and control characters; "\\r\\n" and a lone "\\r" become "\\n"."""
+    text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", text)
+
+
+def one_line(text: str, width: int = 100) -> str:
+    """Returns the printable text on one line, cut to `width` characters with an ellipsis."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= width else line[: width - 1] + "…"
