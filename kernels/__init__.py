@@ -1,4 +1,4 @@
 """Memory-efficient kernels, each with a plain-torch reference."""
 
-if __name__ == "kernels":
-    raise ImportError("import this package as grpo.kernels; the folder 'kernels' is not importable under its bare name")
+# Unlike its neighbours this package does not refuse its bare name: transformers imports whatever `kernels` it finds on
+# the path to read its version, and an error here would keep it from loading in a checkout.
