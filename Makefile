@@ -3,7 +3,7 @@
 #   make demo    train the embedded model on the embedded problems
 #   make test    run the tests
 #
-# Each first makes .venv, once; it is made again when pyproject.toml or constraints.txt change.
+# Each first makes .venv, once; it is brought up to date when pyproject.toml or constraints.txt change.
 # Settings: PYTHON=python3.12  TORCH=cpu|cuda|default  ARGS="arguments for grpo run or pytest"
 
 SHELL := /bin/sh
@@ -80,9 +80,17 @@ default) \
 esac
 endef
 
+# The stamp holds the folder: an environment that came along with a copied or moved checkout would run the code of the
+# old place, so it is made anew.
+ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
+$(READY): elsewhere
+.PHONY: elsewhere
+endif
+
 $(READY): pyproject.toml constraints.txt
 	@set -eu; $(FIND_PYTHON); \
-	if ! test -x $(BIN)/python || ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
+	if test -e $@ && test "$$(cat $@)" != '$(CURDIR)'; then rm -rf $(VENV); fi; \
+	if ! $(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 		echo "==> $(VENV) with $$("$$python" --version) ($$python)"; \
 		rm -rf $(VENV); "$$python" -m venv $(VENV); fi; \
 	$(call INSTALL_TORCH,$(VENV)); \
@@ -90,7 +98,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'; \
 	if test "$(TORCH)" = cpu; then $(BIN)/python -c 'import sys, torch; sys.exit(torch.version.cuda and \
 		f"make: torch {torch.__version__} is a CUDA build, and this machine has no NVIDIA GPU; run: make clean")'; fi; \
-	touch $@; echo "==> $(VENV) is ready"
+	echo '$(CURDIR)' > $@; echo "==> $(VENV) is ready"
 
 # Resolves the ranges of pyproject.toml afresh. Another torch: make lock TORCH_VERSION=2.13.1
 lock:  ## write constraints.txt anew from a fresh environment
