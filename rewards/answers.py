@@ -36,7 +36,7 @@ _THEREFORE = re.compile(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?][)\"'*]{0,3}\s")
 _GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013-]*+"
 _JOINT = re.compile(
-    rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260){_GAP})*+", re.IGNORECASE
+    rf"(?!\s*+\(){_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260){_GAP})*+", re.IGNORECASE
 )
 
 

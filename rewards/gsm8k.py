@@ -94,7 +94,7 @@ def integer(completion: str, *, variant: Variant = "corrected") -> float:
     if variant != "corrected":
         return 0.5 if text.isdigit() else 0.0
     number = read_number(text)
-    return 0.5 if number is not None and number.unit == 1 and number.value.denominator == 1 else 0.0
+    return 0.5 if number is not None and number.factor >= 1 and number.value.denominator == 1 else 0.0
 
 
 @reward(

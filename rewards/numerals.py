@@ -16,7 +16,7 @@ DIGITS = 400
 """Places kept before the decimal point, and after it; what lies beyond is clamped."""
 
 _PERCENT = Fraction(1, 100)
-_MAGNITUDES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_MAGNITUDES = {"k": 10**3, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _CEILING = Fraction(10**DIGITS)
 
 _CHARACTERS = {ord(c): "-" for c in "\u2212\u2010\u2011\ufe63\uff0d"}
@@ -52,7 +52,7 @@ _TOKEN = re.compile(
         (?: [ ]{1,2}(?P<upper>\d++)/(?P<lower>\d++)
           | [ ]?/[ ]?(?P<under>\d{1,3}(?:,\d{3}(?!\d))++|\d++)(?:\.(?P<under_part>\d++))?(?![ ]?/[ ]?\d) )?
         (?: [ ]?(?P<percent>%|percent\b|per[ ]cent\b)
-          | [ ](?P<magnitude>hundred|thousand|million|billion|trillion)s?\b )?
+          | [ ](?P<magnitude>hundred|thousand|million|billion|trillion)s?\b | (?P<kilo>k)\b )?
     )
     (?! [ ]?\^ | [_⁰¹²³⁴-⁹] | \d | (?:st|nd|rd|th)\b )
     """,
@@ -69,15 +69,15 @@ class Number:
     """A number found in a text.
 
     Attributes:
-        value: as written, without the percent sign or magnitude word.
-        unit: 1/100 after a percent sign, 10**6 after "million" and so on, else 1.
+        value: as written, without what follows it.
+        factor: what may follow: 1/100 for a percent sign, 10**6 for "million", 1000 for "k" and so on; else 1.
         text: the characters it was read from, after `plain_text`.
         start: where they begin in the text that was searched.
         end: where they end.
     """
 
     value: Fraction
-    unit: Fraction
+    factor: Fraction
     text: str
     start: int
     end: int
@@ -121,12 +121,14 @@ def numbers_in(text: str) -> Iterator[Number]:
     for match in _TOKEN.finditer(text):
         value = _value(match)
         if value is not None:
-            unit = Fraction(1)
-            if match["percent"]:
-                unit = _PERCENT
-            elif match["magnitude"]:
-                unit = Fraction(_MAGNITUDES[match["magnitude"].lower()])
-            yield Number(value, unit, match[0], match.start(), match.end())
+            yield Number(value, _factor(match), match[0], match.start(), match.end())
+
+
+def _factor(match: re.Match[str]) -> Fraction:
+    if match["percent"]:
+        return _PERCENT
+    word = match["magnitude"] or match["kilo"]
+    return Fraction(_MAGNITUDES[word.lower()] if word else 1)
 
 
 def read_number(text: str, *, units: bool = False) -> Number | None:
@@ -154,27 +156,22 @@ def is_exact(number: Number) -> bool:
 
 
 def distance(guess: Number, gold: Number) -> Fraction:
-    """Returns |guess - gold|, exact, for the closest allowed reading of units.
+    """Returns |guess - gold|, exact, for the closest allowed reading of what follows the numbers.
 
-    A percent sign beside a plain number v is a mere unit when v is a whole number (72% is 72), means hundredths when
-    |v| < 1 (50% is 0.5), and may be either otherwise. A magnitude word may be a unit or a factor ("3 million" is 3 or
-    3,000,000). Two percentages, or two magnitudes, compare as written.
+    Beside a plain number v, a percent sign is a mere unit when v is a whole number (72% is 72), means hundredths when
+    |v| < 1 (50% is 0.5), and may be either otherwise. A magnitude word may be a unit or a factor, since gold answers
+    leave it out where the question names it ("60 million" is 60 or 60,000,000). Two percentages compare as written.
     """
-    if guess.unit == gold.unit == _PERCENT:
-        return abs(guess.value - gold.value)
-    if guess.unit != 1 and gold.unit != 1:
-        return abs(guess.value * guess.unit - gold.value * gold.unit)
     return min(abs(x - y) for x in _readings(guess, gold) for y in _readings(gold, guess))
 
 
 def _readings(number: Number, other: Number) -> tuple[Fraction, ...]:
-    if number.unit == 1:
-        return (number.value,)
-    if number.unit == _PERCENT and other.value.denominator == 1:
-        return (number.value,)
-    if number.unit == _PERCENT and abs(other.value) < 1:
-        return (number.value * _PERCENT,)
-    return (number.value, number.value * number.unit)
+    multiplied = number.value * number.factor
+    if number.factor == _PERCENT:
+        if other.factor == _PERCENT or other.value.denominator == 1:
+            return (number.value,)
+        return (multiplied,) if abs(other.value) < 1 else (number.value, multiplied)
+    return (multiplied,) if other.factor > 1 else (number.value, multiplied)
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
