@@ -52,7 +52,7 @@ def runs(folder: Path | None, as_json: bool) -> None:
     _print_table([_cells(line) for line in lines])
     for line in lines:
         if line.problem:
-            click.echo(f"{line.path} cannot be read: {one_line(line.problem)}", err=True)
+            click.echo(f"unreadable: {one_line(line.problem, 500)}", err=True)
     resumable = next((line.path for line in lines if line.resumes), None)
     if resumable:
         click.echo(f"\nContinue one with: grpo run --resume {resumable}", err=True)

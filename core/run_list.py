@@ -81,8 +81,10 @@ def _line(path: Path) -> RunLine:
             before=held_out[0] if held_out else None,
             after=held_out[-1] if len(held_out) > 1 else None,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return RunLine(path=path, problem=f"{type(error).__name__}: {error}")
+    except (UsageError, OSError) as error:
+        return RunLine(path=path, problem=str(error))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a file of another program, or another version
+        return RunLine(path=path, problem=f"{path} does not hold what a run writes: {type(error).__name__}: {error}")
 
 
 def _status(run: RunDir, state: dict[str, Any]) -> str:
