@@ -74,11 +74,3 @@ def test_a_module_opens_with_its_docstring_and_stays_short(file: Path) -> None:
     assert ast.get_docstring(ast.parse(text))
     assert len(text.splitlines()) <= LONGEST_MODULE
     assert not {"util", "utils", "helper", "helpers", "manager", "base"} & set(file.stem.split("_"))
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_refuses_its_bare_name_in_its_last_statement(package: str) -> None:
-    last = ast.parse((ROOT / package / "__init__.py").read_text()).body[-1]
-    assert isinstance(last, ast.If)
-    assert ast.unparse(last.test) == f"__name__ == '{package}'"
-    assert isinstance(last.body[0], ast.Raise)
