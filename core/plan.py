@@ -6,6 +6,7 @@ episodes, and what the run will cost on disk. Whatever cannot work ends here, wi
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import shutil
@@ -104,6 +105,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     verifier = host.default_verifier(env)
     config = _with_batch(config, source, processes)
     refuse_impossible_lora(config.lora)
+    refuse_missing_trackers(config.output.report_to)
     if fresh and config.out is not None:
         refuse_unwritable(config.out)
     elif fresh:
@@ -161,6 +163,17 @@ def _refuse_readonly(folder: Path) -> None:
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write in {parent}. Choose a folder that you may write to with --out.")
+
+
+def refuse_missing_trackers(trackers: Sequence[str]) -> None:
+    """Refuses trackers that are not installed.
+
+    Raises:
+        UsageError: names the first one and how to install it.
+    """
+    for tracker in trackers:
+        if importlib.util.find_spec(tracker) is None:
+            raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {tracker}")
 
 
 def refuse_full_disk(folder: Path, needed: int) -> None:
