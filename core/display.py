@@ -5,6 +5,7 @@ In: the events of `Progress`. Out: text on standard output; warnings on standard
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from grpo.core.evaluate import Estimate
 from grpo.core.plan import Plan
+from grpo.core.printable import printable
 from grpo.core.progress import Progress, Silent
 from grpo.plugins.types import Completion
 
@@ -38,7 +40,7 @@ class Quiet(Silent):
     """Warnings only."""
 
     def warned(self, text: str) -> None:
-        print(f"warning: {text}", file=sys.stderr, flush=True)
+        print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
 
 
 class PlainLines(Silent):
@@ -67,7 +69,7 @@ class PlainLines(Silent):
         print("  ".join(parts), flush=True)
 
     def warned(self, text: str) -> None:
-        print(f"warning: {text}", file=sys.stderr, flush=True)
+        print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         for line in ending(status, run_dir, step):
@@ -89,10 +91,10 @@ class LivePanel(Silent):
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         table = Table.grid(padding=(0, 2))
         for name, value in describe(plan, run_dir):
-            table.add_row(Text(name, style="bold"), value)
+            table.add_row(Text(name, style="bold"), Text(value))
         self._console.print(Panel(table, title="grpo", title_align="left"))
         for note in notes:
-            self._console.print(note)
+            self._console.print(Text(note))
         self._steps = plan.config.train.steps or 0
         if run_dir is not None:
             self._live = Live(Text("starting"), console=self._console, refresh_per_second=4)
@@ -128,16 +130,17 @@ class LivePanel(Silent):
             shown = "  ".join(f"{name} {score}" for name, score in scores.items())
             text = "\n".join(sample.text.strip().splitlines()[:SAMPLE_LINES])
             question = sample.prompt[-1]["content"] if sample.prompt else ""
-            parts.append(Panel(Text(f"{question}\n\n{text}"), title=f"a completion: {shown}", title_align="left"))
+            title = Text(f"a completion: {shown}")
+            parts.append(Panel(Text(printable(f"{question}\n\n{text}")), title=title, title_align="left"))
         self._draw(Group(*parts))
 
     def warned(self, text: str) -> None:
-        self._print(Text(f"warning: {text}", style="yellow"))
+        self._print(Text(f"warning: {printable(text)}", style="yellow"))
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         self.close()
         for line in ending(status, run_dir, step):
-            self._console.print(line)
+            self._console.print(Text(line))
 
     def close(self) -> None:
         if self._live is not None:
@@ -220,7 +223,9 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def sparkline(values: Sequence[float]) -> str:
     """Returns the last values as a row of bars between their smallest and largest."""
-    recent = values[-SPARK_WIDTH:]
+    recent = [value for value in values[-SPARK_WIDTH:] if math.isfinite(value)]
+    if not recent:
+        return ""
     low, high = min(recent), max(recent)
     if high == low:
         return BARS[3] * len(recent)

@@ -23,6 +23,14 @@ def plot_metrics(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    with matplotlib.rc_context({"text.parse_math": False}):  # a dollar sign in a reward's name begins no formula
+        figure = _figure(pyplot, rows)
+        with whole_file(path) as unfinished:
+            figure.savefig(unfinished, format="png", dpi=110)
+        pyplot.close(figure)
+
+
+def _figure(pyplot: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
     names = sorted({key.split("/")[1] for row in rows for key in row if key.startswith("rewards/")})
     figure, axes = pyplot.subplots(2, 2, figsize=(10, 6.5), constrained_layout=True)
     _curve(axes[0][0], rows, "reward", "reward (weighted total)")
@@ -40,9 +48,7 @@ def plot_metrics(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         axis.grid(alpha=0.3)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize=8)
-    with whole_file(path) as unfinished:
-        figure.savefig(unfinished, format="png", dpi=110)
-    pyplot.close(figure)
+    return figure
 
 
 def _curve(axis: Any, rows: Sequence[Mapping[str, Any]], key: str, label: str, *, faint: bool = True) -> None:
