@@ -166,14 +166,9 @@ class _Rooms:
 
 def _run_inline(task: Task) -> None:
     """Runs a task in the calling thread, without a time limit."""
-    caller, completions = task.caller, task.completions
-    for group in task.groups():
-        if task.batch:
-            results = caller.many([completions[index] for index in group], [task.row(index) for index in group])
-        else:
-            results = [caller.one(completions[group[0]], task.row(group[0]))]
-        for index, result in zip(group, results, strict=True):
-            task.settle(index, result)
+    call = task.caller.many if task.batch else task.caller.each
+    if task.indices:
+        task.settle(task.indices, call(task.some(task.indices), task.rows(task.indices)))
 
 
 def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:

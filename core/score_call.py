@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from grpo.core.score_outcome import Reader, Result, explain
+from grpo.core.score_outcome import Reader, Result, explain, scored
 from grpo.plugins.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError
 from grpo.plugins.types import Completion
@@ -45,20 +45,41 @@ class Caller:
         self.retries = retries
         self.report = report
         self._alone = alone
+        self._required = tuple(column.name for column in plugin.spec.columns if column.required)
 
-    def one(self, completion: Completion, row: int, pause: Pause = time.sleep) -> Result:
-        """Calls the plugin for one completion; `pause` sleeps before a retry."""
-        value, error, seconds = self._attempt(self.plugin.call, completion, pause)
-        if error is not None:
-            return self.raised(error, row, seconds)
-        return self.read(value, row, seconds)
+    def each(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
+        """Calls the plugin for one completion after the other; `pause` sleeps before a retry."""
+        call, clock, reader = self.plugin.call, time.perf_counter, self.reader
+        low, high, scores = reader.low, reader.high, not reader.judges
+        results: list[Result] = []
+        started = clock()
+        for completion, row in zip(completions, rows, strict=True):
+            try:
+                value = call(completion)
+            except BaseException as error:
+                value, last, seconds = self._retried(call, completion, pause, error, clock() - started)
+                results.append(self.read(value, row, seconds) if last is None else self.raised(last, row, seconds))
+                started = clock()
+                continue
+            ended = clock()
+            if scores and type(value) is float and low <= value <= high:  # what `read` does, for the usual value
+                results.append(scored(value, ended - started))
+            else:
+                results.append(self.read(value, row, ended - started))
+            started = ended
+        return results
 
     def many(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
         """Calls a batch plugin once for several completions, whose row numbers are `rows`."""
-        value, error, seconds = self._attempt(self.plugin.call_batch, completions, pause)
-        if error is not None:
-            return [self.raised(error, row, seconds / len(rows)) for row in rows]
-        return self.read_batch(value, rows, seconds)
+        call, started = self.plugin.call_batch, time.perf_counter()
+        try:
+            values = call(completions)
+            seconds = time.perf_counter() - started
+        except BaseException as error:
+            values, last, seconds = self._retried(call, completions, pause, error, time.perf_counter() - started)
+            if last is not None:
+                return [self.raised(last, row, seconds / len(rows)) for row in rows]
+        return self.read_batch(values, rows, seconds)
 
     def read(self, value: Any, row: int, seconds: float) -> Result:
         """Reads a returned value, and reports one that the contract does not allow."""
@@ -100,25 +121,31 @@ class Caller:
             return None
         return float(_FIRST_DELAY * 2**attempt * (1 + 0.25 * random.random()))
 
-    def missing(self, completion: Completion) -> str | None:
-        """Names the first required column that the completion's row lacks, or returns None."""
-        return next((c.name for c in self.plugin.spec.columns if c.required and c.name not in completion.row), None)
+    def missing(self, completions: Sequence[Completion]) -> dict[int, str]:
+        """Returns index to column for the completions whose row lacks a required column."""
+        return {
+            index: name
+            for name in reversed(self._required)
+            for index, completion in enumerate(completions)
+            if name not in completion.row
+        }
 
-    def _attempt(
-        self, call: Callable[[Any], Any], argument: Any, pause: Pause
+    def _retried(
+        self, call: Callable[[Any], Any], argument: Any, pause: Pause, error: BaseException, seconds: float
     ) -> tuple[Any, BaseException | None, float]:
-        """Returns the value or the last error, and the seconds of the last attempt."""
+        """Calls again after a transient error; returns the value or the last error, and that attempt's seconds."""
         attempt = 0
         while True:
+            on_main = threading.current_thread() is threading.main_thread()
+            if isinstance(error, KeyboardInterrupt) and on_main and not self._alone:
+                raise error
+            delay = self.delay(error, attempt)
+            if delay is None:
+                return None, error, seconds
+            attempt += 1
+            pause(delay)
             started = time.perf_counter()
             try:
                 return call(argument), None, time.perf_counter() - started
-            except BaseException as error:
-                on_main = threading.current_thread() is threading.main_thread()
-                if isinstance(error, KeyboardInterrupt) and on_main and not self._alone:
-                    raise
-                delay = self.delay(error, attempt)
-                if delay is None:
-                    return None, error, time.perf_counter() - started
-            attempt += 1
-            pause(delay)
+            except BaseException as again:
+                error, seconds = again, time.perf_counter() - started

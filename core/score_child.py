@@ -90,10 +90,7 @@ class Child:
             groups = [([i], [row], [one]) for i, row, one in zip(indices, rows, completions, strict=True)]
         for group, numbers, texts in groups:
             started = time.perf_counter()
-            if batch:
-                results = caller.many(texts, numbers, self._pause)
-            else:
-                results = [caller.one(texts[0], numbers[0], self._pause)]
+            results = (caller.many if batch else caller.each)(texts, numbers, self._pause)
             if self._spent and self._served:  # what filled the memory may be an earlier row's
                 self._send("retire", True)
                 return

@@ -59,8 +59,7 @@ class LoopRoom:
                 "never awaits. Make it a plain 'def' with isolation='process'. Its thread was abandoned."
             )
             details = self._loop.where()
-            for index in indices:
-                task.settle(index, task.caller.failed(problem, task.row(index), task.limit, details))
+            task.fail(indices, problem, task.limit, details)
             waiting = self._loop.abandon()
             self._loop = _Loop()
             for other in waiting:
@@ -147,8 +146,8 @@ class _Loop:
     async def _score(self, task: Task, indices: list[int]) -> None:
         """Calls the plugin for one group of completions, retries transient failures and settles the results."""
         plugin, caller = task.caller.plugin, task.caller
-        rows = [task.row(index) for index in indices]
-        completions = [task.completions[index] for index in indices]
+        rows = task.rows(indices)
+        completions = task.some(indices)
         call = (
             functools.partial(plugin.call_batch, completions)
             if task.batch
@@ -175,8 +174,7 @@ class _Loop:
             results = caller.read_batch(value, rows, seconds)
         else:
             results = [caller.read(value, rows[0], seconds)]
-        for index, result in zip(indices, results, strict=True):
-            task.settle(index, result)
+        task.settle(indices, results)
 
     async def _limited(
         self, call: Callable[[], Any], task: Task, indices: list[int]

@@ -53,6 +53,25 @@ class Judgement:
 Result = Outcome | Judgement
 
 
+_new = object.__new__
+_set_kind, _set_score, _set_reason, _set_seconds = (
+    vars(Outcome)[name].__set__ for name in ("kind", "score", "reason", "seconds")
+)
+
+
+def scored(score: float, seconds: float) -> Outcome:
+    """Returns `Outcome("score", score, None, seconds)`, made by its slots in a third of the frozen class's time.
+
+    For the scores of cheap rewards that time is most of what scoring adds to the bare function.
+    """
+    outcome = _new(Outcome)
+    _set_kind(outcome, "score")
+    _set_score(outcome, score)
+    _set_reason(outcome, None)
+    _set_seconds(outcome, seconds)
+    return outcome
+
+
 class Reader:
     """Reads the values that one plugin returns.
 
@@ -80,11 +99,11 @@ class Reader:
         if value is None:
             return Outcome("abstain", None, None, seconds)
         if type(value) is float and self.low <= value <= self.high:
-            return Outcome("score", value, None, seconds)
+            return scored(value, seconds)
         problem = self._problem(value)
         if problem:
             return self.failure(problem, row, seconds)
-        return Outcome("score", float(value), None, seconds)
+        return scored(float(value), seconds)
 
     def failure(self, problem: str, row: int, seconds: float = 0.0) -> Result:
         """Returns the failure for a problem at a row."""

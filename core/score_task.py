@@ -31,15 +31,13 @@ class Task:
         self._left = len(completions)
         self._lock = threading.Lock()
         self._done = threading.Event()
-        self.indices: list[int] = []
-        for index, completion in enumerate(completions):
-            column = caller.missing(completion)
-            if column is None:
-                self.indices.append(index)
-            else:
-                have = ", ".join(map(str, completion.row)) or "none"
-                problem = f"it needs the column '{column}'; the row has: {have}."
-                self.settle(index, caller.failed(problem, self.row(index)))
+        missing = caller.missing(completions)
+        self.indices: Sequence[int] = range(len(completions))
+        if missing:
+            self.indices = [index for index in self.indices if index not in missing]
+        for index, column in sorted(missing.items()):
+            have = ", ".join(map(str, completions[index].row)) or "none"
+            self.fail([index], f"it needs the column '{column}'; the row has: {have}.")
         if not completions:
             self._done.set()
 
@@ -56,8 +54,17 @@ class Task:
     def groups(self) -> list[list[int]]:
         """Returns the indices that each call takes: one each, or all for a batch plugin."""
         if self.batch:
-            return [self.indices] if self.indices else []
+            return [list(self.indices)] if self.indices else []
         return [[index] for index in self.indices]
+
+    def rows(self, indices: Sequence[int]) -> Sequence[int]:
+        """Returns the row numbers of some completions."""
+        return self._rows if indices == range(len(self._rows)) else [self._rows[index] for index in indices]
+
+    def some(self, indices: Sequence[int]) -> Sequence[Completion]:
+        """Returns some of the completions."""
+        every = indices == range(len(self.completions))
+        return self.completions if every else [self.completions[index] for index in indices]
 
     def row(self, index: int) -> int:
         """Returns the row number of a completion, for messages."""
@@ -67,21 +74,24 @@ class Task:
         """Returns whether a completion still waits for its result."""
         return self._results[index] is None
 
-    def settle(self, index: int, result: Result) -> None:
-        """Records the result of one completion, unless it has one."""
+    def settle(self, indices: Sequence[int], results: Sequence[Result]) -> None:
+        """Records the results of some completions, but for those that have one."""
         with self._lock:
-            if self._results[index] is not None:
-                return
-            self._results[index] = result
-            self._left -= 1
+            for index, result in zip(indices, results, strict=True):
+                if self._results[index] is None:
+                    self._results[index] = result
+                    self._left -= 1
             if self._left == 0:
                 self._done.set()
 
+    def fail(self, indices: Sequence[int], problem: str, seconds: float = 0.0, details: str = "") -> None:
+        """Fails some completions, each after its share of the seconds."""
+        share = seconds / max(1, len(indices))
+        self.settle(indices, [self.caller.failed(problem, self.row(index), share, details) for index in indices])
+
     def fail_open(self, problem: str, details: str = "") -> None:
         """Fails every completion that still waits."""
-        for index in self.indices:
-            if self.open(index):
-                self.settle(index, self.caller.failed(problem, self.row(index), details=details))
+        self.fail([index for index in self.indices if self.open(index)], problem, details=details)
 
     def wait(self, seconds: float) -> bool:
         """Waits for the results; returns whether all are there."""

@@ -15,7 +15,6 @@ import traceback
 from collections import deque
 
 from grpo.core.score_call import Caller
-from grpo.core.score_outcome import Result
 from grpo.core.score_task import Task
 
 _MOST_STUCK = 32
@@ -84,8 +83,7 @@ class ThreadRoom:
         self._lanes.discard(lane)
         self._stuck = [(caller, thread) for caller, thread in self._stuck if thread.is_alive()]
         self._stuck.append((task.caller, lane.thread))
-        for index, result in zip(group, _late(task, group, lane.where()), strict=True):
-            task.settle(index, result)
+        _fail_late(task, group, lane.where())
         stuck = sum(caller is task.caller for caller, _ in self._stuck)
         if stuck >= _MOST_STUCK:
             task.fail_open(f"{stuck} of its calls are stuck in threads. Use isolation='process' to end such calls.")
@@ -114,28 +112,22 @@ class _Lane:
     def _run(self) -> None:
         while (work := self._room.take(self)) is not None:
             task, group = work
-            completions = [task.completions[index] for index in group]
-            rows = [task.row(index) for index in group]
-            if task.batch:
-                results = task.caller.many(completions, rows, self._pause)
-            else:
-                results = [task.caller.one(completions[0], rows[0], self._pause)]
+            call = task.caller.many if task.batch else task.caller.each
+            results = call(task.some(group), task.rows(group), self._pause)
             if self.abandoned:
                 return
             if self.late():
-                results = _late(task, group, "")
-            for index, result in zip(group, results, strict=True):
-                task.settle(index, result)
+                _fail_late(task, group, "")
+            task.settle(group, results)
 
     def _pause(self, seconds: float) -> None:
         self.started = time.monotonic() + seconds
         time.sleep(seconds)
 
 
-def _late(task: Task, group: list[int], details: str) -> list[Result]:
+def _fail_late(task: Task, group: list[int], details: str) -> None:
     problem = (
         f"it took longer than its time limit of {task.limit:g} s. A thread cannot be ended, so it runs on; "
         "use isolation='process' to end such calls."
     )
-    share = task.limit / len(group)
-    return [task.caller.failed(problem, task.row(index), share, details) for index in group]
+    task.fail(group, problem, task.limit, details)

@@ -212,8 +212,7 @@ class WorkerPool:
                 job.parcel.took(seconds / len(wires))
                 if details is not None:
                     task.caller.report(details, None)
-                for index, wire in wires:
-                    task.settle(index, from_wire(wire))
+                task.settle([index for index, _ in wires], [from_wire(wire) for _, wire in wires])
                 del chunk.left[: len(wires)]
                 if not chunk.left:
                     self._free(worker, chunk)
@@ -242,8 +241,7 @@ class WorkerPool:
         if job.more_careful():
             job.put_back(indices)
             return
-        for index in indices:
-            job.task.settle(index, job.task.caller.failed(problem, job.task.row(index)))
+        job.task.fail(indices, problem)
 
     def _lose(self, worker: Worker) -> None:
         """Moves a worker that ended, or is told to end, from the living to the dying; frees its other rows."""
@@ -276,9 +274,7 @@ class WorkerPool:
                 job.put_back(chunk.left)
         elif chunk.problem or worker.rows_done == 0:
             text = f"{problem}; its worker process was killed." if chunk.problem else f"{problem}."
-            share = task.limit / len(chunk.left) if chunk.problem else 0.0
-            for index in chunk.left:
-                task.settle(index, task.caller.failed(text, task.row(index), share, stack))
+            task.fail(chunk.left, text, task.limit if chunk.problem else 0.0, stack)
         else:
             job.put_back_suspect(chunk.left)
         return True

@@ -88,10 +88,11 @@ def killer(completion: str) -> float | None:
     ],
 )
 def test_a_crash_or_a_hang_costs_only_its_own_completion(deed: str, words: str) -> None:
-    with Scorer([bound(killer, timeout=1.0)], workers=1, memory=1 << 29) as scorer:
+    limit = 1.0 if deed in ("sleep", "power") else 10.0
+    with Scorer([bound(killer, timeout=limit)], workers=1, memory=1 << 28) as scorer:
         started = time.monotonic()
         outcomes = scorer.score(completions("a", "a", deed, *["a"] * 20, "abstain"))["mine"]
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 9
         assert [outcome.kind for outcome in outcomes] == ["score"] * 2 + ["failure"] + ["score"] * 20 + ["abstain"]
         assert (outcomes[2].reason or "").startswith("reward 'mine' of their-dist, row 2: ")
         assert words in (outcomes[2].reason or "")
