@@ -134,6 +134,7 @@ def match_format_approximately(completion: str, *, table: Table = "gemma3_1b") -
     cases=[
         Case(_WORKED, {"answer": "6*12 = 72\n#### 72"}, 1.5),
         Case(_WORKED, {"answer": "71"}, 0.0),
+        Case(_WORKED, {"answer": "72"}, 3.5, {"table": "qwen3_4b"}),
         Case(_WORKED, {"answer": "71"}, -1.5, {"table": "qwen3_4b"}),
         Case("", {"answer": "72"}, 0.0),
         Case("", {"answer": "72"}, -2.5, {"table": "qwen3_4b"}),

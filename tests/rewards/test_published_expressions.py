@@ -24,7 +24,18 @@ def test_strict_and_soft_layouts_match_their_expressions(multiline):
     strict = re.compile(r"^<reasoning>\n.*?\n</reasoning>\n<answer>\n.*?\n</answer>\n$", flags)
     soft = re.compile(r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>", flags)
     whole = "<reasoning>\na\n</reasoning>\n<answer>\n7\n</answer>\n"
-    parts = ["<reasoning>", "</reasoning>", "<answer>", "</answer>", "\n", "\n", "a", " ", "\x0b", "</reasoning>\n<answer>"]
+    parts = [
+        "<reasoning>",
+        "</reasoning>",
+        "<answer>",
+        "</answer>",
+        "\n",
+        "\n",
+        "a",
+        " ",
+        "\x0b",
+        "</reasoning>\n<answer>",
+    ]
     lines = ["<reasoning>\n", "\n</reasoning>\n<answer>\n", "\n</answer>\n", "\n", "a", whole, "</reasoning>\n"]
     texts = soups(parts, 1) + ["<reasoning>" + text for text in soups(parts, 2)]
     texts += [whole[: len(whole) // 2] + text for text in soups(lines, 3)] + soups(lines, 4)

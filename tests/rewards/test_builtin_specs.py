@@ -1,0 +1,83 @@
+"""What holds for every built-in reward and verifier."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from grpo.plugins.types import Completion
+from grpo.rewards import grpo_rewards, grpo_verifiers
+
+SPECS = [*grpo_rewards(), *grpo_verifiers()]
+REWARDS = [spec for spec in SPECS if spec.kind == "reward"]
+EXAMPLES = [(spec, case) for spec in SPECS for case in spec.cases]
+
+
+def call(spec, text, row, options):
+    first = Completion(text, row=row) if spec.whole else text
+    result = spec(first, *(row[column.name] for column in spec.columns), **options)
+    return result.ok if spec.kind == "verifier" else result
+
+
+def test_the_public_names_are_these():
+    assert sorted(spec.name for spec in REWARDS) == [
+        "arithmetic",
+        "format",
+        "gsm8k.correctness",
+        "gsm8k.integer",
+        "gsm8k.soft_format",
+        "gsm8k.strict_format",
+        "gsm8k.xmlcount",
+        "length",
+        "proximity",
+        "proximity.check_numbers",
+        "proximity.match_format_approximately",
+        "proximity.match_format_exactly",
+    ]
+    assert [spec.name for spec in grpo_verifiers()] == ["gsm8k"]
+
+
+@pytest.mark.parametrize(("spec", "case"), EXAMPLES, ids=lambda value: getattr(value, "name", ""))
+def test_each_case_scores_what_it_says(spec, case):
+    got = call(spec, case.completion, case.row, case.options)
+    if isinstance(case.expect, float):
+        assert got == pytest.approx(case.expect, abs=1e-12)
+    else:
+        assert got is case.expect
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.kind}-{spec.name}")
+def test_each_spec_documents_itself_with_cases_and_runs_inline(spec):
+    assert len(spec.cases) >= 3
+    assert len(spec.doc.splitlines()) >= 3
+    assert spec.isolation == "inline"
+    assert any(case.completion == "" or not any(c.isdigit() for c in case.completion) for case in spec.cases) or any(
+        case.expect == 0.0 for case in spec.cases
+    )
+
+
+@pytest.mark.parametrize("spec", REWARDS, ids=lambda spec: spec.name)
+def test_each_range_is_reached_by_a_case_at_both_ends_unless_it_is_open(spec):
+    scores = [case.expect for case in spec.cases if case.expect is not None]
+    low, high = spec.range
+    assert max(scores) == high
+    assert min(scores) == low or low == float("-inf")
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.kind}-{spec.name}")
+def test_each_function_travels_between_processes(spec):
+    module = sys.modules[spec.function.__module__]
+    assert getattr(module, spec.function.__name__).function is spec.function
+    assert pickle.loads(pickle.dumps(spec.cases)) == spec.cases
+
+
+def test_offering_the_specs_loads_nothing_heavy():
+    script = (
+        "import json, sys; from grpo.rewards import grpo_rewards, grpo_verifiers; grpo_rewards(); grpo_verifiers();"
+        "heavy = {'torch', 'transformers', 'trl', 'datasets', 'numpy', 'gymnasium'};"
+        "print(json.dumps(sorted(heavy & set(sys.modules))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

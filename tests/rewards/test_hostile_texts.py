@@ -1,0 +1,128 @@
+"""Texts made to hurt: nothing raises, nothing leaves its range, and the time grows no faster than the text."""
+
+import itertools
+import time
+import typing
+
+import pytest
+
+from grpo.rewards import grpo_rewards, grpo_verifiers
+
+SIZE = 30_000
+PIECES = [
+    *(
+        "9",
+        "9,",
+        "1,000",
+        "1.",
+        "1/",
+        "1 ",
+        "1e",
+        "-",
+        "- ",
+        "$",
+        "(",
+        "{",
+        "=",
+        "= 1 ",
+        "so ",
+        "1 or ",
+        "x^1",
+        "1%",
+        "_",
+    ),
+    *(
+        "\x00",
+        "\ud800",
+        "\u00bd",
+        "\u0667",
+        "\u00b2",
+        "10\u00b2",
+        " ",
+        "\t",
+        "\n",
+        "\r\n",
+        ". ",
+        "1. ",
+        "Step 1",
+        "Step ",
+    ),
+    *(
+        "First,",
+        "#",
+        "####",
+        "####\n",
+        "#### x\n",
+        "<answer>",
+        "</answer>",
+        "<answer></answer>",
+        "<answer>\n",
+        "<SOLUTION>",
+    ),
+    *("</SOLUTION>", "<SOLUTION>a", "</SOLUTION> ", "\\boxed{", "\\boxed{}", "\\boxed{ ", "<<", "<<a", "<<1>>"),
+    *("\\frac{1}{", "\\text{", "1\\,", "answer is ", "answer ", "answer:\n", "A:\n", "A: x ", "<reasoning>"),
+    *("</reasoning><answer>", "</reasoning> ", "\n</reasoning>\n<answer>\n", "\n</answer>\n", "<think>", "</think>"),
+    *("</think>\n<answer>\n", "<start_working_out>", "<start_working_out>a<end_working_out>"),
+    *("<end_working_out><SOLUTION>", "1 x 10^", "1e9"),
+]
+HEADS = [
+    "",
+    "<answer>",
+    "#### ",
+    "<reasoning>\n",
+    "<think>\n",
+    "<SOLUTION>",
+    "<start_working_out>a<end_working_out><SOLUTION>1",
+]
+NUMBERS = ["1e999999999", "-1e-999999999", "9" * SIZE, "0." + "3" * SIZE, "72." + "0" * SIZE, "1/" + "7" * SIZE]
+NUMBERS += ["1e" + "9" * SIZE, "1" + ",000" * (SIZE // 4), "1" + "0" * SIZE]
+
+
+SAME_READING = {"arithmetic", "gsm8k", "gsm8k.correctness"}
+"""What reads answers just as `proximity` does gets short texts here, to save time."""
+
+
+def settings():
+    for spec in [*grpo_rewards(), *grpo_verifiers()]:
+        if not any(option.name == "variant" for option in spec.options):
+            yield spec, {}
+        for option in spec.options:
+            if option.name in ("variant", "table"):
+                kinds = [
+                    literal for part in typing.get_args(option.type) for literal in typing.get_args(part) or (part,)
+                ]
+                yield from ((spec, {option.name: value}) for value in kinds if isinstance(value, str))
+
+
+SETTINGS = list(settings())
+
+
+@pytest.mark.parametrize(("spec", "options"), SETTINGS, ids=[f"{s.kind}-{s.name}-{o}" for s, o in SETTINGS])
+def test_no_text_hangs_raises_or_leaves_the_range(spec, options):
+    """An expression that backtracks would take minutes on the slowest of these; linear ones take milliseconds."""
+    columns = ["72"] * len(spec.columns)
+    size = SIZE // 30 if spec.name in SAME_READING else SIZE
+    texts = [head + piece * (size // len(piece)) for head in HEADS for piece in PIECES]
+    texts += [f"<answer>{number}</answer>" for number in NUMBERS]
+    texts += [f"<start_working_out>a<end_working_out><SOLUTION>{number}</SOLUTION>" for number in NUMBERS]
+    for text in texts:
+        start = time.process_time()
+        result = spec(text, *columns, **options)
+        assert time.process_time() - start < 1.0, text[:60]
+        if spec.kind == "reward":
+            assert result is None or spec.range[0] <= result <= spec.range[1], text[:60]
+
+
+@pytest.mark.parametrize("spec", [s for s, o in SETTINGS if s.columns and not o], ids=lambda s: f"{s.kind}-{s.name}")
+def test_no_gold_hangs_or_raises(spec):
+    for gold in itertools.chain((piece * (SIZE // len(piece)) for piece in PIECES), NUMBERS):
+        start = time.process_time()
+        spec("<answer>72</answer>", gold)
+        assert time.process_time() - start < 1.0, gold[:60]
+
+
+def test_a_megabyte_of_digits_costs_no_more_than_reading_it():
+    proximity = next(spec for spec in grpo_rewards() if spec.name == "proximity")
+    start = time.process_time()
+    assert proximity(f"<answer>{'9' * 1_000_000}</answer>", "72") > 0.1
+    assert time.process_time() - start < 1.0
