@@ -63,7 +63,7 @@ class _BoundFunction:
                 have = ", ".join(completion.row) or "none"
                 raise MissingColumn(f"'{self.spec.name}' needs the column '{column.name}'; the row has: {have}")
             else:
-                break
+                values.append(column.default)
         return values
 
 

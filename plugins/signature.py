@@ -49,7 +49,9 @@ def read_signature(function: Callable[..., Any]) -> Signature:
                 "parameter and every option as a keyword-only parameter."
             )
     columns = tuple(
-        Column(p.name, required=p.default is p.empty) for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY
+        Column(p.name) if p.default is p.empty else Column(p.name, required=False, default=p.default)
+        for p in parameters[1:]
+        if p.kind is not p.KEYWORD_ONLY
     )
     first = hints.get(parameters[0].name)
     whole = first is Completion or Completion in typing.get_args(first)

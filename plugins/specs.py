@@ -50,10 +50,17 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A dataset column that a reward or verifier reads: a positional parameter after the completion."""
+    """A dataset column that a reward or verifier reads: a positional parameter after the completion.
+
+    Attributes:
+        name: the column.
+        required: a row without it is a failure; otherwise the function gets `default`.
+        default: the parameter's default.
+    """
 
     name: str
     required: bool = True
+    default: Any = None
 
 
 @dataclass(frozen=True, slots=True)

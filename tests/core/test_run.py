@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from grpo.plugins.errors import UsageError
+
 pytestmark = pytest.mark.slow
 
 REWARD = """
@@ -36,6 +38,21 @@ def small(tiny_model: Path, tmp_path: Path) -> list[str]:
         "--lr 1e-3"
     )
     return text.split()
+
+
+def here(arguments: Sequence[str]) -> None:
+    """Runs the command in this process, which spares it the import of the libraries."""
+    from grpo.core.cli import cli
+
+    code = cli(list(arguments), standalone_mode=False)
+    assert not code, code
+
+
+def killed_at(arguments: Sequence[str], out: Path, step: int) -> None:
+    """Starts the command in a process of its own and kills it once the step is recorded."""
+    process = start_and_wait_for([*arguments, "--out", str(out)], out, step)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
 
 
 def grpo(arguments: Sequence[str], *, launcher: Sequence[str] = (sys.executable, "-m", "grpo")) -> Any:
@@ -73,22 +90,20 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     ],
     ids=["full", "lora-two-iterations", "lora-after-warm-up"],
 )
-def test_a_killed_run_resumes_to_bitwise_equal_metrics(settings: str, small: list[str], tmp_path: Path) -> None:
+def test_a_killed_run_resumes_to_bitwise_equal_metrics(
+    settings: str, small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     arguments = [*small, *settings.split()]
-    assert grpo([*arguments, "--out", str(whole)]).returncode == 0
-    process = start_and_wait_for([*arguments, "--out", str(killed)], killed, step=5)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = grpo(["run", "--resume", str(killed)])
-    assert done.returncode == 0, done.stderr
-    assert "resuming after step 4" in done.stdout
+    here([*arguments, "--out", str(whole)])
+    killed_at(arguments, killed, step=5)
+    here(["run", "--resume", str(killed)])
+    assert "resuming after step 4" in capsys.readouterr().out
     assert metrics(killed) == metrics(whole)
     assert (killed / "model").is_dir()
     assert len(list((killed / "rollouts").glob("*.parquet"))) == len(list((whole / "rollouts").glob("*.parquet")))
-    again = grpo(["run", "--resume", str(killed)])
-    assert again.returncode == 2
-    assert "complete" in again.stderr
+    with pytest.raises(UsageError, match="complete"):
+        here(["run", "--resume", str(killed)])
 
 
 def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -> None:
@@ -100,29 +115,29 @@ def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -
     assert f"grpo run --resume {out}" in output
     assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
     assert len(list((out / "checkpoints").glob("checkpoint-*"))) == 1
-    assert grpo(["run", "--resume", str(out)]).returncode == 0
+    here(["run", "--resume", str(out)])
     assert [row["step"] for row in metrics(out)] == list(range(9))
 
 
 def test_a_running_directory_is_not_resumed_by_another_process(small: list[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start_and_wait_for([*small, "--steps", "200", "--out", str(out)], out, step=1)
-    second = grpo(["run", "--resume", str(out)])
-    process.kill()
-    process.wait()
-    assert second.returncode == 2
-    assert "still going" in second.stderr
+    try:
+        with pytest.raises(UsageError, match="still going"):
+            here(["run", "--resume", str(out)])
+    finally:
+        process.kill()
+        process.communicate()
 
 
-def test_a_resumed_run_reports_a_changed_reward(small: list[str], tmp_path: Path) -> None:
+def test_a_resumed_run_reports_a_changed_reward(
+    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "run"
-    process = start_and_wait_for([*small, "--out", str(out)], out, step=3)
-    process.kill()
-    process.wait()
+    killed_at(small, out, step=3)
     (tmp_path / "mine.py").write_text(REWARD + "\n# scores the same, but who knows\n")
-    resumed = grpo(["run", "--resume", str(out)])
-    assert resumed.returncode == 0, resumed.stderr
-    assert "reward vowels changed" in resumed.stderr
+    here(["run", "--resume", str(out)])
+    assert "reward vowels changed" in capsys.readouterr().err
 
 
 def test_two_processes_share_one_run(small: list[str], tmp_path: Path) -> None:
@@ -131,7 +146,7 @@ def test_two_processes_share_one_run(small: list[str], tmp_path: Path) -> None:
     alone, shared = tmp_path / "alone", tmp_path / "shared"
     launcher = [str(Path(sys.executable).parent / "accelerate"), "launch", "--cpu", "--num_processes", "2"]
     launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "grpo"]
-    assert grpo([*small, "--out", str(alone)]).returncode == 0
+    here([*small, "--out", str(alone)])
     done = grpo([*small, "--out", str(shared)], launcher=launcher)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("done after step 8") == 1
@@ -151,14 +166,13 @@ def test_two_processes_share_one_run(small: list[str], tmp_path: Path) -> None:
 def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str], tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk: the checkpoint's optimizer does not fit."""
     out = tmp_path / "run"
-    limited = f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({4 << 20}, {4 << 20})); "
+    limited = f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({2 << 20}, {2 << 20})); "
     limited += "runpy.run_module('grpo', run_name='__main__')"
     failed = grpo([*small, "--out", str(out)], launcher=(sys.executable, "-c", limited))
     assert failed.returncode == 1, failed.stderr
     assert f"grpo run --resume {out}" in failed.stderr
     assert "Traceback" not in failed.stderr
-    resumed = grpo(["run", "--resume", str(out)])
-    assert resumed.returncode == 0, resumed.stderr
+    here(["run", "--resume", str(out)])
     assert [row["step"] for row in metrics(out)] == list(range(9))
 
 

@@ -1,0 +1,48 @@
+"""How a completion and its row become a call of the plugin's function."""
+
+from __future__ import annotations
+
+import pytest
+
+from grpo import Completion, reward
+from grpo.plugins.binding import BoundReward, MissingColumn
+
+
+@reward(version=1)
+def single(completion: str, answer: str, unit: str = "m", digits: int = 2) -> float:
+    return float(len(f"{completion}{answer}{unit}") * digits)
+
+
+@reward(version=1, batch=True)
+def several(completions: list[str], answer: list[str], unit: list[str], digits: list[int] = [2]) -> list[str]:  # type: ignore[assignment]  # noqa: B006
+    return [f"{a}{b}{c}{d}" for a, b, c, d in zip(completions, answer, unit, digits, strict=True)]
+
+
+@reward(version=1)
+def whole(completion: Completion) -> float:
+    return float(len(completion.token_ids))
+
+
+def test_an_optional_column_is_used_although_an_earlier_one_is_absent() -> None:
+    row = {"answer": "7", "digits": 3}
+    assert BoundReward(single, "dist").call(Completion("x", row=row)) == len("x7m") * 3
+
+
+def test_rows_of_a_batch_may_differ_in_their_optional_columns() -> None:
+    rows = [{"answer": "7", "unit": "m"}, {"answer": "8", "unit": "s", "digits": 3}]
+    bound = BoundReward(several, "dist")
+    assert bound.call_batch([Completion("x", row=row) for row in rows]) == ["x7m[2]", "x8s3"]
+
+
+def test_a_missing_column_is_named_together_with_those_that_are_there() -> None:
+    with pytest.raises(MissingColumn, match="'single' needs the column 'answer'; the row has: question"):
+        BoundReward(single, "dist").call(Completion("x", row={"question": "?"}))
+
+
+def test_a_function_that_asks_for_a_whole_completion_gets_it() -> None:
+    assert BoundReward(whole, "dist").call(Completion("x", token_ids=(1, 2, 3))) == 3.0
+
+
+def test_the_alias_is_the_name() -> None:
+    assert BoundReward(single, "dist").name == "single"
+    assert BoundReward(single, "dist", alias="near").name == "near"
