@@ -136,7 +136,7 @@ def test_an_unreadable_run_hides_no_other(tmp_path: Path) -> None:
     run_in(tmp_path, "bad", "done").config.write_text("{broken")
     run_in(tmp_path, "strange", "done").config.write_text("{}")
     result = CliRunner().invoke(cli, ["runs", str(tmp_path)])
-    assert result.stdout.count("unreadable") == 2
+    assert result.stdout.count("  unreadable  ") == 2
     assert "good" in result.stdout
     assert "bad/config.json is not valid JSON" in result.stderr
     assert "strange does not hold what a run writes: KeyError: 'env'" in result.stderr
