@@ -1,0 +1,45 @@
+"""docs/rewards.md tells the truth: its table of variants is executed, and every reward is named in it."""
+
+from pathlib import Path
+
+import pytest
+
+from grpo.rewards import grpo_rewards
+from grpo.rewards.proximity import proximity
+
+PAGE = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
+REWARDS = {spec.name: spec for spec in grpo_rewards()}
+VARIANTS = ("corrected", "gist", "unsloth_copy")
+
+
+def rows():
+    for line in PAGE.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if f"gsm8k.{cells[0]}" in REWARDS:
+            yield cells
+
+
+def test_the_table_of_variants_has_its_rows():
+    assert len(list(rows())) == 25
+
+
+@pytest.mark.parametrize("cells", list(rows()), ids=lambda cells: f"{cells[0]} {cells[1]}")
+def test_each_row_of_the_variants_scores_as_it_says(cells):
+    spec = REWARDS[f"gsm8k.{cells[0]}"]
+    completion = cells[1].strip("`").replace("\\n", "\n")
+    columns = [cells[2].strip("`")] * len(spec.columns)
+    scores = [spec(completion, *columns, variant=variant) for variant in VARIANTS]
+    assert scores == pytest.approx([float(cell) for cell in cells[3:6]], abs=1e-9)
+
+
+def test_the_row_of_proximity_scores_is_right():
+    line = next(line for line in PAGE.splitlines() if line.startswith("| score for a gold"))
+    written = [float(cell) for cell in line.strip("|").split("|")[1:]]
+    answers = ["72", "72.1", "73", "74", "77", "82", "172", "10,072", "none"]
+    assert [proximity(f"<answer>{a}</answer>", "72") for a in answers] == pytest.approx(written, abs=0.001)
+
+
+def test_every_reward_and_option_is_named():
+    for spec in REWARDS.values():
+        assert f"`{spec.name}`" in PAGE
+        assert all(option.name in PAGE for option in spec.options if option.name != "eos")
