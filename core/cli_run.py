@@ -105,15 +105,17 @@ def run(
     try:
         if resume_from is not None:
             extra = [key for key, value in flags.items() if value is not None]
-            if extra or pairs or config_file:
+            if extra or pairs or config_file or dry_run:
                 raise UsageError("--resume continues a run with its own settings; leave the other options out.")
             return _exit_code(resume(resume_from, Host.discover(), display))
         config = load_config(config_file, pairs, flags)
         host = Host.discover()
         if dry_run:
-            from grpo.core.plan import make_plan
+            from grpo.core.plan import RUNS, make_plan, refuse_full_disk
 
-            display.planned(make_plan(config, host), None, ["dry run: everything checks out, nothing was trained"])
+            plan = make_plan(config, host)
+            refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
+            display.planned(plan, None, ["dry run: everything checks out, nothing was trained"])
             return 0
         return _exit_code(start(config, host, display))
     finally:

@@ -25,6 +25,7 @@ from grpo.core.policy import (
     load_tokenizer,
     policy_source,
     refuse_impossible_lora,
+    refuse_unknown_targets,
 )
 from grpo.core.rollout import context_length, refuse_unsafe_rope
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
@@ -127,6 +128,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
 
     model_config = load_model_config(source.path)
     refuse_unsafe_rope(model_config)
+    refuse_unknown_targets(config.lora, model_config)
     longest = check_prompts(config, env, source.path, model_config, {"train": train, "test": held_out})
     parameters = count_parameters(model_config)
     return Plan(
@@ -150,11 +152,14 @@ def refuse_unwritable(folder: Path) -> None:
     Raises:
         UsageError: with the reason.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--out {folder} is a file. Name a new folder.")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
-    _refuse_readonly(folder)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"--out {folder} is a file. Name a new folder.")
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
+        _refuse_readonly(folder)
+    except OSError as error:
+        raise UsageError(f"--out {folder}: {error.strerror}. Choose a folder that you may write to.") from None
 
 
 def _refuse_readonly(folder: Path) -> None:

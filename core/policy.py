@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.config import LoraSection
 from grpo.core.embedded import embedded_model_path
 from grpo.core.record import whole_folder
-from grpo.plugins.errors import UsageError
+from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.types import Message
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ def policy_source(model: str | None) -> PolicySource:
     if model is None:
         return PolicySource(str(embedded_model_path()), embedded=True)
     folder = Path(model).expanduser()
-    if folder.exists() or model.startswith((".", "/", "~")):
+    try:
+        local = folder.exists() or model.startswith((".", "/", "~"))
+    except OSError as error:
+        raise UsageError(f"--model {model}: {error.strerror}. Name a folder or a hub id.") from None
+    if local:
         if not (folder / "config.json").is_file():
             raise UsageError(f"--model {model}: no config.json in that folder. Name a folder saved by transformers.")
         if not any(file.name.startswith(WEIGHTS) for file in folder.iterdir()):
@@ -100,15 +104,38 @@ def count_parameters(config: Any) -> int:
     Raises:
         UsageError: it does not describe a causal language model.
     """
+    return sum(parameter.numel() for parameter in _empty_model(config).parameters())
+
+
+def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
+    """Refuses an adapter for modules that the model does not have.
+
+    Raises:
+        UsageError: names the target and the modules that there are.
+    """
+    from torch import nn
+
+    if not lora.enabled or isinstance(lora.targets, str):
+        return
+    modules = dict(_empty_model(config).named_modules())
+    linear = sorted({name.rpartition(".")[2] for name, module in modules.items() if isinstance(module, nn.Linear)})
+    for target in lora.targets:
+        if not any(name == target or name.endswith(f".{target}") for name in modules):
+            raise UsageError(
+                f"lora.targets: the model has no module '{target}'.{did_you_mean(target, linear)} "
+                f"Its linear ones: {', '.join(linear)}."
+            )
+
+
+def _empty_model(config: Any) -> PreTrainedModel:
     import torch
     from transformers import AutoModelForCausalLM
 
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
+            return AutoModelForCausalLM.from_config(config)
     except ValueError as error:
         raise UsageError(_cannot_load(config.name_or_path or config.model_type, "model", error)) from None
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
