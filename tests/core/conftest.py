@@ -40,7 +40,11 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         texts, trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet)
     )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe, pad_token=special[0], eos_token=special[2], padding_side="left"
+        tokenizer_object=bpe,
+        pad_token=special[0],
+        eos_token=special[2],
+        unk_token=special[0],  # unnamed, transformers adds a token of its own that the model has no embedding for
+        padding_side="left",
     )
     tokenizer.chat_template = TEMPLATE
     config = Qwen2Config(
