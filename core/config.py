@@ -41,6 +41,7 @@ class TrainSection(_Section):
         warmup_steps: supervised steps on the environment's worked answers before GRPO.
         warmup_lr: their learning rate; None: chosen by full or LoRA training.
         gradient_checkpointing: trade time for memory.
+        share_prompts: compute a prompt once for the completions of its group where the model allows it.
         dtype: of the weights; None: float32 for full fine-tuning on CPU, else the checkpoint's own.
     """
 
@@ -60,6 +61,7 @@ class TrainSection(_Section):
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     warmup_lr: Annotated[float, Field(gt=0)] | None = None
     gradient_checkpointing: bool = False
+    share_prompts: bool = True
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
 
 

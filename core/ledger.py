@@ -27,7 +27,8 @@ from grpo.plugins.types import Completion, StepEnded
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from grpo.core.trainer import Batch, PolicyTrainer
+    from grpo.core.batch import Batch
+    from grpo.core.trainer import PolicyTrainer
 
 HELD_OUT = "held_out/accuracy"
 

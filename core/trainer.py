@@ -10,15 +10,15 @@ Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
 - `_generate_and_score_completions`: TRL's advantages are replaced by those of core/advantage.py, and failed
   completions leave the loss.
 - `compute_loss`: compares the log-probabilities of sampling and training on the first pass over a batch.
-- `_get_per_token_logps_and_entropies`: remembers what `compute_loss` compares.
+- `_get_per_token_logps_and_entropies`: computes a prompt once for its completions (core/packing.py), and remembers
+  what `compute_loss` compares.
 - `_load_from_checkpoint`: also loads the trained adapter when a reference adapter stands beside it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,9 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallba
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 from trl.models import unwrap_model_for_generation
 
-from grpo.core.advantage import Advantages, group_advantages
+from grpo.core.batch import Batch, advantages_of, batch_metrics, score_column, stop_on_failures
 from grpo.core.episodes import completed
+from grpo.core.packing import can_pack, pack
 from grpo.core.plan import Plan, row_order
 from grpo.core.rollout import Sampled, SamplingParams, sample
 from grpo.core.rows import prompt_rows, worked_answers
@@ -40,28 +41,6 @@ from grpo.plugins.types import Completion
 Score = Callable[[Sequence[Completion]], dict[str, list[Outcome]]]
 NO_LENGTH_LIMIT = None
 REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One generation, gathered from all processes.
-
-    Attributes:
-        step: the first optimizer step that trains on it, from 1.
-        completions: N of them; members of a group are adjacent.
-        outcomes: reward name to N outcomes.
-        advantages: what the policy is trained with.
-        group_size: members per group.
-        generate_seconds, score_seconds: wall time on this process.
-    """
-
-    step: int
-    completions: tuple[Completion, ...]
-    outcomes: Mapping[str, Sequence[Outcome]]
-    advantages: Advantages
-    group_size: int
-    generate_seconds: float
-    score_seconds: float
 
 
 class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
@@ -96,6 +75,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._sampled: list[Sampled] = []
         self._seconds = {"generate": 0.0, "score": 0.0}
         self._training_logps: torch.Tensor | None = None
+        self._packs = plan.config.train.share_prompts and can_pack(model.config)
         super().__init__(
             model=model,
             reward_funcs=[_named_reward(reward.name) for reward in plan.rewards],
@@ -158,7 +138,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         ]
         self._outcomes = self._score(self._completions)
         self._seconds["score"] = time.perf_counter() - start
-        columns = [[_value(outcome) for outcome in self._outcomes[r.name]] for r in self._plan.rewards]
+        columns = [score_column(self._outcomes[reward.name]) for reward in self._plan.rewards]
         local = torch.tensor(columns, dtype=torch.float32, device=self.accelerator.device).T.contiguous()
         gathered: torch.Tensor = self.accelerator.gather(local)
         return gathered
@@ -166,7 +146,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         batch = self._gather_batch()
-        self._stop_on_failures(batch)
+        stop_on_failures(batch, self._plan.rewards, self._plan.config.failures.stop_share)
         here = self.accelerator.process_index * len(inputs)
         local = slice(here, here + len(inputs))
         advantages = batch.advantages
@@ -174,7 +154,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         output["advantages"] = advantages.values[local]
         output["completion_mask"] = output["completion_mask"] * trained[:, None]
         output["num_items_in_batch"] = self.accelerator.gather(output["completion_mask"].sum()).sum()
-        self._log_batch(batch)
+        for name, value in batch_metrics(batch).items():  # in the place of TRL's, which counts failures as missing
+            self._metrics["train"][name] = [value]
         self._on_batch(batch)
         return output
 
@@ -184,15 +165,12 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         rows = list(zip(self._completions, zip(*(self._outcomes[name] for name in names), strict=True), strict=True))
         rows = gather_object(rows) if self.accelerator.num_processes > 1 else rows
         outcomes = {name: [row[1][number] for row in rows] for number, name in enumerate(names)}
-        device = self.accelerator.device
-        columns = [[_value(outcome) for outcome in outcomes[name]] for name in names]
-        failed = [any(outcome.kind == "failure" for outcome in row[1]) for row in rows]
-        advantages = group_advantages(
-            torch.tensor(columns, dtype=torch.float64, device=device).T,
-            torch.tensor(failed, device=device),
-            torch.tensor([reward.weight for reward in self._plan.rewards], device=device),
+        advantages = advantages_of(
+            outcomes,
+            self._plan.rewards,
             self.num_generations,
             self._plan.config.loss.scale_rewards,
+            self.accelerator.device,
         )
         return Batch(
             step=self.state.global_step + 1,
@@ -203,32 +181,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             generate_seconds=self._seconds["generate"],
             score_seconds=self._seconds["score"],
         )
-
-    def _stop_on_failures(self, batch: Batch) -> None:
-        limit = self._plan.config.failures.stop_share
-        for reward in self._plan.rewards:
-            failures = [outcome for outcome in batch.outcomes[reward.name] if outcome.kind == "failure"]
-            if len(failures) > limit * len(batch.completions):
-                raise RunError(
-                    f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of "
-                    f"{len(batch.completions)} completions in step {batch.step}, over failures.stop_share {limit:g}. "
-                    f"The first reason: {failures[0].reason}. Mend the reward, then resume the run."
-                )
-
-    def _log_batch(self, batch: Batch) -> None:
-        """Puts our view of the batch in the place of TRL's, which counts failures as missing."""
-        metrics = self._metrics["train"]
-        totals = batch.advantages.totals
-        present = totals[~totals.isnan()]
-        metrics["reward"][-1] = present.mean().item() if len(present) else float("nan")
-        metrics["reward_std"][-1] = batch.advantages.group_std.mean().item()
-        metrics["frac_reward_zero_std"][-1] = batch.advantages.no_signal
-        for name, outcomes in batch.outcomes.items():
-            for kind in ("abstain", "failure"):
-                share = sum(outcome.kind == kind for outcome in outcomes) / len(outcomes)
-                metrics[f"rewards/{name}/{kind}"].append(share)
-        metrics["time/generate"].append(batch.generate_seconds)
-        metrics["time/score"].append(batch.score_seconds)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
@@ -245,8 +197,44 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """Adds a value to the metrics of the current step."""
         self._metrics["train"][name].append(value)
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        compute_aux_loss: bool = False,
+        **images: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        packed = None
+        whole = batch_size is None or batch_size >= len(input_ids)
+        if self._packs and whole and not compute_aux_loss:
+            packed = pack(input_ids, attention_mask, logits_to_keep, self.model.config.get_text_config().hidden_size)
+        if packed is None:
+            result: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+            result = super()._get_per_token_logps_and_entropies(
+                model,
+                input_ids,
+                attention_mask,
+                logits_to_keep,
+                batch_size,
+                compute_entropy,
+                compute_aux_loss,
+                **images,
+            )
+        else:
+            with self.accelerator.autocast():
+                output = model(
+                    input_ids=packed.input_ids,
+                    position_ids=packed.position_ids,
+                    attention_mask=packed.attention_mask,
+                    shift_labels=packed.labels,
+                    fused_lm_head=True,
+                )
+            entropies = packed.unpack(output.entropy) if compute_entropy else None
+            result = packed.unpack(output.log_probs), entropies, None
         self._training_logps = result[0].detach()
         return result
 
@@ -380,7 +368,3 @@ def _named_reward(name: str) -> Callable[..., list[float]]:
 
     scored_elsewhere.__name__ = name
     return scored_elsewhere
-
-
-def _value(outcome: Outcome) -> float:
-    return float("nan") if outcome.score is None else outcome.score

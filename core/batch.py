@@ -1,0 +1,100 @@
+"""One generation as the policy is trained on it: completions and outcomes in, advantages, metrics and a verdict out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from grpo.core.advantage import Advantages, group_advantages
+from grpo.core.score_outcome import Outcome
+from grpo.plugins.binding import BoundReward
+from grpo.plugins.errors import RunError
+from grpo.plugins.types import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One generation, gathered from all processes.
+
+    Attributes:
+        step: the first optimizer step that trains on it, from 1.
+        completions: N of them; members of a group are adjacent.
+        outcomes: reward name to N outcomes.
+        advantages: what the policy is trained with.
+        group_size: members per group.
+        generate_seconds, score_seconds: wall time on this process.
+    """
+
+    step: int
+    completions: tuple[Completion, ...]
+    outcomes: Mapping[str, Sequence[Outcome]]
+    advantages: Advantages
+    group_size: int
+    generate_seconds: float
+    score_seconds: float
+
+
+def advantages_of(
+    outcomes: Mapping[str, Sequence[Outcome]],
+    rewards: Sequence[BoundReward],
+    group_size: int,
+    scale: Literal["group", "batch", "none"],
+    device: torch.device,
+) -> Advantages:
+    """Computes the advantages of a batch; a completion that any reward failed on is failed."""
+    columns = [score_column(outcomes[reward.name]) for reward in rewards]
+    kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)
+    return group_advantages(
+        torch.tensor(columns, dtype=torch.float64, device=device).T,
+        torch.tensor(["failure" in row for row in kinds], device=device),
+        torch.tensor([reward.weight for reward in rewards], device=device),
+        group_size,
+        scale,
+    )
+
+
+def score_column(outcomes: Sequence[Outcome]) -> list[float]:
+    """Returns the scores of one reward, NaN where there is none."""
+    return [math.nan if outcome.score is None else outcome.score for outcome in outcomes]
+
+
+def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float) -> None:
+    """Stops a run whose rewards fail too often.
+
+    Args:
+        batch: the generation.
+        rewards: those that scored it.
+        limit: the share of completions that one reward may fail on.
+
+    Raises:
+        RunError: names the reward, its distribution and the first reason.
+    """
+    for reward in rewards:
+        failures = [outcome for outcome in batch.outcomes[reward.name] if outcome.kind == "failure"]
+        if len(failures) > limit * len(batch.completions):
+            raise RunError(
+                f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of "
+                f"{len(batch.completions)} completions in step {batch.step}, over failures.stop_share {limit:g}. "
+                f"The first reason: {failures[0].reason}. Mend the reward, then resume the run."
+            )
+
+
+def batch_metrics(batch: Batch) -> dict[str, float]:
+    """Returns what the batch says about rewards; NaN for a mean of nothing."""
+    totals = batch.advantages.totals
+    present = totals[~totals.isnan()]
+    metrics = {
+        "reward": present.mean().item() if len(present) else math.nan,
+        "reward_std": batch.advantages.group_std.mean().item(),
+        "frac_reward_zero_std": batch.advantages.no_signal,
+        "time/generate": batch.generate_seconds,
+        "time/score": batch.score_seconds,
+    }
+    for name, outcomes in batch.outcomes.items():
+        for kind in ("abstain", "failure"):
+            metrics[f"rewards/{name}/{kind}"] = sum(outcome.kind == kind for outcome in outcomes) / len(outcomes)
+    return metrics
