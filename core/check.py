@@ -1,0 +1,171 @@
+"""Checks a plugin before it trains anything: a reward, verifier or environment in, a report out.
+
+From the plugin's own cases follow the relations that its scores must keep (`check_relations`), in every room
+(`check_rooms`). All of it runs in a worker process where it can, so that a hang costs its time limit and a crash its
+own text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from grpo.core.check_answers import Example
+from grpo.core.check_env import check_env
+from grpo.core.check_relations import Relations, note_failure
+from grpo.core.check_report import Finding, Findings, Report
+from grpo.core.check_scores import Bound, Seen, placed, see, seen_in, with_options
+from grpo.core.score import Scorer
+from grpo.core.score_loop import is_async
+from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins.host import Host
+from grpo.plugins.specs import RewardSpec, VerifierSpec
+from grpo.plugins.types import Case, Isolation
+
+__all__ = ["Finding", "Report", "check_env", "check_reward", "check_verifier"]
+
+Target = str | RewardSpec | BoundReward
+VerifierTarget = str | VerifierSpec | BoundVerifier
+_FEW = 2
+
+
+def check_reward(reward: Target, cases: Sequence[Case] | None = None, *, answer: str | None = None) -> Report:
+    """Checks a reward.
+
+    Args:
+        reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), what `@reward` returned, or a bound reward.
+        cases: examples to derive the relations from; default: the reward's own.
+        answer: the column with the gold answer; default: found out from the cases.
+
+    Returns:
+        What does not hold. Whatever the reward does, nothing is raised on its account.
+
+    Raises:
+        UsageError: a SPEC that names no reward, or options that it does not take.
+    """
+    if isinstance(reward, str):
+        reward = Host.discover().reward(reward)
+    bound = BoundReward(reward, "", timeout=reward.timeout) if isinstance(reward, RewardSpec) else reward
+    return _checked(bound, cases, answer)
+
+
+def check_verifier(
+    verifier: VerifierTarget, cases: Sequence[Case] | None = None, *, answer: str | None = None
+) -> Report:
+    """Checks a verifier: it accepts gold answers, rejects wrong ones and silence, and says why when it is undecided.
+
+    The arguments and errors are those of `check_reward`.
+    """
+    if isinstance(verifier, str):
+        verifier = Host.discover().verifier(verifier)
+    bound = BoundVerifier(verifier, "", timeout=verifier.timeout) if isinstance(verifier, VerifierSpec) else verifier
+    return _checked(bound, cases, answer)
+
+
+def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> Report:
+    findings = Findings()
+    declared = bound.spec.cases if cases is None else tuple(cases)
+    defaults = {option.name: option.default for option in bound.spec.options} if cases is None else bound.options
+    wanted = {**defaults, **bound.options}
+    matching = [case for case in declared if {**defaults, **case.options} == wanted]
+    to_hold = declared if cases is not None or not bound.options else matching
+    room = _safe_room(bound, declared, findings)
+    _check_cases(bound, room, to_hold, findings)
+    with Scorer([placed(bound, room)], workers=1, retries=0) as scorer:
+        golds, others = _golds(bound, scorer, declared, matching, findings)
+        if golds:
+            Relations(bound, scorer, findings).check(golds, others, answer)
+    return findings.report(title_of(bound))
+
+
+def title_of(bound: Bound) -> str:
+    """Returns the plugin's kind, name and options, as a SPEC would set them."""
+    options = ",".join(f"{name}={value}" for name, value in bound.options.items())
+    return f"{bound.spec.kind} {bound.spec.name}{':' if options else ''}{options}"
+
+
+def _safe_room(bound: Bound, cases: Sequence[Case], findings: Findings) -> Isolation:
+    """Returns "process" where the plugin can be sent to one, else the room that it declares."""
+    if is_async(bound.spec.function) or not cases:
+        return bound.spec.isolation
+    examples = [_example(case) for case in cases[:_FEW]]
+    bound = with_options(bound, cases[0].options)
+    away = seen_in(bound, "process", examples)
+    if bound.spec.isolation == "process" or any(seen.kind != "failure" for seen in away):
+        return "process"
+    here = seen_in(bound, bound.spec.isolation, examples)
+    if all(seen.kind == "failure" for seen in here):
+        return "process"
+    findings.add(
+        "warning",
+        "worker process",
+        f"it works {_WHERE[bound.spec.isolation]} but not in a worker process, so no hang can be ended: {away[0]}",
+    )
+    return bound.spec.isolation
+
+
+_WHERE = {"thread": "in a thread", "inline": "in the calling thread"}
+
+
+def _check_cases(bound: Bound, room: Isolation, cases: Sequence[Case], findings: Findings) -> None:
+    """Checks that every case scores what it says."""
+    if not cases:
+        findings.add("warning", "cases", "it declares no cases for these options, so little can be derived")
+        return
+    findings.tried("cases")
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(repr(sorted(case.options.items())), []).append(case)
+    for group in groups.values():
+        seen = seen_in(with_options(bound, group[0].options), room, [_example(case) for case in group])
+        for case, got in zip(group, seen, strict=True):
+            if not got.same(_expected(case)):
+                findings.add("error", "cases", f"expected {_words(case)}, but it {got}", case.completion)
+
+
+def _golds(
+    bound: Bound, scorer: Scorer, declared: Iterable[Case], matching: Sequence[Case], findings: Findings
+) -> tuple[list[tuple[Example, float]], list[Example]]:
+    """Returns the examples that deserve the highest score, each with what it scores, and the others.
+
+    The cases' own expectation says which. When options were set, the cases of other options are texts like any other,
+    and the gold is what scores highest with these options, provided that it scores more than silence.
+    """
+    cases: list[Case] = []
+    for case in (*matching, *declared) if bound.options else matching:
+        if all((case.completion, case.row) != (known.completion, known.row) for known in cases):
+            cases.append(case)
+    examples = [_example(case) for case in cases]
+    scored = list(zip(cases, examples, see(scorer, examples) if examples else [], strict=True))
+    for _, example, seen in scored:
+        note_failure(findings, seen, example)
+    worth = {
+        index: seen.value if bound.options else _expected(case).value for index, (case, _, seen) in enumerate(scored)
+    }
+    known = [value for value in worth.values() if value is not None]
+    highest = max(known, default=None)
+    golds = [
+        (example, seen.value)
+        for index, (_, example, seen) in enumerate(scored)
+        if highest is not None and worth[index] == highest and seen.value is not None
+    ]
+    if not golds:
+        findings.add("warning", "gold", "no case has a score to expect, so no relation can be derived")
+        return [], examples
+    [silent] = see(scorer, [Example("", golds[0][0].row)])
+    if bound.options and silent.reaches(golds[0][1]):
+        findings.add("error", "gold", f"with these options none of its cases scores more than silence, which {silent}")
+        return [], examples
+    golden = [example for example, _ in golds]
+    return golds, [example for example in examples if example not in golden]
+
+
+def _example(case: Case) -> Example:
+    return Example(case.completion, case.row)
+
+
+def _expected(case: Case) -> Seen:
+    return Seen("abstain") if case.expect is None else Seen("score", float(case.expect))
+
+
+def _words(case: Case) -> str:
+    return "it to abstain" if case.expect is None else f"{case.expect}"

@@ -1,0 +1,110 @@
+"""Where the gold answer stands in a completion: an example in, a slot that other answers can be put into out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+ANSWER_NAMES = ("answer", "solution", "target", "gold", "expected", "label", "ground_truth", "reference")
+QUESTION_NAMES = ("question", "prompt", "problem", "input", "query", "instruction")
+_NUMBER = re.compile(r"(?<![\w.,])[-+]?[$€£]?[-+]?\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w%/]|[.,]\d)")
+_LONGEST = 200
+_LARGER = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text with the row that it answers."""
+
+    text: str
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of the gold answer in a gold completion.
+
+    Attributes:
+        example: the completion and its row.
+        column: the column with the gold.
+        start, end: where the answer stands in the text.
+        gold: the answer as the column has it, without the working before "####".
+        value: the gold as a number, or None.
+    """
+
+    example: Example
+    column: str
+    start: int
+    end: int
+    gold: str
+    value: Decimal | None
+
+    def filled(self, answer: str) -> Example:
+        """Returns the example with another answer in the slot."""
+        text = self.example.text
+        return Example(text[: self.start] + answer + text[self.end :], self.example.row)
+
+    def enlarged(self) -> Slot | None:
+        """Returns the slot with gold and answer replaced by 1200, or None where the gold is no number.
+
+        Only with a thousand or more is there a comma to write.
+        """
+        raw = self.example.row[self.column]
+        if self.value is None:
+            return None
+        text: Any = _LARGER
+        if isinstance(raw, str):
+            last = list(_NUMBER.finditer(raw))[-1]
+            text = f"{raw[: last.start()]}{_LARGER}{raw[last.end() :]}"
+        filled = self.filled(str(_LARGER))
+        example = Example(filled.text, {**self.example.row, self.column: text})
+        return Slot(example, self.column, self.start, self.start + len(str(_LARGER)), str(_LARGER), Decimal(_LARGER))
+
+
+def find_slot(example: Example, column: str) -> Slot | None:
+    """Returns where the gold of that column stands last in the completion, or None when it does not."""
+    raw = example.row.get(column)
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+        return None
+    gold = str(raw).rpartition("####")[2].strip()
+    if not gold or len(gold) > _LONGEST:
+        return None
+    found = list(_NUMBER.finditer(gold))
+    value = number(found[0][0]) if len(found) == 1 and found[0][0] == gold else None
+    if value is not None:
+        spans = [match.span() for match in _NUMBER.finditer(example.text) if number(match[0]) == value]
+    else:
+        spans = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(gold)}(?!\w)", example.text)]
+    return Slot(example, column, *spans[-1], gold, value) if spans else None
+
+
+def answer_column(examples: list[Example], columns: list[str]) -> str | None:
+    """Returns the column whose gold the completions state: by its name, or because its value stands in all of them."""
+    named = [name for name in ANSWER_NAMES if name in columns]
+    others = [name for name in columns if name not in (*ANSWER_NAMES, *QUESTION_NAMES)]
+    for name in named:
+        if any(find_slot(example, name) for example in examples):
+            return name
+    for name in others:
+        if examples and all(find_slot(example, name) for example in examples):
+            return name
+    return None
+
+
+def number_forms(value: Decimal) -> Iterator[str]:
+    """Yields other ways to write a number: 1200 as 1,200, 1200.0 and $1200."""
+    whole = value == value.to_integral_value()
+    plain = str(int(value)) if whole else f"{value:f}"
+    if whole and abs(value) >= 1000:
+        yield f"{int(value):,}"
+    yield f"{plain}.0" if whole else f"{plain}0"
+    if value >= 0:
+        yield f"${plain}"
+
+
+def number(text: str) -> Decimal:
+    """Reads a match of a number."""
+    return Decimal(re.sub(r"[$€£,]", "", text))

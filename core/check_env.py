@@ -1,0 +1,237 @@
+"""Checks an environment before it trains anything: an environment in, a report out.
+
+It plays episodes: by gymnasium's own checker, twice with the same seed, after an episode that was left half-way, with
+hostile actions, and with its own demonstrations, which its default rewards must score highest.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grpo.core.check_report import Findings, Report
+from grpo.core.check_scores import Bound, in_thread
+from grpo.core.score import Scorer
+from grpo.core.score_outcome import explain
+from grpo.plugins.binding import BoundEnv
+from grpo.plugins.host import Host
+from grpo.plugins.specs import EnvSpec
+from grpo.plugins.types import Completion, Message
+
+INSTANCES = 1000
+_SEEDS = 5
+_ROWS = 8
+_MOST_TURNS = 200
+_HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
+
+
+def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report:
+    """Checks an environment.
+
+    Args:
+        env: a SPEC ("gsm8k:level=easy"), an `EnvSpec`, or a bound environment.
+        seconds: the time limit for all of it.
+
+    Returns:
+        What does not hold. Whatever the environment does, nothing is raised on its account. One that hangs is
+        reported; the thread that it hangs in cannot be ended.
+
+    Raises:
+        UsageError: a SPEC that names no environment, or options that it does not take.
+    """
+    host = Host.discover()
+    if isinstance(env, str):
+        env = host.env(env)
+    bound = BoundEnv(env, "") if isinstance(env, EnvSpec) else env
+    findings = Findings()
+    title = f"env {bound.spec.name}" + "".join(f" {name}={value}" for name, value in bound.options.items())
+    findings.tried("time limit")
+    try:
+        in_thread(lambda: _Check(bound, host, findings).all(), seconds)
+    except TimeoutError:
+        findings.add("error", "time limit", f"checking it took longer than {seconds:g} s")
+    return findings.report(title)
+
+
+class _Check:
+    """The relations of one environment."""
+
+    def __init__(self, bound: BoundEnv, host: Host, findings: Findings) -> None:
+        self._bound = bound
+        self._host = host
+        self._findings = findings
+        self._rows: list[Mapping[str, Any]] = []
+
+    def all(self) -> None:
+        """Tries the relations one after another; what the environment raises is a finding of the one it spoils."""
+        for relation, check in (
+            ("gymnasium's checker", self._gymnasium),
+            ("rows", self._read_rows),
+            ("same seed, same episode", self._deterministic),
+            ("no leak between episodes", self._leaks),
+            ("hostile actions", self._hostile),
+            ("demonstrations score highest", self._demonstrations),
+            (f"{INSTANCES} instances", self._many),
+        ):
+            self._findings.tried(relation)
+            try:
+                check(relation)
+            except Exception as error:
+                self._findings.add("error", relation, f"it raised {explain(error)}")
+
+    def _gymnasium(self, relation: str) -> None:
+        import gymnasium
+        from gymnasium.utils.env_checker import check_env as gymnasium_check
+
+        instance = self._bound.make()
+        try:
+            if not isinstance(instance, gymnasium.Env):
+                self._findings.add("error", relation, f"the factory returned a {type(instance).__name__}")
+                return
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                gymnasium_check(instance.unwrapped, skip_render_check=True)
+            for warning in caught:
+                if "not having a spec" not in str(warning.message):  # only a registered environment has one
+                    self._findings.add("warning", relation, str(warning.message))
+        finally:
+            instance.close()
+
+    def _read_rows(self, relation: str) -> None:
+        if self._bound.spec.dataset is None:
+            return
+        for split in ("train", "test"):
+            rows = self._bound.rows(split)
+            if not rows:
+                self._findings.add("error", relation, f"the split '{split}' has no rows")
+            if split == "train":
+                self._rows = list(rows or ())[:_ROWS]
+        again = list(self._bound.rows("train") or ())[:_ROWS]
+        if again != self._rows:
+            self._findings.add("error", relation, "asked twice, the split 'train' has other rows")
+
+    def _starts(self) -> list[dict[str, Any]]:
+        """Returns the arguments of `reset` for the episodes to try."""
+        seeds: list[dict[str, Any]] = [{"seed": seed} for seed in range(_SEEDS)]
+        return seeds + [{"seed": 0, "options": {"row": row}} for row in self._rows]
+
+    def _deterministic(self, relation: str) -> None:
+        first, second = self._bound.make(), self._bound.make()
+        for how in self._starts():
+            given = dict(how["options"]["row"]) if "options" in how else None
+            if _described(first.reset(**how)) != _described(second.reset(**how)):
+                self._findings.add("error", relation, f"two instances start differently with seed {how['seed']}")
+            if given is not None and given != dict(how["options"]["row"]):
+                self._findings.add("error", "row unchanged", "reset changed the row that it was given")
+        for instance in (first, second):
+            instance.close()
+
+    def _leaks(self, relation: str) -> None:
+        used = self._bound.make()
+        for how in self._starts():
+            fresh = self._bound.make()
+            wanted = _described(fresh.reset(**how))
+            fresh.close()
+            used.reset(**how)
+            used.step("left half-way")
+            if _described(used.reset(**how)) != wanted:
+                self._findings.add("error", relation, "an episode starts differently after another one")
+        used.close()
+
+    def _hostile(self, relation: str) -> None:
+        instance = self._bound.make()
+        start = self._starts()[-1]
+        for action in _HOSTILE:
+            instance.reset(**start)
+            for _ in range(_MOST_TURNS):
+                began = time.monotonic()
+                try:
+                    _, score, terminated, truncated, info = instance.step(action)
+                except Exception as error:
+                    self._findings.add("error", relation, f"step raised {explain(error)}", action[:60])
+                    break
+                if time.monotonic() - began > 1.0:
+                    self._findings.add("warning", relation, "one step took more than a second", action[:60])
+                self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
+                if terminated or truncated:
+                    break
+            else:
+                self._findings.add("error", relation, f"an episode has no end within {_MOST_TURNS} turns", action[:60])
+        instance.close()
+
+    def _check_scores(self, relation: str, scores: Sequence[Any], action: str) -> None:
+        for score in scores:
+            if score is not None and not math.isfinite(float(score)):
+                self._findings.add("error", relation, f"the score {score} is not finite", action[:60])
+
+    def _demonstrations(self, relation: str) -> None:
+        rewards = self._host.default_rewards(self._bound)
+        verifier = self._host.default_verifier(self._bound)
+        plugins: list[Bound] = [*rewards, *([verifier] if verifier else [])]
+        instance = self._bound.make()
+        shown = [info for _, info in (instance.reset(**how) for how in self._starts()) if info.get("demonstration")]
+        instance.close()
+        if not shown:
+            self._findings.add("note", relation, "its episodes have no demonstration")
+            return
+        if not plugins:
+            self._findings.add("note", relation, "it names no reward and no verifier of its own")
+            return
+        worked = [_completion(info, info["demonstration"]) for info in shown]
+        silent = [_completion(info, "") for info in shown]
+        swapped = [_completion(info, worked[index - 1].text) for index, info in enumerate(shown)]
+        with Scorer(plugins, workers=1) as scorer:
+            weights = {reward.name: reward.weight for reward in rewards}
+            totals = [_totals(scorer, weights, texts) for texts in (worked, silent, swapped)]
+            verdicts = scorer.judge(worked)
+            for name, failure in scorer.first_failure.items():
+                self._findings.add("error", relation, f"{name} failed: {failure.strip().splitlines()[-1]}")
+        for right, nothing, other, completion, wrong in zip(*totals, worked, swapped, strict=True):
+            if rewards and (right <= nothing or right < other):
+                self._findings.add(
+                    "error",
+                    relation,
+                    f"it scores {right:g}, silence {nothing:g}, another row's {other:g}",
+                    completion.text,
+                )
+            elif rewards and right == other and completion.text != wrong.text:
+                self._findings.add("warning", relation, "another row's demonstration scores as high", wrong.text)
+        for judgements in verdicts.values():
+            for judgement, completion in zip(judgements, worked, strict=True):
+                if judgement.verdict is None or judgement.verdict.ok is not True:
+                    self._findings.add("error", relation, "its verifier does not accept it", completion.text)
+
+    def _many(self, relation: str) -> None:
+        how = self._starts()[-1]
+        instances = [self._bound.make() for _ in range(INSTANCES)]
+        starts = {repr(_described(instance.reset(**how))) for instance in instances}
+        if len(starts) != 1:
+            self._findings.add("error", relation, "they start the same episode differently")
+        for instance in instances:
+            instance.close()
+
+
+def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, Any, Any, Any]:
+    observation, info = started
+    return repr(observation), info.get("prompt"), info.get("row"), info.get("demonstration")
+
+
+def _completion(info: Mapping[str, Any], text: str) -> Completion:
+    return Completion(
+        text=text,
+        messages=(Message(role="assistant", content=text),),
+        prompt=tuple(info.get("prompt") or ()),
+        row=dict(info.get("row", {})),
+    )
+
+
+def _totals(scorer: Scorer, weights: Mapping[str, float], completions: Sequence[Completion]) -> list[float]:
+    """Returns each completion's weighted total; what abstains or fails counts nothing."""
+    outcomes = scorer.score(completions)
+    return [
+        sum(weight * (outcomes[name][index].score or 0.0) for name, weight in weights.items())
+        for index in range(len(completions))
+    ]
