@@ -345,14 +345,18 @@ def check_prompts(
 
     Raises:
         DatasetError: names the row and the remedy.
+        UsageError: the tokenizer belongs to another model.
     """
     tokenizer = load_tokenizer(source)
     completion = config.rollout.max_completion_length
     assert completion is not None
     context = context_length(model_config)
     longest = 0
+    highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id)
     for split, episodes in splits.items():
-        lengths = [len(ids) for ids in encode_prompts(tokenizer, [episode.prompt for episode in episodes])]
+        prompts = encode_prompts(tokenizer, [episode.prompt for episode in episodes])
+        highest = max(highest, *(max(ids, default=0) for ids in prompts), 0)
+        lengths = [len(ids) for ids in prompts]
         for episode, length in zip(episodes, lengths, strict=True):
             longest = max(longest, length)
             where = f"env '{env.name}', split '{split}', row {episode.index}: the prompt has {length} tokens"
@@ -374,6 +378,12 @@ def check_prompts(
                         f"{where} and its worked answer {answer}: together over the model's context of {context}. "
                         "Drop the row, or leave --warmup-steps out."
                     )
+    vocabulary = getattr(model_config.get_text_config(), "vocab_size", None)
+    if vocabulary is not None and highest >= vocabulary:
+        raise UsageError(
+            f"the tokenizer of '{source}' makes token {highest}, but the model knows only {vocabulary}: the two do not "
+            "belong together. Name a folder that has both from one model."
+        )
     return longest
 
 

@@ -72,7 +72,7 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # a broken file ends in any error of tokenizers
         raise UsageError(_cannot_load(source, "tokenizer", error)) from None
     if tokenizer.eos_token is None:
         raise UsageError(f"the tokenizer of {source} has no end-of-sequence token, so no completion could ever end.")
@@ -163,9 +163,18 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
             bnb_4bit_compute_dtype=getattr(torch, dtype),
         )
     try:
-        return AutoModelForCausalLM.from_pretrained(source, **arguments)
-    except (OSError, ValueError) as error:
+        model, found = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **arguments)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a broken file ends in any error of safetensors
         raise UsageError(_cannot_load(source, "weights", error)) from None
+    if found["missing_keys"]:
+        missing = sorted(found["missing_keys"])
+        raise UsageError(
+            f"the weights of '{source}' lack {missing[0]} and {len(missing) - 1} more, which would start at random. "
+            "Name a folder that transformers saved from a causal language model."
+        )
+    return model
 
 
 def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
@@ -287,7 +296,9 @@ def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple
 
 
 def _cannot_load(source: str, what: str, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    if not reason or not isinstance(error, (OSError, ValueError)):
+        reason = f"{type(error).__name__}: {reason}"
     return (
         f"cannot load the {what} of '{source}': {reason} "
         "Name a folder saved by transformers, or a hub id that this machine can reach."
