@@ -24,6 +24,7 @@ PLAIN_CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
+LONGEST_REASON = 300  # characters of another library's error
 WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with weights begin; the index counts too
 
 
@@ -94,7 +95,7 @@ def load_model_config(source: str) -> Any:
 
     try:
         return AutoConfig.from_pretrained(source)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # values that do not fit each other end in an error of its own kind
         raise UsageError(_cannot_load(source, "configuration", error)) from None
 
 
@@ -296,7 +297,8 @@ def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple
 
 
 def _cannot_load(source: str, what: str, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    reason = " ".join(str(error).split())
+    reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
     if not reason or not isinstance(error, (OSError, ValueError)):
         reason = f"{type(error).__name__}: {reason}"
     return (
