@@ -111,7 +111,8 @@ def run(
         config = load_config(config_file, pairs, flags)
         host = Host.discover()
         if dry_run:
-            from grpo.core.plan import RUNS, make_plan, refuse_full_disk
+            from grpo.core.disk import refuse_full_disk
+            from grpo.core.plan import RUNS, make_plan
 
             plan = make_plan(config, host)
             refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)

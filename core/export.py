@@ -15,6 +15,7 @@ import shutil
 from pathlib import Path
 
 from grpo.core.config import LoraSection
+from grpo.core.disk import refuse_full_disk
 from grpo.core.libraries import hush_libraries
 from grpo.core.policy import load_model, load_policy, load_tokenizer, save_policy
 from grpo.core.record import whole_folder
@@ -77,7 +78,7 @@ def refuse_folder(folder: Path) -> None:
 
 
 def _copy(source: Path, folder: Path) -> None:
-    _refuse_full_disk(folder, _bytes(source))
+    refuse_full_disk(folder, _bytes(source), "the export")
     with whole_folder(folder) as unfinished:
         _copy_into(source, unfinished)
 
@@ -87,7 +88,7 @@ def _copy_adapter(weights: Weights, folder: Path) -> None:
     assert weights.adapter is not None
     adapter, base = Path(weights.adapter), Path(weights.base).expanduser()
     embedded = weights.embedded
-    _refuse_full_disk(folder, _bytes(adapter) + (_bytes(base) if embedded else 0))
+    refuse_full_disk(folder, _bytes(adapter) + (_bytes(base) if embedded else 0), "the export")
     with whole_folder(folder) as unfinished:
         _copy_into(adapter, unfinished)
         named = weights.base
@@ -118,7 +119,7 @@ def _merge(weights: Weights, folder: Path) -> None:
     except ValueError as error:
         raise RunError(f"cannot merge the adapter of {weights.name}: {error}") from error
     merged = merged.to(dtype)
-    _refuse_full_disk(folder, sum(p.numel() * p.element_size() for p in merged.parameters()))
+    refuse_full_disk(folder, sum(p.numel() * p.element_size() for p in merged.parameters()), "the export")
     save_policy(merged, load_tokenizer(weights.tokenizer_source), folder)
 
 
@@ -129,15 +130,3 @@ def _copy_into(source: Path, folder: Path) -> None:
 
 def _bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _refuse_full_disk(folder: Path, needed: int) -> None:
-    parent = folder
-    while not parent.exists():
-        parent = parent.parent
-    free = shutil.disk_usage(parent).free
-    if free < needed:
-        raise UsageError(
-            f"the export needs about {needed / 2**20:.0f} MiB, but {parent} has {free / 2**20:.0f} MiB free. "
-            "Free some space or choose another disk."
-        )

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from grpo.core.config import RunConfig
+from grpo.core.disk import refuse_unwritable
 from grpo.core.episodes import Episode, episodes_of
 from grpo.core.policy import (
     PolicySource,
@@ -146,30 +146,6 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     )
 
 
-def refuse_unwritable(folder: Path) -> None:
-    """Refuses a run directory that cannot be created or that already holds a run.
-
-    Raises:
-        UsageError: with the reason.
-    """
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"--out {folder} is a file. Name a new folder.")
-        if folder.is_dir() and any(folder.iterdir()):
-            raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
-        _refuse_readonly(folder)
-    except OSError as error:
-        raise UsageError(f"--out {folder}: {error.strerror}. Choose a folder that you may write to.") from None
-
-
-def _refuse_readonly(folder: Path) -> None:
-    parent = folder
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise UsageError(f"cannot write in {parent}. Choose a folder that you may write to with --out.")
-
-
 def refuse_missing_trackers(trackers: Sequence[str]) -> None:
     """Refuses trackers that are not installed.
 
@@ -179,27 +155,6 @@ def refuse_missing_trackers(trackers: Sequence[str]) -> None:
     for tracker in trackers:
         if importlib.util.find_spec(tracker) is None:
             raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {tracker}")
-
-
-def refuse_full_disk(folder: Path, needed: int) -> None:
-    """Refuses a run whose checkpoints cannot fit.
-
-    Args:
-        folder: where the run will write; it need not exist yet.
-        needed: bytes.
-
-    Raises:
-        UsageError: names both sizes.
-    """
-    parent = folder
-    while not parent.exists():
-        parent = parent.parent
-    free = shutil.disk_usage(parent).free
-    if free < needed:
-        raise UsageError(
-            f"the checkpoints need about {_size(needed)}, but {parent} has {_size(free)} free. "
-            "Free some space, choose another disk with --out, or train an adapter with --lora."
-        )
 
 
 def row_order(rows: int, wanted: int, seed: int) -> list[int]:
@@ -399,7 +354,3 @@ def _disk_bytes(config: RunConfig, parameters: int) -> int:
     checkpoint = weights + trained * ADAM_BYTES
     warmed = weights if config.train.warmup_steps else 0
     return (config.output.keep + 1) * checkpoint + weights + warmed
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

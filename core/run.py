@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.config import RunConfig, parse_config
+from grpo.core.disk import refuse_full_disk
 from grpo.core.libraries import drift, hush_libraries, installed_versions
-from grpo.core.plan import RUNS, Plan, make_plan, refuse_full_disk
+from grpo.core.plan import RUNS, Plan, make_plan
 from grpo.core.progress import Progress, Silent
 from grpo.core.record import (
     RunDir,

@@ -15,7 +15,8 @@ from safetensors.numpy import load_file
 
 from grpo import hookimpl
 from grpo.core.config import parse_config
-from grpo.core.plan import Plan, make_plan, refuse_full_disk, refuse_unwritable, row_order, with_dataset
+from grpo.core.disk import refuse_full_disk, refuse_unwritable
+from grpo.core.plan import Plan, make_plan, row_order, with_dataset
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.discovery import Entry
 from grpo.plugins.errors import DatasetError, UsageError

@@ -1,0 +1,59 @@
+"""What the disk must offer before anything is loaded: a folder that may be written and room for what will be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from grpo.plugins.errors import UsageError
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Refuses a run directory that cannot be created or that already holds a run.
+
+    Raises:
+        UsageError: with the reason.
+    """
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"--out {folder} is a file. Name a new folder.")
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
+        _refuse_readonly(folder)
+    except OSError as error:
+        raise UsageError(f"--out {folder}: {error.strerror}. Choose a folder that you may write to.") from None
+
+
+def _refuse_readonly(folder: Path) -> None:
+    parent = folder
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write in {parent}. Choose a folder that you may write to with --out.")
+
+
+def refuse_full_disk(folder: Path, needed: int, what: str = "the checkpoints") -> None:
+    """Refuses to write what cannot fit.
+
+    Args:
+        folder: where it will be written; it need not exist yet.
+        needed: bytes.
+        what: names it in the message.
+
+    Raises:
+        UsageError: names both sizes.
+    """
+    parent = folder
+    while not parent.exists():
+        parent = parent.parent
+    free = shutil.disk_usage(parent).free
+    if free < needed:
+        raise UsageError(
+            f"{what} need{'' if what.endswith('s') else 's'} about {_size(needed)}, but {parent} has {_size(free)} "
+            "free. Free some space or choose another disk; an adapter (--lora) takes far less than full fine-tuning."
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
