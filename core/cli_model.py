@@ -119,6 +119,6 @@ def _print(texts: list[str], found: list[list[str]]) -> None:
         for number, completion in enumerate(several, start=1):
             if len(several) > 1:
                 click.echo(f"\n[{number}]")
-            click.echo(printable(completion))
+            click.echo(printable(completion).rstrip("\n"))
         if many:
             click.echo()
