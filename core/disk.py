@@ -20,12 +20,17 @@ def refuse_unwritable(folder: Path) -> None:
             raise UsageError(f"--out {folder} is a file. Name a new folder.")
         if folder.is_dir() and any(folder.iterdir()):
             raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
-        _refuse_readonly(folder)
+        refuse_readonly(folder)
     except OSError as error:
         raise UsageError(f"--out {folder}: {error.strerror}. Choose a folder that you may write to.") from None
 
 
-def _refuse_readonly(folder: Path) -> None:
+def refuse_readonly(folder: Path) -> None:
+    """Refuses a folder that may not be written, or not be made where it does not exist yet.
+
+    Raises:
+        UsageError: names the folder that refuses.
+    """
     parent = folder
     while not parent.exists():
         parent = parent.parent
@@ -33,13 +38,18 @@ def _refuse_readonly(folder: Path) -> None:
         raise UsageError(f"cannot write in {parent}. Choose a folder that you may write to with --out.")
 
 
-def refuse_full_disk(folder: Path, needed: int, what: str = "the checkpoints") -> None:
+def refuse_full_disk(
+    folder: Path,
+    needed: int,
+    what: str = "the checkpoints",
+    remedy: str = "Free some space, choose another disk with --out, or train an adapter with --lora.",
+) -> None:
     """Refuses to write what cannot fit.
 
     Args:
         folder: where it will be written; it need not exist yet.
         needed: bytes.
-        what: names it in the message.
+        what, remedy: parts of the message.
 
     Raises:
         UsageError: names both sizes.
@@ -51,7 +61,7 @@ def refuse_full_disk(folder: Path, needed: int, what: str = "the checkpoints") -
     if free < needed:
         raise UsageError(
             f"{what} need{'' if what.endswith('s') else 's'} about {_size(needed)}, but {parent} has {_size(free)} "
-            "free. Free some space or choose another disk; an adapter (--lora) takes far less than full fine-tuning."
+            f"free. {remedy}"
         )
 
 

@@ -78,7 +78,7 @@ def refuse_folder(folder: Path) -> None:
 
 
 def _copy(source: Path, folder: Path) -> None:
-    refuse_full_disk(folder, _bytes(source), "the export")
+    refuse_full_disk(folder, _bytes(source), "the export", "Free some space or choose another disk.")
     with whole_folder(folder) as unfinished:
         _copy_into(source, unfinished)
 
@@ -88,7 +88,12 @@ def _copy_adapter(weights: Weights, folder: Path) -> None:
     assert weights.adapter is not None
     adapter, base = Path(weights.adapter), Path(weights.base).expanduser()
     embedded = weights.embedded
-    refuse_full_disk(folder, _bytes(adapter) + (_bytes(base) if embedded else 0), "the export")
+    refuse_full_disk(
+        folder,
+        _bytes(adapter) + (_bytes(base) if embedded else 0),
+        "the export",
+        "Free some space or choose another disk.",
+    )
     with whole_folder(folder) as unfinished:
         _copy_into(adapter, unfinished)
         named = weights.base
@@ -119,7 +124,12 @@ def _merge(weights: Weights, folder: Path) -> None:
     except ValueError as error:
         raise RunError(f"cannot merge the adapter of {weights.name}: {error}") from error
     merged = merged.to(dtype)
-    refuse_full_disk(folder, sum(p.numel() * p.element_size() for p in merged.parameters()), "the export")
+    refuse_full_disk(
+        folder,
+        sum(p.numel() * p.element_size() for p in merged.parameters()),
+        "the export",
+        "Free some space or choose another disk.",
+    )
     save_policy(merged, load_tokenizer(weights.tokenizer_source), folder)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.config import RunConfig
-from grpo.core.disk import refuse_unwritable
+from grpo.core.disk import refuse_readonly, refuse_unwritable
 from grpo.core.episodes import Episode, episodes_of
 from grpo.core.policy import (
     PolicySource,
@@ -110,7 +110,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     if fresh and config.out is not None:
         refuse_unwritable(config.out)
     elif fresh:
-        _refuse_readonly(RUNS)
+        refuse_readonly(RUNS)
 
     per_generation = config.train.prompts_per_step
     unbounded = max(1000, per_generation * (config.train.steps or EMBEDDED_STEPS))
