@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grpo.core.printable import printable
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 
@@ -54,11 +55,12 @@ def evaluate(model: str | None, adapter: str | None, output: Path | None, as_jso
         click.echo(f"note: {plan.weights.note}", err=True)
     with _Bar(len(plan.episodes) * plan.samples) as bar:
         measurement = measure(plan, loaded=bar.started, sampled=bar.advanced)
+    click.echo(json.dumps(summary(plan, measurement), indent=2) if as_json else "\n".join(report(plan, measurement)))
     if output is not None:
         _write(output, recorded(plan, measurement.evaluation))
-    click.echo(json.dumps(summary(plan, measurement), indent=2) if as_json else "\n".join(report(plan, measurement)))
     for name, traceback in measurement.first_failure.items():
-        click.echo(f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}", err=True)
+        told = f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}"
+        click.echo(printable(told), err=True)
     verdicts = measurement.evaluation.verdicts
     if verdicts and all(judgement.kind == "failure" for judgement in verdicts):
         raise RunError("the verifier failed on every completion, so nothing is known about accuracy.")
@@ -206,6 +208,11 @@ def _estimate(found: Estimate) -> dict[str, float | int | None]:
 def _write(file: Path, rows: list[dict[str, Any]]) -> None:
     from grpo.core.record import whole_file
 
-    with whole_file(file) as unfinished, unfinished.open("w", encoding="utf-8") as lines:
-        for row in rows:
-            lines.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+    try:
+        with whole_file(file) as unfinished, unfinished.open("w", encoding="utf-8") as lines:
+            for row in rows:
+                lines.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+    except OSError as error:
+        raise RunError(
+            f"cannot write {file}: {error.strerror}. Nothing was left there; the figures above hold."
+        ) from error

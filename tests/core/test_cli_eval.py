@@ -233,3 +233,17 @@ def test_the_help_loads_no_torch() -> None:
         "sys.exit(sum(name in sys.modules for name in ('torch', 'transformers', 'trl', 'gymnasium', 'pyarrow')))"
     )
     assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, cwd="/").returncode == 0
+
+
+def test_a_disk_that_fills_up_loses_the_rows_but_not_the_figures(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("grpo.core.record._sync", full_disk)
+    result = invoke(*tiny, "--output", tmp_path / "rows.jsonl")
+    assert isinstance(result.exception, RunError)
+    assert "No space left on device" in str(result.exception)
+    assert "accuracy" in result.stdout
+    assert list(tmp_path.iterdir()) == []
