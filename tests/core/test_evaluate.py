@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from grpo.core.evaluate import evaluation_of, mean_of, proportion
+from grpo.core.evaluate import evaluation_of, mean_of, proportion, share_of
 from grpo.core.score_outcome import Judgement, Outcome
 from grpo.plugins.types import Completion, Verdict
 
@@ -90,3 +92,25 @@ def test_rewards_leave_out_abstentions_and_failures() -> None:
     assert found.accuracy is None
     assert found.pass_at_k == {}
     assert (found.rewards["near"].mean, found.rewards["near"].count, found.rewards["near"].left_out) == (0.5, 2, 2)
+
+
+def test_equal_shares_keep_an_interval() -> None:
+    solved = evaluation_of(completions(40), 4, lambda _: judging([True] * 40), None)
+    for found in (solved.accuracy, solved.pass_at_k[4]):
+        assert found is not None
+        assert (found.mean, found.high) == (1.0, pytest.approx(1.0))
+        assert found.low == pytest.approx(proportion([True] * 10).low)
+    assert math.isnan(mean_of([1.0, 0.0], 2).low)  # one problem tells nothing about others
+
+
+@pytest.mark.parametrize("measure", [share_of, mean_of])
+def test_intervals_of_clustered_values_hold_the_truth_as_often_as_they_say(measure: Any) -> None:
+    rng = random.Random(0)
+
+    def drawn() -> list[float | None]:
+        chances = [rng.betavariate(2, 1) for _ in range(60)]  # the mean chance is 2/3
+        return [float(rng.random() < chance) for chance in chances for _ in range(8)]
+
+    found = [measure(drawn(), 8) for _ in range(600)]
+    held = sum(one.low <= 2 / 3 <= one.high for one in found) / len(found)
+    assert 0.92 <= held <= 0.98
