@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from grpo.core.check_answers import Example
 from grpo.core.check_env import check_env
 from grpo.core.check_relations import Relations, note_failure
-from grpo.core.check_report import Finding, Findings, Report
+from grpo.core.check_report import Finding, Findings, Report, Severity
 from grpo.core.check_scores import Bound, Seen, placed, see, seen_in, with_options
 from grpo.core.score import Scorer
 from grpo.core.score_loop import is_async
@@ -109,7 +109,8 @@ _WHERE = {"thread": "in a thread", "inline": "in the calling thread"}
 def _check_cases(bound: Bound, room: Isolation, cases: Sequence[Case], findings: Findings) -> None:
     """Checks that every case scores what it says."""
     if not cases:
-        findings.add("warning", "cases", "it declares no cases for these options, so little can be derived")
+        severity: Severity = "note" if bound.options else "warning"
+        findings.add(severity, "cases", f"it declares no cases{' for these options' if bound.options else ''}")
         return
     findings.tried("cases")
     groups: dict[str, list[Case]] = {}

@@ -94,15 +94,15 @@ def answer_column(examples: list[Example], columns: list[str]) -> str | None:
     return None
 
 
-def number_forms(value: Decimal) -> Iterator[str]:
-    """Yields other ways to write a number: 1200 as 1,200, 1200.0 and $1200."""
+def number_forms(value: Decimal) -> Iterator[tuple[str, str]]:
+    """Yields other ways to write a number, by name: 1200 as 1,200, 1200.0 and $1200."""
     whole = value == value.to_integral_value()
     plain = str(int(value)) if whole else f"{value:f}"
     if whole and abs(value) >= 1000:
-        yield f"{int(value):,}"
-    yield f"{plain}.0" if whole else f"{plain}0"
+        yield "thousands comma", f"{int(value):,}"
+    yield "trailing zero", f"{plain}.0" if whole else f"{plain}0"
     if value >= 0:
-        yield f"${plain}"
+        yield "currency sign", f"${plain}"
 
 
 def number(text: str) -> Decimal:

@@ -42,8 +42,8 @@ def layout_forms(example: Example) -> Iterator[Named]:
 def answer_forms(slot: Slot) -> Iterator[Named]:
     """Yields the text with its number written otherwise."""
     if slot.value is not None:
-        for form in number_forms(slot.value):
-            yield "number forms", slot.filled(form)
+        for name, form in number_forms(slot.value):
+            yield name, slot.filled(form)
 
 
 def worse_answers(slot: Slot) -> Iterator[Named]:

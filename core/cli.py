@@ -19,9 +19,11 @@ from grpo.plugins.errors import GrpoError, UsageError, did_you_mean
 COMMANDS = {
     "run": ("grpo.core.cli_run:run", "Train a policy on an environment."),
     "eval": ("grpo.core.cli_eval:evaluate", "Measure a model on an environment, without training."),
-    "plugins": ("grpo.core.cli_plugins:plugins", "List the installed plugins, or show one."),
+    "plugins": ("grpo.core.cli_plugins:plugins", "List the installed plugins; show, check or start one."),
     "score": ("grpo.core.cli_score:score", "Score recorded completions with rewards."),
     "verify": ("grpo.core.cli_score:verify", "Judge recorded completions with a verifier."),
+    "shrink": ("grpo.core.cli_shrink:shrink", "Find the smallest text that keeps a suspicious score."),
+    "diff": ("grpo.core.cli_diff:diff", "Show what a change of rewards does to the advantages."),
     "runs": ("grpo.core.cli_runs:runs", "List the runs of this folder."),
     "show": ("grpo.core.cli_runs:show", "Browse the rollouts of a run."),
     "generate": ("grpo.core.cli_model:generate", "Try the model of a run on a prompt."),

@@ -1,10 +1,12 @@
 """`grpo plugins`: what is installed and what is wrong with it, as a table, as JSON, or one plugin in full.
 
-In: the host. Out: text on stdout. Nothing is executed but the import of the plugins and their listing hooks.
+In: the host. Out: text on stdout. Nothing is executed but the import of the plugins and their listing hooks; checking
+and scaffolding are commands of their own modules, imported when they are used.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -19,13 +21,30 @@ from grpo.plugins.specs import KINDS
 
 HEADINGS = ("kind", "name", "version", "distribution", "state", "description")
 
+LATER = {"check": "grpo.core.cli_check:check", "new": "grpo.core.cli_new:new"}
 
-@click.group(invoke_without_command=True)
+
+class _Group(click.Group):
+    """A group with commands that are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *LATER])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in LATER:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = LATER[cmd_name].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Group, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: plugins and problems.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the traceback of every broken plugin.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
-    """List the installed plugins, or show one.
+    """List the installed plugins; show one, check one, or start a new one.
 
     GRPO_PLUGINS=a,b restricts the list to those entry points or distributions.
     """

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "plugins", "rewards", "envs", "kernels")
 HEAVY = {"torch", "transformers", "trl", "vllm", "triton", "peft", "accelerate", "datasets", "numpy", "pyarrow"}
 # Imported where an option asks for them, with a message when they are missing; their extras declare them.
-OPTIONAL = {"bitsandbytes": "qlora", "docker": "docker", "tensorboard": "tensorboard", "vllm": "vllm"}
+OPTIONAL = {"bitsandbytes": "qlora", "docker": "docker", "pytest": "dev", "tensorboard": "tensorboard", "vllm": "vllm"}
 # Each comes with a declared distribution, at the version that this one asks for.
 BROUGHT = {"pydantic_core", "triton"}
 
@@ -72,7 +72,7 @@ def test_the_environments_load_gymnasium_and_its_numpy_alone() -> None:
 
 def test_every_public_name_is_loaded_when_it_is_asked_for() -> None:
     for name in grpo.__all__:
-        assert getattr(grpo, name).__module__.startswith(("grpo.plugins.", "pluggy")), name
+        assert getattr(grpo, name).__module__.startswith(("grpo.plugins.", "grpo.core.check", "pluggy")), name
     assert set(grpo.__all__) < set(dir(grpo))
 
 
@@ -85,6 +85,9 @@ def test_the_public_names_are_these() -> None:
         "SandboxSpec",
         "Verdict",
         "VerifierSpec",
+        "check_env",
+        "check_reward",
+        "check_verifier",
         "hookimpl",
         "reward",
         "verifier",

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from grpo.core.check import check_env, check_reward, check_verifier
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.hookspecs import hookimpl
     from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
@@ -24,29 +25,35 @@ __all__ = [
     "SandboxSpec",
     "Verdict",
     "VerifierSpec",
+    "check_env",
+    "check_reward",
+    "check_verifier",
     "hookimpl",
     "reward",
     "verifier",
 ]
 
 _HOMES = {
-    "Case": "types",
-    "Completion": "types",
-    "EnvSpec": "specs",
-    "RewardSpec": "specs",
-    "SandboxSpec": "specs",
-    "Verdict": "types",
-    "VerifierSpec": "specs",
-    "hookimpl": "hookspecs",
-    "reward": "decorators",
-    "verifier": "decorators",
+    "Case": "plugins.types",
+    "Completion": "plugins.types",
+    "EnvSpec": "plugins.specs",
+    "RewardSpec": "plugins.specs",
+    "SandboxSpec": "plugins.specs",
+    "Verdict": "plugins.types",
+    "VerifierSpec": "plugins.specs",
+    "check_env": "core.check_env",
+    "check_reward": "core.check",
+    "check_verifier": "core.check",
+    "hookimpl": "plugins.hookspecs",
+    "reward": "plugins.decorators",
+    "verifier": "plugins.decorators",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'grpo' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"grpo.plugins.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"grpo.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

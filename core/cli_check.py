@@ -1,0 +1,96 @@
+"""`grpo plugins check`: plugins in, a report for each out; exit code 1 when there is an error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import click
+
+from grpo.core.check import check_env, check_reward, check_verifier
+from grpo.core.check_report import Finding, Report, Severity
+from grpo.core.cli_plugins_show import found
+from grpo.plugins.errors import OptionError, UsageError
+from grpo.plugins.host import Host, Registration
+from grpo.plugins.specs import KINDS, Kind
+
+STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--all", "everything", is_flag=True, help="Check every installed reward, verifier and environment.")
+@click.option("--json", "as_json", is_flag=True, help="Print the reports as one JSON list.")
+@click.pass_context
+def check(ctx: click.Context, name: str | None, everything: bool, as_json: bool) -> None:
+    """Check a plugin: does its score keep the relations that any honest score keeps?
+
+    NAME is [kind:]SPEC, for example proximity, reward:proximity:table=qwen3_4b or ./file.py:function. The exit code
+    is 1 when a relation that matters does not hold, 0 otherwise.
+    """
+    if (name is None) != everything:
+        raise UsageError("name one plugin, as in: grpo plugins check proximity; or check them all with --all.")
+    host = Host.discover()
+    reports = []
+    for report in _all(host) if name is None else _named(host, name):
+        reports.append(report)
+        if not as_json:
+            _print(report)
+    if as_json:
+        click.echo(json.dumps([report.as_json() for report in reports], indent=2))
+    ctx.exit(0 if all(report.ok for report in reports) else 1)
+
+
+def _named(host: Host, name: str) -> Iterator[Report]:
+    """Checks what a name stands for, in every kind that has it."""
+    prefix, colon, rest = name.partition(":")
+    if colon and prefix in KINDS:
+        yield _checked(host, prefix, rest)
+        return
+    kinds: list[Kind] = []
+    for kind in KINDS:
+        try:
+            host.find(kind, name)
+            kinds.append(kind)
+        except UsageError:
+            continue
+    if not kinds:
+        found(host, name)  # says what is wrong with the name
+    for kind in kinds:
+        yield _checked(host, kind, name)
+
+
+def _all(host: Host) -> Iterator[Report]:
+    for known in host.registrations():
+        try:
+            yield _checked(host, known.kind, f"{known.distribution}/{known.spec.name}")
+        except OptionError as error:
+            yield _skipped(known, str(error))
+
+
+def _checked(host: Host, kind: Kind, spec: str) -> Report:
+    if kind == "reward":
+        return check_reward(host.reward(spec))
+    if kind == "verifier":
+        return check_verifier(host.verifier(spec))
+    if kind == "env":
+        return check_env(host.env(spec))
+    return _skipped(host.find(kind, spec), "nothing is known that every sandbox must do beyond its protocol")
+
+
+def _skipped(known: Registration, why: str) -> Report:
+    return Report(f"{known.kind} {known.spec.name}", (Finding("note", "not checked", why),), ())
+
+
+def _print(report: Report) -> None:
+    if not sys.stdout.isatty():
+        click.echo(str(report))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for number, (severity, line) in enumerate(report.lines()):
+        style = STYLES[severity] if severity else ("bold" if number == 0 else "dim")
+        console.print(Text(line, style=style), soft_wrap=True)

@@ -1,0 +1,336 @@
+"""The Python files of a new plugin package, by kind, as `string.Template`s: working examples to be rewritten.
+
+The fields are those of `new_texts`.
+"""
+
+REWARD = '''\
+"""The reward $name: a completion and the gold in, a score out.
+
+Keep the imports light: every grpo command that lists plugins makes them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from grpo import Case, RewardSpec, hookimpl, reward
+
+_NUMBER = re.compile(r"-?[0-9][0-9,]*(?:[.][0-9]+)?")
+
+
+@reward(
+    version=1,
+    range=(0.0, 1.0),
+    cases=[
+        Case("6 * 12 = 72, so the answer is 72.", row={"answer": "72"}, expect=1.0),
+        Case("The answer is $$1,200.00.", row={"answer": "1200"}, expect=1.0),
+        Case("The answer is 73.", row={"answer": "72"}, expect=0.0),
+        Case("The answer is 72 or 71.", row={"answer": "72"}, expect=0.0),
+        Case("I do not know.", row={"answer": "72"}, expect=0.0),
+        Case("The answer is 72.", row={"answer": "unknown"}, expect=None),
+    ],
+)
+def $name(completion: str, answer: str, *, tolerance: float = 0.0) -> float | None:
+    """1 when the last number of a completion is the gold answer and the one number of its clause, else 0.
+
+    Abstains when the gold is no number.
+
+    Args:
+        completion: the text that is scored.
+        answer: the gold answer.
+        tolerance: how far the number may be off.
+    """
+    gold = _NUMBER.fullmatch(str(answer).strip())
+    if gold is None:
+        return None
+    conclusion = re.split(r"[=:]|\\b(?:is|so|makes)\\b", completion)[-1]
+    found = _NUMBER.findall(conclusion)
+    if len(found) != 1:
+        return 0.0
+    return 1.0 if abs(_value(found[0]) - _value(gold[0])) <= tolerance else 0.0
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+@hookimpl
+def grpo_rewards() -> list[RewardSpec]:
+    """Offers the reward to grpo."""
+    return [$name]
+'''
+
+REWARD_TEST = '''\
+"""The reward keeps every relation that an honest score keeps."""
+
+from __future__ import annotations
+
+from grpo import check_reward
+from grpo.plugins.host import Host
+
+from $package import $name
+
+
+def test_the_score_can_be_trusted() -> None:
+    report = check_reward($name)
+    assert report.ok, str(report)
+
+
+def test_a_tolerance_lets_near_answers_pass() -> None:
+    assert $name("The answer is 71.", "72", tolerance=1.0) == 1.0
+    assert $name("The answer is 70.", "72", tolerance=1.0) == 0.0
+
+
+def test_grpo_finds_it() -> None:
+    assert Host.discover().reward("$distribution/$name@1").spec is $name
+'''
+
+VERIFIER = '''\
+"""The verifier $name: a completion and the gold in, a verdict out.
+
+Keep the imports light: every grpo command that lists plugins makes them.
+"""
+
+from __future__ import annotations
+
+from grpo import Case, Verdict, VerifierSpec, hookimpl, verifier
+
+
+@verifier(
+    version=1,
+    cases=[
+        Case("It is the largest.\\nAnswer: Jupiter", row={"answer": "Jupiter"}, expect=True),
+        Case("Answer: jupiter.", row={"answer": "Jupiter"}, expect=True),
+        Case("Answer: Saturn", row={"answer": "Jupiter"}, expect=False),
+        Case("Answer: Saturn or Jupiter", row={"answer": "Jupiter"}, expect=False),
+        Case("I do not know.", row={"answer": "Jupiter"}, expect=False),
+        Case("Answer: Jupiter", row={"answer": ""}, expect=None),
+    ],
+)
+def $name(completion: str, answer: str) -> Verdict:
+    """Judges whether the text after the last "Answer:" is the gold answer; case and a final full stop do not count.
+
+    Args:
+        completion: the text that is judged.
+        answer: the gold answer.
+    """
+    gold = _plain(str(answer or ""))
+    if not gold:
+        return Verdict(None, reason="the row has no gold answer")
+    _, marked, stated = completion.rpartition("Answer:")
+    if not marked:
+        return Verdict(False, reason="there is no answer in the completion")
+    return Verdict(_plain(stated) == gold, extracted=stated.strip()[:200], reason=f"expected {gold}")
+
+
+def _plain(text: str) -> str:
+    return text.strip().removesuffix(".").strip().casefold()
+
+
+@hookimpl
+def grpo_verifiers() -> list[VerifierSpec]:
+    """Offers the verifier to grpo."""
+    return [$name]
+'''
+
+VERIFIER_TEST = '''\
+"""The verifier accepts right answers and nothing else."""
+
+from __future__ import annotations
+
+from grpo import check_verifier
+from grpo.plugins.host import Host
+
+from $package import $name
+
+
+def test_the_verdict_can_be_trusted() -> None:
+    report = check_verifier($name)
+    assert report.ok, str(report)
+
+
+def test_grpo_finds_it() -> None:
+    assert Host.discover().verifier("$distribution/$name@1").spec is $name
+'''
+
+ENV = '''\
+"""The environment $name with its reward and its verifier.
+
+Keep the imports light: every grpo command that lists plugins makes them. Gymnasium waits in `environment`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from typing import Any
+
+from grpo import Case, EnvSpec, RewardSpec, Verdict, VerifierSpec, hookimpl, reward, verifier
+from grpo.plugins.signature import options_of
+
+_CASES = (("42", True), ("41", False), ("", False))
+
+
+@verifier(version=1, cases=[Case(text, row={"answer": "42"}, expect=right) for text, right in _CASES])
+def ${name}_verifier(completion: str, answer: str) -> Verdict:
+    """Judges whether the completion is the sum and nothing else.
+
+    Args:
+        completion: the text that is judged; blanks around it do not count.
+        answer: the sum.
+    """
+    stated = completion.strip()
+    return Verdict(_value(stated) == _value(answer), extracted=stated[:200] or None, reason=f"expected {answer}")
+
+
+@reward(
+    version=1,
+    range=(0.0, 1.0),
+    cases=[Case(text, row={"answer": "42"}, expect=1.0 if right else 0.0) for text, right in _CASES],
+)
+def ${name}_reward(completion: str, answer: str) -> float:
+    """1 when the verifier accepts the completion, else 0.
+
+    Args:
+        completion: the text that is scored.
+        answer: the sum.
+    """
+    return 1.0 if ${name}_verifier(completion, answer).ok else 0.0
+
+
+def _value(text: object) -> float | None:
+    """Reads a number written as people write it; None when it is none."""
+    plain = str(text).strip().removeprefix("$$").replace(",", "")
+    try:
+        return float(plain) if plain.isascii() and len(plain) < 40 else None
+    except ValueError:
+        return None
+
+
+def make(*, largest: int = 50, size: int = 200) -> Any:
+    """Asks for the sum of two numbers; the answer is the number alone.
+
+    Args:
+        largest: the largest number to add.
+        size: the number of rows in each split.
+    """
+    from $package.environment import SumEnv
+
+    return SumEnv(rows("train", largest=largest, size=size))
+
+
+def rows(split: str, *, largest: int = 50, size: int = 200) -> list[dict[str, str]]:
+    """Makes up the rows of a split; those of one split do not depend on those of another."""
+    source = random.Random(f"$name {split}")
+    pairs = [(source.randint(0, largest), source.randint(0, largest)) for _ in range(size)]
+    return [{"question": f"What is {a} + {b}?", "answer": str(a + b)} for a, b in pairs]
+
+
+SPEC = EnvSpec(
+    name="$name",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    dataset=rows,
+    rewards=("${name}_reward",),
+    verifier="${name}_verifier",
+)
+
+
+@hookimpl
+def grpo_envs() -> list[EnvSpec]:
+    """Offers the environment to grpo."""
+    return [SPEC]
+
+
+@hookimpl
+def grpo_rewards() -> list[RewardSpec]:
+    """Offers its reward to grpo."""
+    return [${name}_reward]
+
+
+@hookimpl
+def grpo_verifiers() -> list[VerifierSpec]:
+    """Offers its verifier to grpo."""
+    return [${name}_verifier]
+'''
+
+ENVIRONMENT = '''\
+"""The gymnasium environment: one sum to answer. It scores nothing itself; the run's rewards score the completion."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Text
+
+
+class SumEnv(gymnasium.Env[str, str]):
+    """Asks for one sum.
+
+    Args:
+        rows: the rows to pick from when `reset` is given none.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.observation_space = Text(256, min_length=0, charset=string.printable)
+        self.action_space = Text(256, min_length=0, charset=string.printable)
+        self._rows = rows
+        self._open = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Starts the episode of `options["row"]`, or of a row picked with the seed."""
+        super().reset(seed=seed)
+        row = options["row"] if options and "row" in options else self._pick()
+        self._open = True
+        prompt = [{"role": "user", "content": f"{row['question']} Answer with the number alone."}]
+        return row["question"], {"prompt": prompt, "row": dict(row), "demonstration": row["answer"]}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Takes the answer and ends the episode, unscored.
+
+        Raises:
+            ResetNeeded: nothing was asked.
+        """
+        if not self._open:
+            raise ResetNeeded("nothing was asked: call reset() before each step().")
+        self._open = False
+        return "", 0.0, True, False, {}
+
+    def _pick(self) -> Mapping[str, Any]:
+        return self._rows[int(self.np_random.integers(len(self._rows)))]
+'''
+
+ENV_TEST = '''\
+"""The environment plays the same episode twice, survives any action, and its demonstrations score highest."""
+
+from __future__ import annotations
+
+from grpo import check_env, check_reward, check_verifier
+from grpo.plugins.host import Host
+
+from $package import SPEC, ${name}_reward, ${name}_verifier, rows
+
+
+def test_the_environment_can_be_trusted() -> None:
+    report = check_env("$distribution/$name")
+    assert report.ok, str(report)
+
+
+def test_its_scores_can_be_trusted() -> None:
+    for report in (check_reward(${name}_reward), check_verifier(${name}_verifier)):
+        assert report.ok, str(report)
+
+
+def test_the_splits_differ() -> None:
+    assert rows("train", size=20) != rows("test", size=20)
+
+
+def test_grpo_finds_it() -> None:
+    assert Host.discover().env("$distribution/$name").spec is SPEC
+'''
