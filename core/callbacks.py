@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -93,6 +94,7 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             self._on_metrics(metrics_row(state.global_step, logs))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        PartialState().wait_for_everyone()  # each process writes the state of its own random numbers
         if state.is_world_process_zero:
             mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
