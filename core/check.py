@@ -85,12 +85,12 @@ def title_of(bound: Bound) -> str:
 
 def _safe_room(bound: Bound, cases: Sequence[Case], findings: Findings) -> Isolation:
     """Returns "process" where the plugin can be sent to one, else the room that it declares."""
-    if is_async(bound.spec.function) or not cases:
+    if bound.spec.isolation == "process" or is_async(bound.spec.function) or not cases:
         return bound.spec.isolation
     examples = [_example(case) for case in cases[:_FEW]]
     bound = with_options(bound, cases[0].options)
     away = seen_in(bound, "process", examples)
-    if bound.spec.isolation == "process" or any(seen.kind != "failure" for seen in away):
+    if any(seen.kind != "failure" for seen in away):
         return "process"
     here = seen_in(bound, bound.spec.isolation, examples)
     if all(seen.kind == "failure" for seen in here):

@@ -96,14 +96,14 @@ class Findings:
         """Notes that a relation was tried."""
         self._tried[relation] = None
 
-    def add(self, severity: Severity, relation: str, message: str, example: str = "") -> None:
+    def add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
         """Notes that a relation does not hold."""
         self.tried(relation)
         key = (severity, relation)
         if key in self._found:
             self._more[key] = self._more.get(key, 0) + 1
         else:
-            shown = repr(example[:300]) if example else ""
+            shown = "" if example is None else repr(example[:300])
             self._found[key] = Finding(severity, relation, message, shown)
 
     def report(self, plugin: str) -> Report:
