@@ -35,6 +35,7 @@ def new(kind: NewKind, name: str, parent: Path) -> None:
     taken = [known.distribution for known in Host.discover().registrations(kind) if known.spec.name == identifier]
     if taken:
         click.echo(
-            f"note: {taken[0]} offers the {kind} '{identifier}' too; the new one is grpo-{kind}-{name}/{name}", err=True
+            f"note: {taken[0]} offers the {kind} '{identifier}' too; the new one is {folder.name}/{identifier}",
+            err=True,
         )
     click.echo(f"\nNext: pip install -e {shlex.quote(str(folder))} && grpo plugins check {kind}:{identifier}")

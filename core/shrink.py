@@ -1,6 +1,6 @@
 """Delta debugging of texts: a text and a test in, the smallest text found that still passes the test out.
 
-It drops ever smaller runs, first of lines, then of words, then of characters, and begins again while that helps:
+It drops ever smaller runs, first of lines, then of words, tags and characters, and begins again while that helps:
 Zeller and Hildebrandt's ddmin (IEEE TSE 28, 2002), keeping only its complements. The result is a text of which no
 single line, word or character can be dropped, unless the calls run out before.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 Keeps = Callable[[Sequence[str]], Sequence[bool]]
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _WORDS = re.compile(r"\s+|\S+")
+_TOKENS = re.compile(r"\s+|</?[\w.-]+>|\w+|[^\w\s]")
 _AT_ONCE = 16
 
 
@@ -101,7 +102,7 @@ def shrink(text: str, keeps: Keeps, *, calls: int = 2000) -> Shrunk:
         before = None
         while before != search.text:
             before = search.text
-            for split in (_LINES.findall, _WORDS.findall, list):
+            for split in (_LINES.findall, _WORDS.findall, _TOKENS.findall, list):
                 search.pass_over(split)
     except _Spent:
         return Shrunk(search.text, search.used, False)

@@ -1,0 +1,117 @@
+"""New packages: their files, the names that are refused, and that they install, pass their own tests and are listed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+from grpo.core.new_package import NewKind, package_files
+from grpo.plugins.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels")
+UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+KINDS: tuple[NewKind, ...] = ("reward", "verifier", "env")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_package_has_all_that_a_package_needs(kind: NewKind) -> None:
+    files = package_files(kind, "word-sum")
+    package = f"grpo_{kind}_word_sum"
+    project = tomllib.loads(files["pyproject.toml"])["project"]
+    assert project["name"] == f"grpo-{kind}-word-sum"
+    assert project["entry-points"]["grpo"] == {"word_sum": package}
+    assert {"README.md", "LICENSE", ".gitignore", ".github/workflows/tests.yml", f"src/{package}/py.typed"} <= set(
+        files
+    )
+    for path, text in files.items():
+        if path.endswith(".py"):
+            compile(text, path, "exec")
+            assert max(map(len, text.splitlines())) <= 120
+    assert "python-version: ${{ matrix.python }}" in files[".github/workflows/tests.yml"]
+    assert not [path for path, text in files.items() if "$name" in text or "$package" in text]
+
+
+@pytest.mark.parametrize(
+    "name", ["Mine", "1st", "a/b", "", "class", "print", "reward", "a--b", "x" * 31, "-a", "no\nline"]
+)
+def test_a_name_that_cannot_be_used_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot name a package|means something else"):
+        package_files("reward", name)
+
+
+def command(*arguments: object, cwd: Path, ok: bool = True) -> str:
+    """Runs a command without our own variables and returns its stdout."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("GRPO_PLUGINS", "PYTHONPATH")}
+    done = subprocess.run(
+        [str(argument) for argument in arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) == ok, f"{done.stdout}\n{done.stderr}"
+    return done.stdout if ok else done.stderr
+
+
+def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
+    new = (sys.executable, "-m", "grpo", "plugins", "new", "reward", "mine", "--dir", tmp_path / "deep")
+    assert "Next: pip install -e" in command(*new, cwd=tmp_path)
+    marker = tmp_path / "deep" / "grpo-reward-mine" / "README.md"
+    marker.write_text("mine", encoding="utf-8")
+    assert "is there already" in command(*new, cwd=tmp_path, ok=False)
+    assert marker.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_name_that_is_taken_is_a_note(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-m", "grpo", "plugins", "new", "reward", "proximity"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "grpo-kit offers the reward 'proximity' too; the new one is grpo-reward-proximity/proximity" in done.stderr
+
+
+@pytest.mark.install
+def test_new_packages_install_pass_their_tests_and_are_listed(tmp_path: Path) -> None:
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    for name in OURS:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        more = {"symlinks": True, "ignore": UNWANTED} if (ROOT / name).is_dir() else {}
+        copy(ROOT / name, ours / name, **more)
+    folder = tmp_path / "venv"
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    bin_ = folder / "bin"
+    install = (sys.executable, "-m", "pip", "--python", bin_ / "python", "install", "--no-index", "--no-deps")
+    flags = ("--no-build-isolation", "-q", "--ignore-installed", "--disable-pip-version-check")
+    command(*install, *flags, "-e", ours, cwd=tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    for kind in KINDS:
+        command(bin_ / "grpo", "plugins", "new", kind, f"my-{kind}", cwd=work)
+    packages = [work / f"grpo-{kind}-my-{kind}" for kind in KINDS]
+    command(*install, *flags, packages[0], "-e", packages[1], "-e", packages[2], cwd=tmp_path)
+
+    listing = json.loads(command(bin_ / "grpo", "plugins", "--json", cwd=work))
+    assert listing["problems"] == []
+    states = {(known["distribution"], known["kind"], known["name"]): known["state"] for known in listing["plugins"]}
+    for kind in KINDS:
+        assert states[f"grpo-{kind}-my-{kind}", kind, f"my_{kind}"] == "ok"
+        report = command(bin_ / "grpo", "plugins", "check", f"{kind}:my_{kind}", cwd=work)
+        assert "all hold" in report
+    for package in packages:
+        said = command(bin_ / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
+        assert "passed" in said
+
+    # The fixture comes by the entry point of the installed distribution.
+    (work / "test_fixture.py").write_text(
+        "from grpo_reward_my_reward import my_reward\ndef test_it(grpo_check):\n    assert grpo_check(my_reward).ok\n",
+        encoding="utf-8",
+    )
+    fixture = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", work, "test_fixture.py")
+    assert "1 passed" in command(bin_ / "python", *fixture, cwd=work)
