@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grpo.plugins.errors import UsageError, did_you_mean
+from grpo.plugins.spec_text import is_file
 
 LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 PluginRef = str | dict[str, Any]
@@ -233,6 +234,28 @@ def parse_config(tree: Mapping[str, Any]) -> RunConfig:
         for line in error.errors():
             explained.setdefault(_setting(line["loc"]), _explain(line))
         raise UsageError("; ".join(list(explained.values())[:3])) from None
+
+
+def anchored(config: RunConfig) -> RunConfig:
+    """Makes the relative paths of a configuration absolute, so that its run resumes from any folder."""
+
+    def whole(text: str | None) -> str | None:
+        return str(Path(text).expanduser().resolve()) if text and Path(text).expanduser().exists() else text
+
+    def plugin(source: PluginRef) -> PluginRef:
+        if not isinstance(source, str):
+            return {**source, "name": plugin(str(source["name"]))} if "name" in source else source
+        head, suffix, rest = source.partition(".py")
+        return f"{whole(head + suffix)}{rest}" if suffix and is_file(source) else source
+
+    return config.model_copy(
+        update={
+            "env": plugin(config.env),
+            "rewards": tuple(plugin(source) for source in config.rewards),
+            "model": whole(config.model),
+            "dataset": whole(config.dataset),
+        }
+    )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo.core.config import RunConfig, parse_config
+from grpo.core.config import RunConfig, anchored, parse_config
 from grpo.core.disk import refuse_full_disk
 from grpo.core.libraries import drift, hush_libraries, installed_versions
 from grpo.core.plan import RUNS, Plan, make_plan
@@ -72,7 +72,7 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
         UsageError: it cannot start; nothing was loaded or written.
         RunError: it had to stop; the run directory resumes.
     """
-    plan = make_plan(config, host)
+    plan = make_plan(anchored(config), host)
     path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{plan.env.name}"))
     refuse_full_disk(path, plan.disk_bytes)
     record = _versions(plan, host)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from grpo.core.config import RunConfig, load_config, parse_config
+from grpo.core.config import RunConfig, anchored, load_config, parse_config
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -222,3 +222,28 @@ def test_the_documented_example_is_a_configuration() -> None:
         host = Host.discover()
         assert host.env(config.env)
         assert len(host.rewards(config.rewards)) == len(config.rewards)
+
+
+def test_relative_paths_become_absolute_so_that_a_run_resumes_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "rows.jsonl").touch()
+    (tmp_path / "mine.py").touch()
+    config = anchored(
+        parse_config(
+            {
+                "env": "gsm8k:level=hard",
+                "rewards": ["./mine.py:near:scale=2", {"name": "mine.py:near", "as": "two"}, "proximity"],
+                "model": "model",
+                "dataset": "rows.jsonl",
+            }
+        )
+    )
+    assert config.env == "gsm8k:level=hard"
+    file = tmp_path / "mine.py"
+    assert config.rewards == (f"{file}:near:scale=2", {"name": f"{file}:near", "as": "two"}, "proximity")
+    assert (config.model, config.dataset) == (str(tmp_path / "model"), str(tmp_path / "rows.jsonl"))
+    hub = anchored(parse_config({"env": "gsm8k", "model": "Qwen/Qwen2.5-0.5B", "dataset": "openai/gsm8k"}))
+    assert (hub.model, hub.dataset) == ("Qwen/Qwen2.5-0.5B", "openai/gsm8k")
