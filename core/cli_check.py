@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -33,13 +34,20 @@ def check(ctx: click.Context, name: str | None, everything: bool, as_json: bool)
         raise UsageError("name one plugin, as in: grpo plugins check proximity; or check them all with --all.")
     host = Host.discover()
     reports = []
-    for report in _all(host) if name is None else _named(host, name):
+    pending = _all(host) if name is None else _named(host, name)
+    while (report := _next(pending)) is not None:
         reports.append(report)
         if not as_json:
             _print(report)
     if as_json:
         click.echo(json.dumps([report.as_json() for report in reports], indent=2))
     ctx.exit(0 if all(report.ok for report in reports) else 1)
+
+
+def _next(reports: Iterator[Report]) -> Report | None:
+    """Returns the next report; what plugins print meanwhile goes to stderr."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return next(reports, None)
 
 
 def _named(host: Host, name: str) -> Iterator[Report]:
