@@ -8,6 +8,7 @@ own text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 
 from grpo.core.check_answers import Example
 from grpo.core.check_env import check_env
@@ -26,6 +27,7 @@ __all__ = ["Finding", "Report", "check_env", "check_reward", "check_verifier"]
 Target = str | RewardSpec | BoundReward
 VerifierTarget = str | VerifierSpec | BoundVerifier
 _FEW = 2
+_NOT_SENT = ("cannot be sent to a worker process", "a worker process cannot load it")
 
 
 def check_reward(reward: Target, cases: Sequence[Case] | None = None, *, answer: str | None = None) -> Report:
@@ -68,12 +70,15 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
     wanted = {**defaults, **bound.options}
     matching = [case for case in declared if {**defaults, **case.options} == wanted]
     to_hold = declared if cases is not None or not bound.options else matching
-    room = _safe_room(bound, declared, findings)
-    _check_cases(bound, room, to_hold, findings)
-    with Scorer([placed(bound, room)], workers=1, retries=0) as scorer:
+    with ExitStack() as rooms:
+        scorer = rooms.enter_context(Scorer([placed(bound, "process")], workers=1, retries=0))
+        room = _safe_room(bound, scorer, matching or declared, findings)
+        if room != "process":
+            scorer = rooms.enter_context(Scorer([placed(bound, room)], workers=1, retries=0))
+        _check_cases(bound, room, scorer, to_hold, findings)
         golds, others = _golds(bound, scorer, declared, matching, findings)
         if golds:
-            Relations(bound, scorer, findings).check(golds, others, answer)
+            Relations(bound, scorer, findings, room).check(golds, others, answer)
     return findings.report(title_of(bound))
 
 
@@ -83,30 +88,19 @@ def title_of(bound: Bound) -> str:
     return f"{bound.spec.kind} {bound.spec.name}{':' if options else ''}{options}"
 
 
-def _safe_room(bound: Bound, cases: Sequence[Case], findings: Findings) -> Isolation:
+def _safe_room(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Findings) -> Isolation:
     """Returns "process" where the plugin can be sent to one, else the room that it declares."""
     if bound.spec.isolation == "process" or is_async(bound.spec.function) or not cases:
         return bound.spec.isolation
     examples = [_example(case) for case in cases[:_FEW]]
-    bound = with_options(bound, cases[0].options)
-    away = seen_in(bound, "process", examples)
-    if any(seen.kind != "failure" for seen in away):
+    seen_away = see(away, examples)
+    if not all(any(words in (seen.reason or "") for words in _NOT_SENT) for seen in seen_away):
         return "process"
-    here = seen_in(bound, bound.spec.isolation, examples)
-    if all(seen.kind == "failure" for seen in here):
-        return "process"
-    findings.add(
-        "warning",
-        "worker process",
-        f"it works {_WHERE[bound.spec.isolation]} but not in a worker process, so no hang can be ended: {away[0]}",
-    )
+    findings.add("warning", "worker process", f"it works in its own room only, where no hang is ended: {seen_away[0]}")
     return bound.spec.isolation
 
 
-_WHERE = {"thread": "in a thread", "inline": "in the calling thread"}
-
-
-def _check_cases(bound: Bound, room: Isolation, cases: Sequence[Case], findings: Findings) -> None:
+def _check_cases(bound: Bound, room: Isolation, scorer: Scorer, cases: Sequence[Case], findings: Findings) -> None:
     """Checks that every case scores what it says."""
     if not cases:
         severity: Severity = "note" if bound.options else "warning"
@@ -117,7 +111,8 @@ def _check_cases(bound: Bound, room: Isolation, cases: Sequence[Case], findings:
     for case in cases:
         groups.setdefault(repr(sorted(case.options.items())), []).append(case)
     for group in groups.values():
-        seen = seen_in(with_options(bound, group[0].options), room, [_example(case) for case in group])
+        examples, other = [_example(case) for case in group], with_options(bound, group[0].options)
+        seen = see(scorer, examples) if other.options == bound.options else seen_in(other, room, examples)
         for case, got in zip(group, seen, strict=True):
             if not got.same(_expected(case)):
                 findings.add("error", "cases", f"expected {_words(case)}, but it {got}", case.completion)

@@ -16,6 +16,7 @@ from grpo.core.check_report import Findings, Severity
 from grpo.core.check_rooms import check_rooms
 from grpo.core.check_scores import Bound, Seen, see
 from grpo.core.score import Scorer
+from grpo.plugins.types import Isolation
 
 _MOST_GOLDS = 6
 _MOST_IN_ROOMS = 24
@@ -38,12 +39,14 @@ class Relations:
         bound: the plugin with the options to check.
         scorer: scores with it, where a hang or a crash can be ended.
         findings: told what does not hold.
+        room: where that scorer runs it: "process", unless the plugin cannot be sent to one.
     """
 
-    def __init__(self, bound: Bound, scorer: Scorer, findings: Findings) -> None:
+    def __init__(self, bound: Bound, scorer: Scorer, findings: Findings, room: Isolation) -> None:
         self._bound = bound
         self._scorer = scorer
         self._findings = findings
+        self._room = room
         self._lowest = 0.0
         self._claims = False
         self._serious: Severity = "warning"
@@ -80,7 +83,7 @@ class Relations:
         self._columns(kept[0], column)
         derived = [example for _, example in check_texts.layout_forms(kept[0].example)]
         sample = [*examples, *others, *derived][:_MOST_IN_ROOMS]
-        check_rooms(self._bound, sample, see(self._scorer, sample), self._findings)
+        check_rooms(self._bound, sample, see(self._scorer, sample), self._findings, self._room)
 
     def _silence(self, gold: Gold) -> bool:
         """Checks that silence scores less than the gold; the rest makes no sense otherwise."""

@@ -14,14 +14,18 @@ from grpo.core.check_report import Findings
 from grpo.core.check_scores import Bound, Seen, completion_of, placed, see, seen_in, seen_in_loop
 from grpo.core.score import Scorer
 from grpo.core.score_loop import is_async
+from grpo.plugins.types import Isolation
 
 _SHUFFLE = 20_251
 
 
-def check_rooms(bound: Bound, examples: Sequence[Example], expected: Sequence[Seen], findings: Findings) -> None:
+def check_rooms(
+    bound: Bound, examples: Sequence[Example], expected: Sequence[Seen], findings: Findings, room: Isolation
+) -> None:
     """Scores the examples in every room and order and compares with what they scored before.
 
-    Failed examples are left out: nothing that crashes or hangs runs outside a worker process.
+    Failed examples are left out: nothing that crashes or hangs runs outside a worker process. `room` is where the
+    expected scores come from.
     """
     pairs = [(example, seen) for example, seen in zip(examples, expected, strict=True) if seen.kind != "failure"]
     if not pairs:
@@ -44,7 +48,7 @@ def check_rooms(bound: Bound, examples: Sequence[Example], expected: Sequence[Se
         compare("permuted batch", see(scorer, mixed), mixed, [wanted[index] for index in order])
         _check_rows(scorer, kept, findings)
     compare("worker thread", seen_in(bound, "thread", kept))
-    if not is_async(bound.spec.function):
+    if room == "process" and not is_async(bound.spec.function):
         compare("worker process", seen_in(bound, "process", kept))
     compare("running event loop", seen_in_loop(bound, kept))
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,34 @@ def test_a_closure_and_a_reward_of_the_test_itself_are_checked() -> None:
         return scale if completion.strip() else 0.0
 
     assert check_reward(local).ok
+
+
+def test_a_reward_that_no_process_can_load_is_checked_in_its_own_room() -> None:
+    from grpo import reward
+
+    lock = threading.Lock()
+
+    @reward(version=1, range=(0.0, 1.0), isolation="inline", cases=[Case("a", expect=1.0), Case("", expect=0.0)])
+    def local(completion: str) -> float:
+        with lock:
+            return 1.0 if completion.strip() else 0.0
+
+    report = check_reward(local)
+    assert [(finding.severity, finding.relation) for finding in report.findings] == [("warning", "worker process")]
+    assert "worker thread" in report.relations
+
+
+def test_a_reward_that_always_hangs_costs_its_time_limit_alone(tmp_path: Path) -> None:
+    spec = planted(
+        tmp_path,
+        """
+        @reward(version=1, range=(0.0, 1.0), timeout=0.2, isolation="inline", cases=[RIGHT, WRONG])
+        def mine(completion: str, answer: str) -> float:
+            while True:
+                pass
+        """,
+    )
+    assert errors(check_reward(spec)) == {"cases", "no crash"}
 
 
 def test_without_cases_the_report_says_so() -> None:
