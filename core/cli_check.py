@@ -51,7 +51,7 @@ def _next(reports: Iterator[Report]) -> Report | None:
 
 
 def _named(host: Host, name: str) -> Iterator[Report]:
-    """Checks what a name stands for, in every kind that has it."""
+    """Checks what a name stands for, in every kind that has it and takes its options."""
     prefix, colon, rest = name.partition(":")
     if colon and prefix in KINDS:
         yield _checked(host, prefix, rest)
@@ -65,8 +65,16 @@ def _named(host: Host, name: str) -> Iterator[Report]:
             continue
     if not kinds:
         found(host, name)  # says what is wrong with the name
+    reports: list[Report] = []
+    refusals: list[OptionError] = []
     for kind in kinds:
-        yield _checked(host, kind, name)
+        try:
+            reports.append(_checked(host, kind, name))
+        except OptionError as error:
+            refusals.append(error)
+    if refusals and not reports:
+        raise refusals[0]
+    yield from reports
 
 
 def _all(host: Host) -> Iterator[Report]:

@@ -367,6 +367,22 @@ def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity() -> Non
     assert {finding["severity"] for finding in report["findings"]} == {"error", "warning"}
 
 
+def test_options_choose_among_the_kinds_of_a_name() -> None:
+    done = grpo("gsm8k:size=20", "--json")
+    assert [report["plugin"] for report in json.loads(done.stdout)] == ["env gsm8k size=20"]
+    done = grpo("gsm8k:sise=20")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "has no option 'sise'" in done.stderr
+
+
+def test_all_that_is_installed_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "envs")  # our environment without our rewards
+    done = grpo("--all", "--json")
+    [report] = json.loads(done.stdout)
+    assert (done.returncode, report["plugin"]) == (1, "env gsm8k")
+    assert "no reward 'proximity'" in report["findings"][0]["message"]
+
+
 def test_the_command_refuses_in_words() -> None:
     done = grpo("proximty")
     assert (done.returncode, done.stdout) == (2, "")
