@@ -43,7 +43,10 @@ from grpo.plugins.host import Host
 from grpo.plugins.types import RunEnded, RunStarted
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-DISK_MESSAGES = tuple(os.strerror(number) for number in DISK_ERRORS)  # of libraries that keep no errno
+DISK_MESSAGES = (  # of libraries that keep no errno; the last one is what torch.save makes of a short write
+    *(os.strerror(number) for number in DISK_ERRORS),
+    "inline_container",
+)
 DISK_FLOOR = 16 * 2**20  # bytes; with less than this free, a failed write is blamed on the full disk
 
 
