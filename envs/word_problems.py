@@ -43,14 +43,12 @@ LEVELS = tuple(_LEVELS)
 class _Form:
     """One sentence of a problem: its operation on the number so far, its text, and the line that works it out.
 
-    `{v}` is the number so far, `{n}` the operand, `{sum}` or `{dollars}` the annotated calculation. With `swapped`
-    the number so far is subtracted from the operand.
+    `{v}` is the number so far, `{n}` the operand, `{sum}` or `{dollars}` the annotated calculation.
     """
 
     op: str
     text: str
     working: str
-    swapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ _MONEY = _World(
         _Form("*", "A year later {they} has {n} times as much.", "{name} then has {dollars}."),
     ),
     closings=(
-        _Form("-", "How many more dollars does {they} need for a ${n} game?", "{name} needs {dollars}.", swapped=True),
+        _Form("-", "{friend} has ${n} less. How many dollars does {friend} have?", "{friend} has {dollars}."),
         _Form("/", "How many tickets at ${n} each can {they} buy?", "{name} can buy {sum} tickets."),
         _Form("/", "{They} splits it equally with {n} people in all. How many dollars each?", "Each gets {dollars}."),
         _Form("*", "{friend} has {n} times as much. How many dollars does {friend} have?", "{friend} has {dollars}."),
@@ -211,9 +209,8 @@ def _chain(rng: random.Random, level: _Level, steps: int) -> dict[str, str] | No
         if operand is None:
             return None
         texts.append(form.text.format(v=value, n=operand, **words))
-        left, right = (operand, value) if form.swapped else (value, operand)
-        value = _calculate(form.op, left, right)
-        task = f"{left}{form.op}{right}"
+        task = f"{value}{form.op}{operand}"
+        value = _calculate(form.op, value, operand)
         note = f"<<{task}={value}>>{value}"
         lines.append(form.working.format(sum=f"{task}={note}", dollars=f"{task}=${note}", **words))
     if not closes:
@@ -223,8 +220,6 @@ def _chain(rng: random.Random, level: _Level, steps: int) -> dict[str, str] | No
 
 def _operand(rng: random.Random, level: _Level, form: _Form, value: int) -> int | None:
     """A second number for `form` that keeps the result whole, at least 2 and within the level."""
-    if form.swapped:
-        return value + _between(rng, level.added)
     low, high = level.added if form.op in "+-" else level.factor
     fitting = [n for n in range(low, high + 1) if _fits(form.op, value, n, level.highest)]
     return _pick(rng, fitting) if fitting else None

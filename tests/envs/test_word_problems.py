@@ -43,7 +43,7 @@ def test_each_step_goes_on_from_the_one_before(level: str) -> None:
     for row in generate(200, seed=2, level=level):
         steps = ANNOTATION.findall(row["answer"])
         for before, after in pairwise(steps):
-            assert before[6] in (after[3], after[5])
+            assert before[6] == after[3]
 
 
 def test_the_numbers_of_the_working_are_given_in_the_question_or_computed() -> None:
@@ -62,7 +62,7 @@ def test_a_level_fixes_the_number_of_steps(level: str, steps: set[int]) -> None:
 def test_numbers_are_small_and_at_least_two() -> None:
     numbers = [int(n) for row in generate(500, seed=5) for n in re.findall(r"\d+", row["question"] + row["answer"])]
     assert min(numbers) == 2
-    assert max(numbers) <= 59
+    assert max(numbers) <= 50
 
 
 def test_a_longer_list_begins_with_the_shorter_one_and_other_seeds_differ() -> None:
@@ -77,7 +77,7 @@ def test_the_rows_of_a_seed_never_change_and_the_global_generator_is_left_alone(
     state = random.getstate()
     text = json.dumps([generate(100, seed=8, level=level) for level in LEVELS], sort_keys=True)
     assert random.getstate() == state
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "d20f8005d0e67fad"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "ac026f9cb293459a"
 
 
 def test_problems_are_varied() -> None:
