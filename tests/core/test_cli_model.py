@@ -74,6 +74,7 @@ def test_generate_answers_as_the_policy_answered_in_the_run(full_run: Path, tiny
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from grpo.core.printable import printable
     from grpo.core.record import read_rollouts
 
     prompt = json.loads(read_rollouts(RunDir(full_run), 1)[0]["prompt"])
@@ -84,7 +85,7 @@ def test_generate_answers_as_the_policy_answered_in_the_run(full_run: Path, tiny
     with torch.no_grad():
         answer = model.generate(**ids, max_new_tokens=16, do_sample=False)[0, ids["input_ids"].shape[1] :]
     result = succeeded("generate", full_run, "-p", QUESTION)
-    assert result.stdout.strip() == tokenizer.decode(answer, skip_special_tokens=True).strip()
+    assert result.stdout.strip() == printable(tokenizer.decode(answer, skip_special_tokens=True)).strip()
     bare = succeeded("generate", tiny_model, "-p", QUESTION, "--max-new-tokens", "16")
     assert bare.stdout != result.stdout
 

@@ -164,7 +164,7 @@ def test_rubbish_for_weights_is_noticed_when_they_are_loaded(
     # The test of the tests above: only whoever loads the weights sees that they are rubbish.
     done = grpo(["--quiet"], monkeypatch, capsys)
     assert done.code == 2
-    assert "cannot load the weights of 'model'" in done.err
+    assert f"cannot load the weights of '{place / 'model'}'" in done.err
 
 
 def test_flags_reach_the_settings_that_they_name(
