@@ -9,6 +9,7 @@ GrpoError
 ├── PluginError              a plugin breaks the contract (names plugin, distribution and hook)
 │   └── SpecError            a decorated function whose signature the contract does not allow
 ├── RunError                 a run that had to stop (exit code 1); its directory resumes
+├── SandboxUnavailable       this machine cannot isolate programs (names what is missing and the remedy)
 └── TransientError           raised by plugins for trouble worth a retry (network, rate limit)
 """
 
@@ -52,6 +53,10 @@ class SpecError(PluginError):
 
 class RunError(GrpoError):
     """A run had to stop; what it wrote so far is kept and resumes."""
+
+
+class SandboxUnavailable(GrpoError):
+    """A sandbox cannot run on this machine: a protection or a service is missing."""
 
 
 class TransientError(GrpoError):

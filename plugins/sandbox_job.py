@@ -2,6 +2,11 @@
 
 In: a `Job`, which is a program with its input, files and limits. Out: a `JobResult`, which says what happened.
 Trouble of the sandbox itself is told apart from trouble of the program, because only the latter may be scored.
+
+A job may have a peer: a second program that runs at the same time in a sandbox of its own. The two share nothing but
+a stream socket, descriptor `CHANNEL` in each of them. A judge that must call untrusted code runs its own tests as the
+job and the untrusted program as the peer. What the job then prints is its verdict; the peer cannot reach that output,
+nor the memory, the files or the expected values of the tests.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 JobOutcome = Literal[
     "exited",
+    "compile_error",
     "signalled",
     "time_cpu",
     "time_wall",
@@ -22,6 +28,12 @@ JobOutcome = Literal[
     "unavailable",
     "overloaded",
 ]
+
+TROUBLE: frozenset[JobOutcome] = frozenset({"sandbox_error", "unavailable", "overloaded"})
+"""The outcomes that say nothing about the program and must become a failure, never a score."""
+
+CHANNEL = 3
+"""The descriptor of the stream socket between a job and its peer, the same number in both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,7 @@ class Limits:
         memory_bytes: memory of the program and its children.
         output_bytes: stdout and stderr, each.
         disk_bytes: what it may write in its own folder.
-        processes: how many processes and threads may live at once.
+        processes: how many processes and threads may live at once; with 1, starting any is refused.
     """
 
     cpu_seconds: float = 5.0
@@ -55,6 +67,8 @@ class Job:
         files: relative path to content, laid beside the program.
         limits: what it may use.
         profile: the language and its set-up, by a name that the sandbox lists in its capabilities.
+        peer: a program to run at the same time in a sandbox of its own, connected through `CHANNEL`; it has no peer
+            itself. It is ended when the job ends; the job reads the end of the stream when the peer ends.
     """
 
     program: str
@@ -62,6 +76,7 @@ class Job:
     files: Mapping[str, bytes] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     profile: str = "python"
+    peer: Job | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +84,9 @@ class JobResult:
     """What happened to one job.
 
     Attributes:
-        outcome: how it ended. "sandbox_error", "unavailable" and "overloaded" are the sandbox's trouble and must
-            become a failure, never a score.
+        outcome: how it ended. "exited" (by itself, with any status), "signalled", "time_cpu", "time_wall", "memory",
+            "output" (over a limit), "policy" (killed for a forbidden system call), "compile_error" (the program never
+            started). The outcomes in `TROUBLE` are the sandbox's and must become a failure, never a score.
         stdout: the bytes that the program wrote, up to the limit.
         stderr: likewise.
         exit_code: the exit status, or None when it did not exit by itself.
@@ -79,6 +95,9 @@ class JobResult:
         wall_seconds: time on the clock.
         peak_bytes: the greatest memory use, or None when it was not measured.
         degraded: the protections that were missing while it ran.
+        reason: for people, one line on a cause that the outcome leaves open, or "".
+        peer: what happened to the job's peer, or None without one. A peer that was still running when the job ended
+            has the outcome "exited" and no exit code.
     """
 
     outcome: JobOutcome
@@ -90,17 +109,27 @@ class JobResult:
     wall_seconds: float = 0.0
     peak_bytes: int | None = None
     degraded: tuple[str, ...] = ()
+    reason: str = ""
+    peer: JobResult | None = None
+
+    @property
+    def trouble(self) -> bool:
+        """True when the sandbox, for the job or its peer, failed: nothing is then known about the program."""
+        return self.outcome in TROUBLE or (self.peer is not None and self.peer.outcome in TROUBLE)
 
 
 @runtime_checkable
 class SandboxPool(Protocol):
-    """What the factory of a `SandboxSpec` returns."""
+    """What the factory of a `SandboxSpec` returns: runs jobs side by side, as many at once as it has room for.
+
+    `run` may be called by several tasks, threads and event loops at once; they share the room.
+    """
 
     async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
         """Runs jobs and returns one result for each, in their order; it raises for no program."""
 
     def capabilities(self) -> Mapping[str, bool]:
-        """Returns what it can do, by name: "profile:python", "network", and each protection that it offers."""
+        """Returns what it can do, by name: "profile:python", "peer", and each protection that it offers."""
 
     def close(self) -> None:
         """Ends everything that the pool started; safe to call twice."""

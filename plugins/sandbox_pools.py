@@ -1,0 +1,65 @@
+"""One pool of sandboxes for each SPEC and process, shared by every judge that asks for it.
+
+In: a SPEC ("local", "docker:image=python:3.12-slim") and jobs. Out: their results. A pool is made when it is first
+asked for and closed when the process ends; a forked process makes its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from grpo.plugins.host import Host
+from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
+
+_lock = threading.Lock()
+_pools: dict[tuple[int, str], SandboxPool] = {}
+
+
+def pool_of(spec: str = "local") -> SandboxPool:
+    """Returns this process's pool for a SPEC.
+
+    Raises:
+        UsageError: the SPEC names no sandbox or sets an option that it does not have.
+        SandboxUnavailable: this machine cannot run it; the message says what is missing and what to do.
+    """
+    key = (os.getpid(), spec)
+    with _lock:
+        if key not in _pools:
+            _pools[key] = Host.discover().sandbox(spec).make()
+        return _pools[key]
+
+
+def run_jobs(jobs: Sequence[Job], spec: str = "local") -> list[JobResult]:
+    """Runs jobs in the pool of a SPEC and waits for them, from plain code or from inside a running event loop.
+
+    Raises:
+        UsageError, SandboxUnavailable: see `pool_of`.
+    """
+    pool = pool_of(spec)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_run(pool, jobs))
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, _run(pool, jobs)).result()
+
+
+def close_pools() -> None:
+    """Closes the pools of this process; the next call of `pool_of` makes new ones."""
+    with _lock:
+        mine = [key for key in _pools if key[0] == os.getpid()]
+        pools = [_pools.pop(key) for key in mine]
+    for pool in pools:
+        pool.close()
+
+
+async def _run(pool: SandboxPool, jobs: Sequence[Job]) -> list[JobResult]:
+    return await pool.run(jobs)
+
+
+atexit.register(close_pools)
