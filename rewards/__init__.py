@@ -13,6 +13,7 @@ from grpo.plugins.specs import RewardSpec, VerifierSpec
 @hookimpl
 def grpo_rewards() -> list[RewardSpec]:
     """Returns the built-in rewards."""
+    from grpo.rewards import email_parts
     from grpo.rewards.arithmetic import arithmetic
     from grpo.rewards.format import format
     from grpo.rewards.gsm8k import correctness, integer, soft_format, strict_format, xmlcount
@@ -32,6 +33,11 @@ def grpo_rewards() -> list[RewardSpec]:
         check_numbers,
         match_format_approximately,
         match_format_exactly,
+        email_parts.keywords,
+        email_parts.exact,
+        email_parts.length,
+        email_parts.recipient,
+        email_parts.signature,
     ]
 
 

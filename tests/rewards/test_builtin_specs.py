@@ -17,13 +17,18 @@ EXAMPLES = [(spec, case) for spec in SPECS for case in spec.cases]
 
 def call(spec, text, row, options):
     first = Completion(text, row=row) if spec.whole else text
-    result = spec(first, *(row[column.name] for column in spec.columns), **options)
+    result = spec(first, *(row.get(column.name, column.default) for column in spec.columns), **options)
     return result.ok if spec.kind == "verifier" else result
 
 
 def test_the_public_names_are_these():
     assert sorted(spec.name for spec in REWARDS) == [
         "arithmetic",
+        "email.exact",
+        "email.keywords",
+        "email.length",
+        "email.recipient",
+        "email.signature",
         "format",
         "gsm8k.correctness",
         "gsm8k.integer",

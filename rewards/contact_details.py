@@ -1,0 +1,65 @@
+"""Phone numbers, mailboxes and postal addresses in a signature: its lines in, what is there out.
+
+The shapes are loose on purpose: a signature is meant for people. A placeholder ("[Your phone]", "XXX-XXXX") has none
+of them. Everything is linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PHONE = re.compile(r"(?<![\w@.+-])\+?\(?\d[\d ().\u00a0/-]{5,28}\d(?![\w@])")
+_DATE = re.compile(r"\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](?:\d{4}|\d{2})")
+_ZIP_PLUS_FOUR = re.compile(r"\d{5}-\d{4}")
+_DIGITS = range(7, 16)  # E.164 allows 15; shorter than 7 is an extension or a house number
+_MAILBOX = re.compile(r"[\w.+%'&-]{1,64}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}")
+_AROUND = "<>()[]{},;:\"'|.!*_`"
+_STREETS = (
+    "street|st|road|rd|avenue|ave|av|lane|ln|drive|dr|boulevard|blvd|way|square|sq|court|ct|place|pl|terrace|ter|"
+    "highway|hwy|parkway|pkwy|close|crescent|quay|row|mews|alley|plaza|circle|cir|trail|route|"
+    "rue|allée|chemin|via|viale|piazza|corso|calle|avenida|paseo|rua|plein|laan|gatan|vej|gade"
+)
+_STREET = re.compile(rf"\b(?:{_STREETS})\b", re.IGNORECASE)
+_COMPOUND_STREET = re.compile(
+    r"[^\W\d_]{2,40}(?:straße|strasse|str\.|weg|platz|gasse|allee|ufer|straat|weg|laan|gatan|vägen|gata|vej)(?!\w)",
+    re.IGNORECASE,
+)
+_HOUSE = re.compile(r"(?<![\d,.+(@-])\d{1,5}[A-Za-z]?(?![\w@]|[.,]\d)")
+_BOX = re.compile(r"\b(?:p\.?\s?o\.?\s?box|postfach|b\.?p\.?)\s{0,2}\d", re.IGNORECASE)
+_CITY = re.compile(
+    r"[^\W\d_]{2},? \d{5}(?:-\d{4})?(?!\w)"  # Springfield, IL 62704
+    r"|(?<!\w)(?:[A-Z]{1,2}-)?\d{4,5} [^\W\d_]{3}"  # 10115 Berlin
+    r"|(?<!\w)[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}(?!\w)"  # SW1A 1AA
+    r"|(?<!\w)[A-Z]\d[A-Z] ?\d[A-Z]\d(?!\w)"  # K1A 0B1
+)
+
+
+def phones(lines: Sequence[str]) -> list[str]:
+    """Returns the digits of each phone number; dates and ZIP+4 codes are none."""
+    found = []
+    for line in lines:
+        for match in _PHONE.finditer(line):
+            text = match[0].strip(" .-/")
+            if _DATE.search(text) or _ZIP_PLUS_FOUR.fullmatch(text):
+                continue
+            digits = "".join(character for character in text if character.isdigit())
+            if len(digits) in _DIGITS:
+                found.append(digits)
+    return found
+
+
+def mailboxes(lines: Sequence[str]) -> list[str]:
+    """Returns the e-mail addresses, in lower case."""
+    words = (word.strip(_AROUND) for line in lines for word in re.split(r"[\s|,;<>()[\]]", line) if "@" in word)
+    addresses = (word.rpartition(":")[2] for word in words)
+    return [address.lower() for address in addresses if len(address) <= 254 and _MAILBOX.fullmatch(address)]
+
+
+def has_postal_address(lines: Sequence[str]) -> bool:
+    """Returns whether a line names a street with a house number, a post-office box, or a postcode with its place."""
+    return any(_BOX.search(line) or _CITY.search(line) or _is_street(line) for line in lines)
+
+
+def _is_street(line: str) -> bool:
+    return bool(_HOUSE.search(line)) and bool(_STREET.search(line) or _COMPOUND_STREET.search(line))
