@@ -14,6 +14,7 @@ STREAK = 5  # steps in a row before a flat reward counts
 TREND = 10  # steps in each of the two windows that a trend compares
 RISE = 0.35  # of all that the reward ever moved: a rise that counts
 GAIN = 0.02  # accuracy that rose by less did not rise
+REACH = 0.02  # a mean accuracy of the first steps below this leaves hardly anything to reinforce
 SOLVED = 0.95  # accuracy that cannot be expected to rise much
 EMPTY_SHARE = 0.5
 REPEATED_SHARE = 0.5
@@ -95,8 +96,18 @@ class HealthWatch:
         if reward is not None and accuracy is not None:
             self._rewards.append(reward)
             self._accuracies.append(accuracy)
-            warnings += self._diverging(int(step or 0))
+            warnings += self._out_of_reach() + self._diverging(int(step or 0))
         return warnings
+
+    def _out_of_reach(self) -> list[str]:
+        if len(self._accuracies) != FIRST_STEPS or _mean(self._accuracies) >= REACH:
+            return []
+        return self._once(
+            "reach",
+            f"{_mean(self._accuracies):.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO strengthens "
+            "what a policy sometimes does, so it can hardly learn what it never does: take easier problems or a "
+            "stronger model, or teach it with --warmup-steps first.",
+        )
 
     def _diverging(self, step: int) -> list[str]:
         if len(self._rewards) < 2 * TREND:

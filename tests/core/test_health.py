@@ -108,6 +108,15 @@ def test_a_reward_that_only_wobbles_has_not_risen() -> None:
     assert silent >= 19
 
 
+def test_a_task_out_of_reach_is_warned_about_once_after_the_first_steps() -> None:
+    watch = HealthWatch("float32")
+    steps = [watch.metrics(row(step, reward=0.2, accuracy=0.0 if step % 5 else 0.05)) for step in range(1, 31)]
+    assert [step for step, warnings in enumerate(steps, start=1) if warnings] == [10]
+    assert "1.0% of the answers of the first 10 steps were right" in steps[9][0]
+    able = HealthWatch("float32")
+    assert not [w for step in range(1, 31) for w in able.metrics(row(step, reward=0.2, accuracy=0.02))]
+
+
 def test_a_short_text_or_a_list_does_not_loop_but_a_stuck_one_does() -> None:
     assert not loops("yes " * 20)
     assert not loops(" ".join(f"step {number} adds {number * 3} apples to basket {number % 7}" for number in range(30)))
