@@ -104,9 +104,9 @@ class HealthWatch:
             return []
         return self._once(
             "reach",
-            f"{_mean(self._accuracies):.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO strengthens "
-            "what a policy sometimes does, so it can hardly learn what it never does: take easier problems or a "
-            "stronger model, or teach it with --warmup-steps first.",
+            f"{_mean(self._accuracies):.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO "
+            "strengthens what a policy sometimes does and can hardly teach what it never does: take easier problems, a "
+            "stronger model, or --warmup-steps first.",
         )
 
     def _diverging(self, step: int) -> list[str]:
