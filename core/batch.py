@@ -13,6 +13,7 @@ from grpo.core.advantage import Advantages, group_advantages
 from grpo.core.score_outcome import Outcome
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import RunError
+from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion
 
 
@@ -23,7 +24,7 @@ class Batch:
     Attributes:
         step: the first optimizer step that trains on it, from 1.
         completions: N of them; members of a group are adjacent.
-        outcomes: reward name to N outcomes.
+        outcomes: reward name to N outcomes; the components of a rubric are among them, as `rubric.component`.
         advantages: what the policy is trained with.
         group_size: members per group.
         generate_seconds, score_seconds: wall time on this process.
@@ -67,13 +68,13 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
 
     Args:
         batch: the generation.
-        rewards: those that scored it.
+        rewards: those that scored it; the components of rubrics are looked at too, and named before their rubric.
         limit: the share of completions that one reward may fail on.
 
     Raises:
         RunError: names the reward, its distribution and the first reason.
     """
-    for reward in rewards:
+    for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         failures = [outcome for outcome in batch.outcomes[reward.name] if outcome.kind == "failure"]
         if len(failures) > limit * len(batch.completions):
             raise RunError(
@@ -83,10 +84,14 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             )
 
 
-def batch_metrics(batch: Batch) -> dict[str, float]:
-    """Returns what the batch says about rewards; NaN for a mean of nothing."""
+def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, float]:
+    """Returns what the batch says about rewards; NaN for a mean of nothing.
+
+    The mean of a reward itself is left to the trainer; those of a rubric's components are here.
+    """
     totals = batch.advantages.totals
     present = totals[~totals.isnan()]
+    own = {reward.name for reward in rewards}
     metrics = {
         "reward": present.mean().item() if len(present) else math.nan,
         "reward_std": batch.advantages.group_std.mean().item(),
@@ -97,4 +102,7 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
     for name, outcomes in batch.outcomes.items():
         for kind in ("abstain", "failure"):
             metrics[f"rewards/{name}/{kind}"] = sum(outcome.kind == kind for outcome in outcomes) / len(outcomes)
+        if name not in own:
+            scores = [outcome.score for outcome in outcomes if outcome.score is not None]
+            metrics[f"rewards/{name}/mean"] = math.fsum(scores) / len(scores) if scores else math.nan
     return metrics

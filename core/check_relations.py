@@ -16,6 +16,7 @@ from grpo.core.check_report import Findings, Severity
 from grpo.core.check_rooms import check_rooms
 from grpo.core.check_scores import Bound, Seen, see
 from grpo.core.score import Scorer
+from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Isolation
 
 _MOST_GOLDS = 6
@@ -171,7 +172,9 @@ class Relations:
             self._findings.tried("unusable gold")
             [seen] = see(self._scorer, [Example(example.text, {**example.row, column: None})])
             if seen.reaches(gold.score):
-                self._findings.add("error", "unusable gold", f"with {column}=None it {seen}", example.text)
+                # Of a rubric, components that read no gold may rightly carry the score when those that do abstain.
+                severity: Severity = "note" if isinstance(spec, RubricSpec) else "error"
+                self._findings.add(severity, "unusable gold", f"with {column}=None it {seen}", example.text)
 
     def _alike(self, relation: str, example: Example, seen: Seen, score: float) -> None:
         """Notes a text that means the same and scores otherwise; a small difference is a warning."""

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from grpo.core.check_answers import QUESTION_NAMES, Example
 from grpo.core.score import Judgement, Outcome, Scorer
 from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Completion, Isolation, Message
 
 Bound = BoundReward | BoundVerifier
@@ -48,8 +49,20 @@ class Seen:
 
 
 def placed(bound: Bound, isolation: Isolation) -> Bound:
-    """Returns the plugin to be run in another room."""
+    """Returns the plugin to be run in another room; of a rubric, every component."""
+    if isinstance(bound.spec, RubricSpec):
+        return replace(bound, spec=_placed_rubric(bound.spec, isolation))
     return replace(bound, spec=replace(bound.spec, isolation=isolation))  # type: ignore[arg-type]
+
+
+def _placed_rubric(spec: RubricSpec, isolation: Isolation) -> RubricSpec:
+    parts = []
+    for component in spec.components:
+        inner = component.spec
+        if isinstance(inner, RubricSpec):
+            inner = _placed_rubric(inner, isolation)
+        parts.append(replace(component, reward=replace(inner, isolation=isolation)))
+    return replace(spec, components=tuple(parts), isolation=isolation)
 
 
 def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
@@ -58,14 +71,11 @@ def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
 
 
 def see(scorer: Scorer, examples: Sequence[Example]) -> list[Seen]:
-    """Scores examples with the one plugin of a scorer."""
+    """Scores examples with the one plugin of a scorer; a rubric comes before its components."""
     completions = [completion_of(example) for example in examples]
-    results: list[Outcome | Judgement] = []
-    for outcomes in scorer.score(completions).values():
-        results += outcomes
-    for judgements in scorer.judge(completions).values():
-        results += judgements
-    return [_seen(result) for result in results]
+    results: list[Sequence[Outcome | Judgement]] = [*scorer.score(completions).values()]
+    results += scorer.judge(completions).values()
+    return [_seen(result) for result in results[0]]
 
 
 def seen_in(bound: Bound, isolation: Isolation, examples: Sequence[Example]) -> list[Seen]:

@@ -87,7 +87,7 @@ def _scored(rewards: Sequence[BoundReward], completions: Sequence[Completion]) -
         outcomes = scorer.score(completions)
         for failure in scorer.first_failure.values():
             click.echo(f"first failure: {failure}\n", err=True)
-    return dict(outcomes)
+    return {reward.name: outcomes[reward.name] for reward in rewards}
 
 
 def _of_run(path: Path) -> tuple[list[Hashable], list[Completion]]:

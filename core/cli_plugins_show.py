@@ -13,6 +13,7 @@ from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_y
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.names import clash_of
 from grpo.plugins.options import type_name
+from grpo.plugins.rubric import RubricSpec, terms
 from grpo.plugins.spec_text import is_file, parse
 from grpo.plugins.specs import KINDS, EnvSpec, Kind, RewardSpec, SandboxSpec, VerifierSpec
 from grpo.plugins.types import Case
@@ -22,6 +23,7 @@ _ISOLATION = {
     "thread": "in a thread",
     "inline": "in the caller",
 }
+_COMBINES = {"sum": "weighted sum", "all": "all (1 when each passes)", "any": "any (1 when one passes)"}
 
 
 def found(host: Host, name: str) -> Registration:
@@ -94,12 +96,29 @@ def _function_lines(spec: RewardSpec | VerifierSpec) -> Iterator[str]:
     if isinstance(spec, RewardSpec):
         low, high = (f"{bound:g}" if math.isfinite(bound) else "unbounded" for bound in spec.range)
         yield f"Range: {low} to {high}" if (low, high) != ("unbounded", "unbounded") else "Range: unbounded"
-    calls = "a whole batch" if spec.batch else "one completion"
-    kind = ", async" if inspect.iscoroutinefunction(spec.function) else ""
-    yield f"Runs: {_ISOLATION[spec.isolation]}; {calls} a call{kind}; timeout {spec.timeout:g} s"
+    if isinstance(spec, RubricSpec):
+        yield f"Combines by: {_COMBINES[spec.combine]}"
+        yield from _component_lines(spec, "  ")
+    else:
+        calls = "a whole batch" if spec.batch else "one completion"
+        kind = ", async" if inspect.iscoroutinefunction(spec.function) else ""
+        yield f"Runs: {_ISOLATION[spec.isolation]}; {calls} a call{kind}; timeout {spec.timeout:g} s"
     yield f"Cases: {len(spec.cases) or 'none'}"
     for case in spec.cases:
         yield f"  {_case_line(case)}"
+
+
+def _component_lines(spec: RubricSpec, indent: str) -> Iterator[str]:
+    for component, term in zip(spec.components, terms(spec), strict=True):
+        told = [f"weight {component.weight:g}"] if spec.combine == "sum" else []
+        if component.gate or spec.combine != "sum":
+            told.append(f"{'a gate that ' if component.gate else ''}passes from {term.passes:g}")
+        inner = component.spec
+        nested = inner if isinstance(inner, RubricSpec) else None
+        what = f"a rubric that combines by {_COMBINES[nested.combine]}" if nested else inner.name
+        yield f"{indent}{component.name}: {what}, {', '.join(told)}"
+        if nested:
+            yield from _component_lines(nested, f"{indent}  ")
 
 
 def _case_line(case: Case) -> str:
@@ -118,7 +137,9 @@ def _env_lines(spec: EnvSpec) -> Iterator[str]:
 
 def _use(known: Registration) -> str:
     name = known.spec.name
-    if not known.distribution_version:
+    if known.distribution.endswith(".toml"):
+        name = known.distribution
+    elif not known.distribution_version:
         name = f"{known.distribution}:{name}"
     if isinstance(known.spec, SandboxSpec):
         return name

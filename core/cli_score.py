@@ -23,6 +23,7 @@ from grpo.core.score_rows import RecordedRow, read_rows
 from grpo.core.score_tally import ScoreTally, table
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.rubric import parts
 
 _BLOCK = 512
 
@@ -47,11 +48,12 @@ def score(rewards: tuple[str, ...], source: str, target: str, workers: int | Non
     """Score recorded completions with rewards.
 
     A row is {"completion": "...", <columns>}; the output row adds "scores": for each reward its outcome (score,
-    abstain or failure), its score and the reason of a failure. A completion may be a list of chat messages.
+    abstain or failure), its score and the reason of a failure. The components of a rubric follow it as
+    rubric.component. A completion may be a list of chat messages.
     """
     with _results_apart(target) as stdout:
         bound = Host.discover().rewards(rewards)
-        tallies = {reward.name: ScoreTally() for reward in bound}
+        tallies = {part.name: ScoreTally() for reward in bound for part in parts(reward)}
 
         def add(scorer: Scorer, block: Sequence[RecordedRow]) -> Iterator[Addition]:
             outcomes = scorer.score([row.completion for row in block], rows=[row.line for row in block])

@@ -4,25 +4,28 @@ Theory of operation. An async function runs on the event loop (`score_loop`); an
 worker process (`workers`), in a thread (`score_threads`) or inline, in the calling thread. The rooms get their tasks
 first, then the caller runs the inline ones, then it waits. Rooms start with their first task: a scorer with inline
 rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names the plugin
-and the row, and it is never a zero.
+and the row, and it is never a zero. Of a rubric each component is a task; those behind a gate are a second wave
+(`score_rubric`).
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from grpo.core.score_call import Bound, Caller
 from grpo.core.score_loop import LoopRoom, is_async
 from grpo.core.score_outcome import Judgement, Outcome, Result
+from grpo.core.score_rubric import Node, RubricBatch, tree
 from grpo.core.score_task import Task
 from grpo.core.score_threads import ThreadRoom
 from grpo.core.workers import WorkerPool
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import UsageError
+from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Completion
 
 __all__ = ["Judgement", "Outcome", "Scorer"]
@@ -57,11 +60,20 @@ class Scorer:
         self.first_failure: dict[str, str] = {}
         self._rewards: dict[str, Caller] = {}
         self._verifiers: dict[str, Caller] = {}
+        self._rubrics: dict[str, Node] = {}
+        self._order: list[str] = []
         for plugin in plugins:
-            callers = self._rewards if isinstance(plugin, BoundReward) else self._verifiers
-            if plugin.name in callers:
-                raise UsageError(f"two {plugin.spec.kind}s are named '{plugin.name}'. Rename one with 'as=...'.")
-            callers[plugin.name] = Caller(plugin, retries=retries, report=_keeper(self.first_failure, plugin.name))
+            parts: list[Bound] = [plugin]
+            if isinstance(plugin, BoundReward):
+                self._order.append(plugin.name)
+                if isinstance(plugin.spec, RubricSpec):
+                    self._rubrics[plugin.name] = tree(plugin)
+                    parts = [node.bound for node in self._rubrics[plugin.name].nodes()]
+            for part in parts:
+                callers = self._rewards if isinstance(part, BoundReward) else self._verifiers
+                if part.name in callers:
+                    raise UsageError(f"two {part.spec.kind}s are named '{part.name}'. Rename one with 'as=...'.")
+                callers[part.name] = Caller(part, retries=retries, report=_keeper(self.first_failure, part.name))
         self._rooms = _Rooms(workers or _processors(), memory)
         self._finalizer = weakref.finalize(self, self._rooms.close)
 
@@ -87,28 +99,46 @@ class Scorer:
             rows: the number of each completion in messages; default: its index.
 
         Returns:
-            Reward name to one outcome per completion, in order.
+            Reward name to one outcome per completion, in order. A rubric is followed by its components, which are
+            named `rubric.component`.
 
         Raises:
             ValueError: the scorer is closed.
         """
-        scored = self._run(self._rewards, completions, rows)
-        return {name: [r for r in results if isinstance(r, Outcome)] for name, results in scored.items()}
+        numbers = range(len(completions)) if rows is None else rows
+        rubrics = [RubricBatch(root, numbers) for root in self._rubrics.values()]
+        plain = [name for name in self._order if name not in self._rubrics]
+        tasks = {name: Task(self._rewards[name], completions, numbers) for name in plain}
+        scored: dict[str, list[Outcome]] = {}
+        for wave in range(1 + max((root.last for root in self._rubrics.values()), default=0)):
+            wanted = [rubric.wanted(wave) for rubric in rubrics]
+            for name, indices in (pair for one in wanted for pair in one.items()):
+                tasks[name] = _some(self._rewards[name], completions, numbers, indices)
+            for name, results in self._run(tasks).items():
+                scored[name] = [result for result in results if isinstance(result, Outcome)]
+            for rubric, one in zip(rubrics, wanted, strict=True):
+                rubric.settle(wave, {name: (indices, scored[name]) for name, indices in one.items()})
+            tasks = {}
+        for rubric in rubrics:
+            scored |= rubric.outcomes()
+        return {name: scored[name] for name in self._names()}
 
     def judge(
         self, completions: Sequence[Completion], *, rows: Sequence[int] | None = None
     ) -> dict[str, list[Judgement]]:
         """Judges completions with every verifier; arguments and errors are those of `score`."""
-        judged = self._run(self._verifiers, completions, rows)
+        numbers = range(len(completions)) if rows is None else rows
+        judged = self._run({name: Task(caller, completions, numbers) for name, caller in self._verifiers.items()})
         return {name: [r for r in results if isinstance(r, Judgement)] for name, results in judged.items()}
 
-    def _run(
-        self, callers: dict[str, Caller], completions: Sequence[Completion], rows: Sequence[int] | None
-    ) -> dict[str, list[Result]]:
+    def _names(self) -> Iterator[str]:
+        """Yields the names of the outcomes: of every reward, and of a rubric those of its components after its own."""
+        for name in self._order:
+            yield from [node.name for node in self._rubrics[name].nodes()] if name in self._rubrics else [name]
+
+    def _run(self, tasks: Mapping[str, Task]) -> dict[str, list[Result]]:
         if not self._finalizer.alive:
             raise ValueError("this scorer is closed; make another one.")
-        numbers = range(len(completions)) if rows is None else rows
-        tasks = {name: Task(caller, completions, numbers) for name, caller in callers.items()}
         try:
             inline = [task for task in tasks.values() if not self._rooms.submit(task)]
             for task in inline:
@@ -162,6 +192,13 @@ class _Rooms:
         self.loop = LoopRoom()
         self.threads = ThreadRoom(_THREADS_PER_WORKER * self._workers)
         self.processes = WorkerPool(self._workers, self._memory)
+
+
+def _some(caller: Caller, completions: Sequence[Completion], rows: Sequence[int], indices: Sequence[int]) -> Task:
+    """Returns the task of a reward that is to score some of the completions."""
+    if len(indices) == len(completions):
+        return Task(caller, completions, rows)
+    return Task(caller, [completions[index] for index in indices], [rows[index] for index in indices])
 
 
 def _run_inline(task: Task) -> None:

@@ -25,7 +25,8 @@ class Outcome:
     Attributes:
         kind: "score", "abstain" (the reward does not apply to this completion) or "failure" (of the plugin).
         score: the score, finite and inside the reward's range; None unless `kind` is "score".
-        reason: why it failed, in one line that names plugin and row; None otherwise.
+        reason: why it failed, in one line that names plugin and row; or which gate of a rubric kept it from being
+            called; None otherwise.
         seconds: wall time of the call; for a batch reward, its share of the batch's call.
     """
 

@@ -154,14 +154,15 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         output["advantages"] = advantages.values[local]
         output["completion_mask"] = output["completion_mask"] * trained[:, None]
         output["num_items_in_batch"] = self.accelerator.gather(output["completion_mask"].sum()).sum()
-        for name, value in batch_metrics(batch).items():  # in the place of TRL's, which counts failures as missing
+        # In the place of TRL's, which counts failures as missing.
+        for name, value in batch_metrics(batch, self._plan.rewards).items():
             self._metrics["train"][name] = [value]
         self._on_batch(batch)
         return output
 
     def _gather_batch(self) -> Batch:
         """Collects the batch of all processes and computes its advantages, alike on each of them."""
-        names = [reward.name for reward in self._plan.rewards]
+        names = list(self._outcomes)
         rows = list(zip(self._completions, zip(*(self._outcomes[name] for name in names), strict=True), strict=True))
         rows = gather_object(rows) if self.accelerator.num_processes > 1 else rows
         outcomes = {name: [row[1][number] for row in rows] for number, name in enumerate(names)}

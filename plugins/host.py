@@ -7,7 +7,7 @@ wrong. One broken plugin is a line in that list and stops nothing else. Loading 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from grpo.plugins.binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
@@ -18,6 +18,8 @@ from grpo.plugins.lock import lock_of
 from grpo.plugins.names import clash_problems, find_registration
 from grpo.plugins.options import checked_options
 from grpo.plugins.problems import Problem, one_line, traceback_text
+from grpo.plugins.rubric import parts
+from grpo.plugins.rubric_parts import Find, with_components
 from grpo.plugins.source_file import registration_from_file
 from grpo.plugins.spec_text import SpecText, parse
 from grpo.plugins.specs import Kind
@@ -40,6 +42,7 @@ class Host:
         self._loaded = [load_entry(entry) for entry in entries]
         self._registrations = tuple(known for loaded in self._loaded for known in loaded.registrations)
         self._problems = [problem for loaded in self._loaded for problem in loaded.problems]
+        self._registrations = tuple(self._whole_rubrics())
         self._problems += clash_problems(self._registrations)
 
     @classmethod
@@ -98,11 +101,12 @@ class Host:
             UsageError: two of them have one name; and everything that `reward` raises.
         """
         bound = [self.reward(source, home) for source in sources]
-        names = [reward.name for reward in bound]
+        names = [part.name for reward in bound for part in parts(reward)]
         for reward in bound:
-            if names.count(reward.name) > 1:
+            twice = next((part.name for part in parts(reward) if names.count(part.name) > 1), None)
+            if twice is not None:
                 raise UsageError(
-                    f"two rewards are named '{reward.name}', and their metrics would mix. Give one another name: "
+                    f"two rewards are named '{twice}', and their metrics would mix. Give one another name: "
                     f"--reward {reward.spec.name}:as={reward.name}_2"
                 )
         return bound
@@ -172,7 +176,23 @@ class Host:
                     )
                     _log.warning("%s of %s: %s", entry.name, entry.distribution, line)
 
+    def _whole_rubrics(self) -> Iterator[Registration]:
+        """Yields the registrations, the components of rubrics found; leaves out rubrics that lack some."""
+        for known in self._registrations:
+            try:
+                yield with_components(known, self._component_finder(known.distribution))
+            except UsageError as error:
+                entry = (known.distribution, known.distribution_version, known.entry_point)
+                self._problems.append(Problem("invalid", *entry, str(error)))
+
+    def _component_finder(self, home: str) -> Find:
+        return lambda text: self._registered("reward", text, home)
+
     def _found(self, kind: Kind, text: SpecText, home: str) -> Registration:
+        known = self._registered(kind, text, home)
+        return with_components(known, self._component_finder(known.distribution))
+
+    def _registered(self, kind: Kind, text: SpecText, home: str) -> Registration:
         if text.path:
             return registration_from_file(kind, text)
         return find_registration(self._registrations, self._problems, kind, text, home)

@@ -1,7 +1,8 @@
 """The record of the plugins that a run used, and what has changed since.
 
 In: a bound plugin. Out: a dictionary that JSON can hold, and, from two such records, the differences in words. The
-hash covers the file that defines the plugin's function, not the modules that this file imports.
+hash covers the file that defines the plugin's function, not the modules that this file imports. A rubric has no file of
+its own to hash: its record holds those of its components, and their options with them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo.plugins.binding import Bound, BoundReward, BoundVerifier
+from grpo.plugins.rubric import RubricSpec, bound_components
 from grpo.plugins.source_file import source_sha256
 
-_COMPARED = ("distribution", "distribution_version", "version", "options", "weight", "sha256")
+_COMPARED = (
+    "distribution",
+    "distribution_version",
+    "version",
+    "options",
+    "combine",
+    "weight",
+    "gate",
+    "passes",
+    "sha256",
+)
 
 
 def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
@@ -21,14 +33,15 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
 
     Its keys: kind, name (the alias, if there is one), plugin (the spec's name), version, distribution,
     distribution_version, options (defaults included), weight (None where there is none), sha256 (None where the
-    source is not at hand).
+    source is not at hand), and for a rubric combine and components (their records, with the weights and gates inside
+    the rubric).
     """
     from pydantic_core import to_json
 
     spec = bound.spec
     function = spec.function if isinstance(bound, (BoundReward, BoundVerifier)) else bound.spec.factory  # type: ignore[union-attr]
     defaults = {option.name: option.default for option in spec.options if not option.required}
-    return {
+    record = {
         "kind": spec.kind,
         "name": getattr(bound, "name", spec.name),
         "plugin": spec.name,
@@ -39,6 +52,21 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
         "weight": getattr(bound, "weight", None),
         "sha256": source_sha256(function),
     }
+    if isinstance(bound, BoundReward) and isinstance(bound.spec, RubricSpec):
+        record |= {
+            "options": {},
+            "sha256": None,
+            "combine": bound.spec.combine,
+            "components": _components(bound, bound.spec),
+        }
+    return record
+
+
+def _components(bound: BoundReward, spec: RubricSpec) -> list[dict[str, Any]]:
+    return [
+        lock_of(part, "") | {"weight": inside.weight, "gate": inside.gate, "passes": inside.passes}
+        for part, inside in zip(bound_components(bound), spec.components, strict=True)
+    ]
 
 
 def drift(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -63,4 +91,12 @@ def drift(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
                 lines.append(f"{who}: its source file has changed")
         elif old != new:
             lines.append(f"{who}: {key.replace('_', ' ')} was {old!r}, is now {new!r}")
+    old_parts, new_parts = ({part["name"]: part for part in lock.get("components", [])} for lock in (before, after))
+    for name in {**old_parts, **new_parts}:
+        if name in old_parts and name in new_parts:
+            lines += drift(old_parts[name], new_parts[name])
+        else:
+            lines.append(f"{who}: the component '{name}' is {'new' if name in new_parts else 'gone'}")
+    if list(old_parts) != list(new_parts) and set(old_parts) == set(new_parts):
+        lines.append(f"{who}: its components are in another order")
     return lines

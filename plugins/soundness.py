@@ -47,7 +47,7 @@ def metadata_fault(name: object, version: object, timeout: object) -> str:
     """Returns why a name, a version or a time limit in seconds cannot be used, or ""."""
     if not isinstance(name, str) or not name or any(character in name for character in _SEPARATORS):
         return f"{name!r} cannot be a plugin name: SPECs use '/', '@', ':', ',', '=' and blanks as separators"
-    if name in RESERVED_PREFIXES or name.endswith(".py"):
+    if name in RESERVED_PREFIXES or name.endswith((".py", ".toml")):
         return f"'{name}' cannot be a plugin name: SPECs give it another meaning"
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         return f"'{name}': version {version!r} must be a whole number, 1 or more"

@@ -1,4 +1,4 @@
-"""Loads a plugin from a Python file that belongs to no installed package: `./mine.py:score`.
+"""Loads a plugin from a file that belongs to no installed package: `./mine.py:score`, or a rubric, `./rubric.toml`.
 
 In: a path and the name of a decorated function (or of any spec in the file). Out: a registration whose distribution
 is the file's absolute path. The file's folder joins the end of `sys.path`, so that it may import its neighbours
@@ -18,6 +18,7 @@ from types import ModuleType
 from grpo.plugins.errors import PluginNotFound, UsageError, did_you_mean
 from grpo.plugins.loading import Registration
 from grpo.plugins.problems import one_line
+from grpo.plugins.rubric_file import rubric_from_file
 from grpo.plugins.soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins.spec_text import SpecText
 from grpo.plugins.specs import Kind
@@ -35,6 +36,10 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     if not path.is_file():
         raise PluginNotFound(f"no file '{path_text}' (looked in {path.absolute().parent}). Write ./file.py:function.")
     path = path.resolve()
+    if path.suffix == ".toml":
+        if kind != "reward":
+            raise PluginNotFound(f"no {kind} in {path_text}: a TOML file describes a rubric, which is a reward.")
+        return Registration(kind, rubric_from_file(path), str(path), "", path.name)
     values = vars(_module(path))
     named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
     spec = values.get(function) or next((value for value in named if value.name == function), None)

@@ -1,6 +1,6 @@
 """Reads what a user writes to name a plugin: `[dist/]name[@version][:key=value,...]`, a file, or a TOML table.
 
-In: text such as `length:limit=80,weight=2,as=short` or `./mine.py:score`, or the table
+In: text such as `length:limit=80,weight=2,as=short`, `./mine.py:score` or `./rubric.toml`, or the table
 `{name = "length", weight = 2, as = "short", options = {limit = 80}}`. Out: a `SpecText`. Nothing is looked up.
 A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text up to the next comma.
 """
@@ -11,16 +11,19 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.soundness import RESERVED_PREFIXES
 
-SYNTAX = "[dist/]name[@version][:key=value,...] or ./file.py:function[:key=value,...]"
+SYNTAX = "[dist/]name[@version][:key=value,...], ./file.py:function[:key=value,...] or ./rubric.toml[:key=value,...]"
 TABLE_KEYS = ("name", "weight", "as", "timeout", "options")
 _FILE = re.compile(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
+_RUBRIC = re.compile(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
 _FILE_STARTS = ("./", "../", "/", "~")
+_FILE_ENDS = (".py", ".toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class SpecText:
 
     Attributes:
         written: the text as the user wrote it, for errors.
-        name: the plugin's name; for a file, the function's.
+        name: the plugin's name; for a Python file, the function's; for a rubric's file, the file's.
         distribution: the distribution that the user named, or "".
         path: the file, or "".
         version: the version that the user insists on, or None.
@@ -73,17 +76,22 @@ def parse(source: str | Mapping[str, Any]) -> SpecText:
 
 def is_file(text: str) -> bool:
     """Tells whether the SPEC names a file rather than an installed plugin."""
-    return text.startswith(_FILE_STARTS) or text.partition(":")[0].endswith(".py")
+    return text.startswith(_FILE_STARTS) or text.partition(":")[0].endswith(_FILE_ENDS)
 
 
 def _split(text: str) -> tuple[str, str | None]:
     """Splits into the head, which names the plugin, and the options (None when there is no colon for them)."""
     if not text:
         raise UsageError(f"an empty SPEC names no plugin. Write {SYNTAX}.")
+    if rubric := _RUBRIC.fullmatch(text):
+        return rubric["path"], rubric["options"]
     if is_file(text):
         match = _FILE.fullmatch(text)
         if match is None or not match["function"]:
-            raise UsageError(f"'{text}' does not name a function of a Python file. Write ./file.py:function.")
+            raise UsageError(
+                f"'{text}' does not name a function of a Python file, nor a rubric. Write ./file.py:function or "
+                "./rubric.toml."
+            )
         return f"{match['path']}:{match['function']}", match["options"]
     head, colon, options = text.partition(":")
     if head in RESERVED_PREFIXES and colon:
@@ -96,6 +104,8 @@ def _split(text: str) -> tuple[str, str | None]:
 
 def _named(head: str, written: str) -> SpecText:
     path = ""
+    if head.endswith(".toml"):
+        return SpecText(written, Path(head).stem, path=head)
     if is_file(head):
         path, _, head = head.rpartition(":")
     name, at, version = head.partition("@")
@@ -175,12 +185,8 @@ def _complete(named: SpecText, values: dict[str, Value]) -> SpecText:
         alias = value.typed if value.typed is not None and not isinstance(value.parsed, str) else value.parsed
         if not isinstance(alias, str) or not alias or "/" in alias or any(c.isspace() for c in alias):
             raise UsageError(f"'{named.written}': as={alias!r} must be a name without '/' and blanks.")
-    return SpecText(
-        named.written,
-        named.name,
-        named.distribution,
-        named.path,
-        named.version,
+    return replace(
+        named,
         options=values,
         weight=weight,
         alias=alias,

@@ -80,8 +80,10 @@ def test_the_public_names_are_these() -> None:
     assert grpo.__all__ == [
         "Case",
         "Completion",
+        "Component",
         "EnvSpec",
         "RewardSpec",
+        "RubricSpec",
         "SandboxSpec",
         "Verdict",
         "VerifierSpec",
@@ -90,6 +92,7 @@ def test_the_public_names_are_these() -> None:
         "check_verifier",
         "hookimpl",
         "reward",
+        "rubric",
         "verifier",
     ]
 

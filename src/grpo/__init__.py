@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from grpo.core.check import check_env, check_reward, check_verifier
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.hookspecs import hookimpl
+    from grpo.plugins.rubric import Component, RubricSpec, rubric
     from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
     from grpo.plugins.types import Case, Completion, Verdict
 
@@ -20,8 +21,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Case",
     "Completion",
+    "Component",
     "EnvSpec",
     "RewardSpec",
+    "RubricSpec",
     "SandboxSpec",
     "Verdict",
     "VerifierSpec",
@@ -30,14 +33,17 @@ __all__ = [
     "check_verifier",
     "hookimpl",
     "reward",
+    "rubric",
     "verifier",
 ]
 
 _HOMES = {
     "Case": "plugins.types",
     "Completion": "plugins.types",
+    "Component": "plugins.rubric",
     "EnvSpec": "plugins.specs",
     "RewardSpec": "plugins.specs",
+    "RubricSpec": "plugins.rubric",
     "SandboxSpec": "plugins.specs",
     "Verdict": "plugins.types",
     "VerifierSpec": "plugins.specs",
@@ -46,6 +52,7 @@ _HOMES = {
     "check_verifier": "core.check",
     "hookimpl": "plugins.hookspecs",
     "reward": "plugins.decorators",
+    "rubric": "plugins.rubric",
     "verifier": "plugins.decorators",
 }
 

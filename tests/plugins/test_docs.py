@@ -31,8 +31,10 @@ def test_the_public_names_are_pinned() -> None:
     assert sorted(grpo.__all__) == [
         "Case",
         "Completion",
+        "Component",
         "EnvSpec",
         "RewardSpec",
+        "RubricSpec",
         "SandboxSpec",
         "Verdict",
         "VerifierSpec",
@@ -41,6 +43,7 @@ def test_the_public_names_are_pinned() -> None:
         "check_verifier",
         "hookimpl",
         "reward",
+        "rubric",
         "verifier",
     ]
     for name in grpo.__all__:
@@ -130,6 +133,15 @@ def test_the_documented_tables_can_be_used(monkeypatch: pytest.MonkeyPatch) -> N
     configuration, project = (tomllib.loads(body) for body in blocks("toml"))
     assert [reward.weight for reward in Host.discover().rewards(configuration["rewards"])] == [2.0, 0.5]
     assert project["project"]["entry-points"]["grpo"] == {"mine": "grpo_reward_mine"}
+
+
+def test_the_documented_rubric_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    [body] = re.findall(r"^```toml tidy\.toml\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+    (tmp_path / "tidy.toml").write_text(body)
+    bound = Host.discover().reward(f"{tmp_path}/tidy.toml:weight=2,format.tags=reasoning/answer")
+    [case] = bound.spec.cases
+    assert bound.call(Completion(case.completion, row=case.row)) == case.expect
 
 
 def test_the_documented_files_exist() -> None:

@@ -1,0 +1,304 @@
+"""Rubrics: several rewards that make one, weighted, gated and nested.
+
+In: components, each a reward with its weight inside the rubric (by its spec, or by a SPEC that the host looks up).
+Out: a `RubricSpec`, which is a reward spec like any other: a run gives it a weight, an alias and options, and the
+engine scores its components one by one under the names `rubric.component`. What a rubric makes of its components'
+scores is in `rubric_total`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
+
+from grpo.plugins.binding import BoundReward
+from grpo.plugins.errors import PluginError, SpecError, did_you_mean
+from grpo.plugins.rubric_total import STOPPED, Combine, Lack, Term, Value, opens, reach, total
+from grpo.plugins.soundness import metadata_fault
+from grpo.plugins.specs import Column, Option, RewardSpec
+from grpo.plugins.types import Case, Completion, Isolation
+
+_STRICTEST: tuple[Isolation, ...] = ("process", "thread", "inline")
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One part of a rubric.
+
+    Attributes:
+        reward: a reward or another rubric; or its SPEC as text or table, which the host looks up.
+        weight: its weight in the rubric's sum; 0: it is logged and counts nothing.
+        name: what it is called inside the rubric; default: the reward's name.
+        gate: where it does not pass, the components after it are not called.
+        passes: the lowest score that passes, for a gate and inside "all" and "any"; default: the top of its range.
+        options: the reward's options, over its defaults; the user may set each of them as `name.option`.
+        timeout: seconds for one call; default: the reward's.
+        distribution: where the reward comes from; default: the rubric's.
+    """
+
+    reward: RewardSpec | str | Mapping[str, Any]
+    weight: float = 1.0
+    name: str = ""
+    gate: bool = False
+    passes: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float | None = None
+    distribution: str = ""
+
+    @property
+    def spec(self) -> RewardSpec:
+        """The reward.
+
+        Raises:
+            PluginError: it is only named so far.
+        """
+        if isinstance(self.reward, RewardSpec):
+            return self.reward
+        raise PluginError(f"the component {self.reward!r} is named by a SPEC; get its rubric from the host.")
+
+
+@dataclass(frozen=True, slots=True)
+class RubricSpec(RewardSpec):
+    """A reward that is made of others; build it with `rubric`.
+
+    Of the attributes of a `RewardSpec`, columns, options, range, isolation and timeout follow from the components.
+
+    Attributes:
+        components: in the order in which gates stop them.
+        combine: "sum" (weighted), "all" (1 when every component passes, else 0) or "any" (1 when one does).
+    """
+
+    components: tuple[Component, ...] = ()
+    combine: Combine = "sum"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every component, at any depth, is a reward and not only named."""
+        rewards = [component.reward for component in self.components]
+        return all(isinstance(r, RewardSpec) and (not isinstance(r, RubricSpec) or r.complete) for r in rewards)
+
+
+def rubric(
+    *,
+    name: str,
+    version: int,
+    components: Sequence[Component],
+    combine: Combine = "sum",
+    doc: str = "",
+    cases: Sequence[Case] = (),
+) -> RubricSpec:
+    """Makes one reward of several.
+
+    Args:
+        name: the public name.
+        version: the scoring contract; raise it when scores change.
+        components: the parts, gates before what they guard.
+        combine: what is made of their scores; see `rubric_total`.
+        doc: for `grpo plugins show`.
+        cases: examples with the expected score of the whole.
+
+    Raises:
+        SpecError: the components do not fit together; says which and why.
+
+    Example:
+        >>> from grpo import Component, reward, rubric
+        >>> @reward(version=1, range=(0.0, 1.0), isolation="inline")
+        ... def polite(completion: str) -> float:
+        ...     return 1.0 if "please" in completion else 0.0
+        >>> @reward(version=1, range=(0.0, 1.0), isolation="inline")
+        ... def brief(completion: str, *, words: int = 5) -> float:
+        ...     return 1.0 if len(completion.split()) <= words else 0.0
+        >>> manners = rubric(name="manners", version=1, components=[Component(polite, 0.7), Component(brief, 0.3)])
+        >>> manners("Come in, please")
+        1.0
+        >>> manners("Come in, please", **{"brief.words": 2})
+        0.7
+    """
+    fault = metadata_fault(name, version, 1.0)
+    if fault:
+        raise SpecError(f"{fault}.")
+    named = tuple(replace(component, name=component.name or _own_name(component)) for component in components)
+    spec = RubricSpec(
+        name, version, _Plain(named, combine, ()), doc, cases=tuple(cases), components=named, combine=combine
+    )
+    _refuse_unusable(spec)
+    return completed(spec, named) if spec.complete else spec
+
+
+def completed(spec: RubricSpec, components: Sequence[Component]) -> RubricSpec:
+    """Returns the rubric with its components found, and with everything that follows from them.
+
+    Raises:
+        SpecError: the components do not fit together.
+    """
+    spec = replace(spec, components=tuple(components))
+    _refuse_unusable(spec)
+    _refuse_unbounded(spec)
+    columns: dict[str, Column] = {}
+    for column in (column for component in components for column in component.spec.columns):
+        known = columns.get(column.name)
+        columns[column.name] = column if known is None or column.required else known
+    isolations = [component.spec.isolation for component in components]
+    return replace(
+        spec,
+        function=_Plain(spec.components, spec.combine, tuple(columns)),
+        columns=tuple(columns.values()),
+        options=tuple(option for component in components for option in _options(component)),
+        range=reach(spec.combine, terms(spec)),
+        isolation=next(isolation for isolation in _STRICTEST if isolation in isolations),
+        timeout=max(component.timeout or component.spec.timeout for component in components),
+        whole=True,
+    )
+
+
+def terms(spec: RubricSpec) -> tuple[Term, ...]:
+    """Returns what the total needs to know of each component."""
+    return tuple(
+        Term(
+            component.weight,
+            component.spec.range,
+            component.spec.range[1] if component.passes is None else component.passes,
+            component.gate,
+        )
+        for component in spec.components
+    )
+
+
+def bound_components(bound: BoundReward) -> list[BoundReward]:
+    """Returns the components of a bound rubric as bound rewards: named `rubric.component`, with their options.
+
+    Their weights are the rubric's business; the time limit of the rubric caps that of each component.
+    """
+    assert isinstance(bound.spec, RubricSpec)
+    return [
+        BoundReward(
+            component.spec,
+            component.distribution or bound.distribution,
+            {**component.options, **_inner(component, bound.options)},
+            alias=f"{bound.name}.{component.name}",
+            timeout=min(bound.timeout, component.timeout or component.spec.timeout),
+        )
+        for component in bound.spec.components
+    ]
+
+
+def parts(bound: BoundReward) -> Iterator[BoundReward]:
+    """Yields a bound reward and, of a rubric, its components at every depth, each rubric before its own."""
+    yield bound
+    if isinstance(bound.spec, RubricSpec):
+        for component in bound_components(bound):
+            yield from parts(component)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A rubric as a plain function of text and columns: one call after the other, here, without any time limit."""
+
+    components: tuple[Component, ...]
+    combine: Combine
+    columns: tuple[str, ...]
+
+    def __call__(self, completion: Completion | str, *columns: Any, **named: Any) -> float | None:
+        if len(columns) > len(self.columns):
+            raise TypeError(f"it takes {len(self.columns)} columns ({', '.join(self.columns)}), not {len(columns)}")
+        options = {name: value for name, value in named.items() if name not in self.columns}
+        if isinstance(completion, Completion):
+            whole = completion
+        else:
+            given = {name: value for name, value in named.items() if name in self.columns}
+            whole = Completion(completion, row=dict(zip(self.columns, columns, strict=False)) | given)
+        spec = RubricSpec("rubric", 1, self, components=self.components, combine=self.combine)
+        bound = bound_components(BoundReward(spec, "", options, timeout=math.inf))
+        values: list[Value] = []
+        shut = False
+        for part, term in zip(bound, terms(spec), strict=True):
+            value = STOPPED if shut else _called(part, whole)
+            values.append(value)
+            shut = shut or (term.gate and not opens(term, value))
+        found = total(self.combine, terms(spec), values)
+        assert not isinstance(found, Lack)  # a component that fails has raised
+        return found
+
+
+def _called(part: BoundReward, completion: Completion) -> Any:
+    value = part.call_batch([completion])[0] if part.spec.batch else part.call(completion)
+    if inspect.iscoroutine(value):
+        value.close()
+        raise PluginError(f"'{part.name}' is async, so its rubric cannot be called as a plain function; score it.")
+    return value
+
+
+def _own_name(component: Component) -> str:
+    """Returns the name of a component that was given none; "" for a SPEC, whose name only the host can read."""
+    return component.reward.name if isinstance(component.reward, RewardSpec) else ""
+
+
+def _options(component: Component) -> Iterator[Option]:
+    for option in component.spec.options:
+        default = component.options.get(option.name, option.default)
+        yield Option(f"{component.name}.{option.name}", option.type, default)
+
+
+def _inner(component: Component, options: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f"{component.name}."
+    return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+
+
+def _refuse_unusable(spec: RubricSpec) -> None:
+    """Refuses what can be seen to be wrong before the components are found."""
+    where = f"rubric '{spec.name}'"
+    if spec.combine not in get_args(Combine):
+        close = did_you_mean(str(spec.combine), get_args(Combine))
+        raise SpecError(f"{where}: combine is {spec.combine!r}; it is one of {', '.join(get_args(Combine))}.{close}")
+    if not spec.components:
+        raise SpecError(f"{where} has no components. Give it one or more.")
+    for component in spec.components:
+        what = f"{where}, component '{component.name or component.reward}'"
+        if not _is_number(component.weight):
+            raise SpecError(f"{what}: weight {component.weight!r} must be a finite number.")
+        if component.passes is not None and not _is_number(component.passes):
+            raise SpecError(
+                f"{what}: passes {component.passes!r} must be a finite number, the lowest score that passes."
+            )
+        if component.name and any(letter in "/@:,=" or letter.isspace() for letter in component.name):
+            raise SpecError(f"{what}: a name has no '/', '@', ':', ',', '=' and blanks.")
+        if spec.combine != "sum" and component.weight != 1.0:
+            raise SpecError(
+                f"{what}: weight has no meaning in a rubric that combines by '{spec.combine}'. Leave it out."
+            )
+        if spec.combine == "any" and component.gate:
+            raise SpecError(f"{what}: a gate has no meaning in a rubric that combines by 'any'. Leave it out.")
+    names = [component.name for component in spec.components if component.name]
+    for name in names:
+        if names.count(name) > 1:
+            raise SpecError(f"{where} has two components named '{name}'. Give one another name.")
+        if any(other.startswith(f"{name}.") for other in names):
+            raise SpecError(f"{where}: the name '{name}' begins that of another component. Give one another name.")
+
+
+def _refuse_unbounded(spec: RubricSpec) -> None:
+    """Refuses components whose range leaves open what passes, or what stopping before them costs."""
+    guarded = ""
+    for component in spec.components:
+        what = f"rubric '{spec.name}', component '{component.name}'"
+        known = [option.name for option in component.spec.options]
+        for name in component.options:
+            if name not in known:
+                raise SpecError(f"{what} has no option '{name}'.{did_you_mean(name, known)}")
+        low, high = component.spec.range
+        if (component.gate or spec.combine != "sum") and component.passes is None and math.isinf(high):
+            raise SpecError(f"{what}: its scores have no upper limit, so say from which one it passes (passes=...).")
+        lowest = low if component.weight > 0 else high
+        if guarded and spec.combine == "sum" and component.weight and math.isinf(lowest):
+            raise SpecError(
+                f"{what} comes after the gate '{guarded}' and counts its lowest where that does not pass, but it has "
+                "none. Declare the range of that reward."
+            )
+        guarded = component.name if component.gate and not guarded else guarded
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
