@@ -23,6 +23,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.score_call import Bound
+from grpo.plugins.from_trl import TrlFunction
 
 _by_value = threading.Lock()
 
@@ -54,10 +55,10 @@ class Reference:
 
 def pack_reference(plugin: Bound) -> bytes | None:
     """Returns the plugin with its function by reference, or None when its function has no place of its own."""
-    reference = find_reference(plugin.spec.function)
+    reference = find_reference(_written(plugin.spec.function))
     if reference is None:
         return None
-    return bytes(cloudpickle.dumps(_with_function(plugin, reference)))
+    return bytes(cloudpickle.dumps(_with_function(plugin, _rewrapped(plugin.spec.function, reference))))
 
 
 def pack_value(plugin: Bound) -> bytes:
@@ -67,7 +68,7 @@ def pack_value(plugin: Bound) -> bytes:
         Exception: something that the function needs cannot be pickled.
     """
     function = plugin.spec.function
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    module = sys.modules.get(getattr(_written(function), "__module__", None) or "")
     if module is None or module.__name__ == "__main__":
         return bytes(cloudpickle.dumps(_with_function(plugin, function)))
     with _by_value:
@@ -88,9 +89,9 @@ def unpack(packed: bytes) -> Bound:
         Exception: what importing or rebuilding the function raises.
     """
     plugin: Bound = pickle.loads(packed)
-    function = plugin.spec.function
+    function = _written(plugin.spec.function)
     resolved = function.resolve() if isinstance(function, Reference) else function
-    return _with_function(plugin, resolved)
+    return _with_function(plugin, _rewrapped(plugin.spec.function, resolved))
 
 
 def find_reference(function: Callable[..., Any]) -> Reference | None:
@@ -109,6 +110,16 @@ def find_reference(function: Callable[..., Any]) -> Reference | None:
         return Reference(name, qualname, None)
     file = getattr(module, "__file__", None)
     return Reference(name, qualname, file) if file and "." not in name else None
+
+
+def _written(function: Any) -> Any:
+    """Returns the function that somebody wrote: the one inside, for one that was wrapped."""
+    return function.func if isinstance(function, TrlFunction) else function
+
+
+def _rewrapped(function: Any, written: Any) -> Any:
+    """Returns what was written, wrapped as the function is."""
+    return dataclasses.replace(function, func=written) if isinstance(function, TrlFunction) else written
 
 
 def _function(value: Any) -> Any:

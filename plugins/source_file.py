@@ -1,8 +1,9 @@
 """Loads a plugin from a file that belongs to no installed package: `./mine.py:score`, or a rubric, `./rubric.toml`.
 
-In: a path and the name of a decorated function (or of any spec in the file). Out: a registration whose distribution
-is the file's absolute path. The file's folder joins the end of `sys.path`, so that it may import its neighbours
-without hiding anything that is installed. The same file with the same content is executed once.
+In: a path and the name of a decorated function, of any spec in the file, or of a reward function in TRL's manner, which
+is wrapped as it is. Out: a registration whose distribution is the file's absolute path. The file's folder joins the end
+of `sys.path`, so that it may import its neighbours without hiding anything that is installed. The same file with the
+same content is executed once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from grpo.plugins.errors import PluginNotFound, UsageError, did_you_mean
+from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean
+from grpo.plugins.from_trl import from_trl, is_trl_function
 from grpo.plugins.loading import Registration
 from grpo.plugins.problems import one_line
 from grpo.plugins.rubric_file import rubric_from_file
@@ -43,8 +45,17 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     values = vars(_module(path))
     named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
     spec = values.get(function) or next((value for value in named if value.name == function), None)
+    if kind == "reward" and is_trl_function(spec):
+        try:
+            spec = from_trl(spec, version=1, name=function)
+        except SpecError as error:
+            raise UsageError(f"{path_text}:{function} is not a reward: {error}") from error
     if spec is None:
-        offered = [name for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])]
+        offered = [
+            name
+            for name, value in values.items()
+            if isinstance(value, SPEC_OF_KIND[kind]) or (kind == "reward" and is_trl_function(value))
+        ]
         raise PluginNotFound(
             f"no {kind} '{function}' in {path_text}.{did_you_mean(function, offered)} "
             f"The file offers: {', '.join(offered) or f'no {kind}s'}."

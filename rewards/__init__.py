@@ -15,10 +15,14 @@ def grpo_rewards() -> list[RewardSpec]:
     """Returns the built-in rewards."""
     from grpo.rewards import email_parts
     from grpo.rewards.arithmetic import arithmetic
+    from grpo.rewards.countdown import countdown_score
     from grpo.rewards.format import format
     from grpo.rewards.gsm8k import correctness, integer, soft_format, strict_format, xmlcount
+    from grpo.rewards.knights import knights_and_knaves_score
     from grpo.rewards.length import length
+    from grpo.rewards.overlong import overlong
     from grpo.rewards.proximity import check_numbers, match_format_approximately, match_format_exactly, proximity
+    from grpo.rewards.repetition import repetition
 
     return [
         arithmetic,
@@ -38,15 +42,21 @@ def grpo_rewards() -> list[RewardSpec]:
         email_parts.length,
         email_parts.recipient,
         email_parts.signature,
+        countdown_score,
+        knights_and_knaves_score,
+        repetition,
+        overlong,
     ]
 
 
 @hookimpl
 def grpo_verifiers() -> list[VerifierSpec]:
     """Returns the built-in verifiers."""
+    from grpo.rewards.countdown import countdown
+    from grpo.rewards.knights import knights_and_knaves
     from grpo.rewards.verifier import gsm8k
 
-    return [gsm8k]
+    return [gsm8k, countdown, knights_and_knaves]
 
 
 if __name__ == "rewards":

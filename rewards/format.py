@@ -1,6 +1,6 @@
 """Whether a completion keeps to a layout of tagged blocks: a completion in, the share of the layout that holds out.
 
-The layout is an option; the four format functions that TRL and open-r1 publish are variants.
+The layout is an option; the five format functions that TRL and open-r1 publish are variants.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ Variant = Literal[
     "open_r1.format_reward",
     "open_r1.tag_count_reward",
     "open_r1.reasoning_steps_reward",
+    "open_r1.code_format_reward",
 ]
 
 _NAME = re.compile(r"[A-Za-z][\w.-]*+")
 _ANSWER_END = re.compile(r"\n</answer>$", re.MULTILINE)
 _STEP = re.compile(r"Step \d++:|\A\d++\.|\n-|\n\*|First,|Second,|Next,|Finally,")
 _GOOD = "<reasoning>\n6*12 = 72\n</reasoning>\n<answer>\n72\n</answer>\n"
+_CODE = "<think>\n6*12\n</think>\n<answer>\n```python\nprint(72)\n```\n</answer>"
 _THOUGHT = "<think>\n6*12 = 72\n</think>\n<answer>\n72\n</answer>"
 
 
@@ -43,10 +45,17 @@ _THOUGHT = "<think>\n6*12 = 72\n</think>\n<answer>\n72\n</answer>"
         Case(_THOUGHT, {}, 1.0, {"variant": "open_r1.format_reward"}),
         Case(_THOUGHT, {}, 1.0, {"variant": "open_r1.tag_count_reward"}),
         Case("First, 6*12. Next, add. Finally, 72.", {}, 1.0, {"variant": "open_r1.reasoning_steps_reward"}),
+        Case(_CODE, {}, 1.0, {"variant": "open_r1.code_format_reward"}),
+        Case(_CODE, {}, 0.0, {"variant": "open_r1.code_format_reward", "language": "javascript"}),
     ],
 )
 def format(
-    completion: str, *, tags: str = "reasoning/answer", partial: bool = True, variant: Variant = "blocks"
+    completion: str,
+    *,
+    tags: str = "reasoning/answer",
+    partial: bool = True,
+    variant: Variant = "blocks",
+    language: str = "python",
 ) -> float:
     """How much of a layout of tagged blocks a completion keeps, from 0 to 1.
 
@@ -63,7 +72,9 @@ def format(
         variant: "blocks" as above, or a published function, scored exactly as published: trl.think_format_reward (one
             `<think>`, first, closed: 1), open_r1.format_reward (think and answer blocks, each tag on its own line: 1),
             open_r1.tag_count_reward (0.25 for each of the four tags with its newlines that occurs once),
-            open_r1.reasoning_steps_reward (signs of steps, three or more: 1).
+            open_r1.reasoning_steps_reward (signs of steps, three or more: 1), open_r1.code_format_reward (as
+            open_r1.format_reward, with a fenced block of the language in the answer: 1).
+        language: of the fenced block, for open_r1.code_format_reward.
 
     Raises:
         OptionError: `tags` names no blocks, or something that is no tag name.
@@ -73,6 +84,8 @@ def format(
             return _trl_think(completion)
         case "open_r1.format_reward":
             return _open_r1_format(completion)
+        case "open_r1.code_format_reward":
+            return _open_r1_format(completion, f"```{language}", "```")
         case "open_r1.tag_count_reward":
             tags_with_newlines = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
             return 0.25 * sum(completion.count(tag) == 1 for tag in tags_with_newlines)
@@ -122,8 +135,15 @@ def _trl_think(text: str) -> float:
     return 1.0 if once and text.find("</think>", len(tag)) >= 0 else 0.0
 
 
-def _open_r1_format(text: str) -> float:
-    """Both blocks, each tag alone on its line, from the start; text may follow on later lines."""
-    head, middle = "<think>\n", "\n</think>\n<answer>\n"
-    first = text.find(middle, len(head)) if text.startswith(head) else -1
-    return 1.0 if first >= 0 and _ANSWER_END.search(text, first + len(middle)) else 0.0
+def _open_r1_format(text: str, *inside: str) -> float:
+    """Both blocks, each tag alone on its line, from the start, and these texts in order in the second; text may follow.
+
+    Taking the first place for each part leaves the most room for the rest.
+    """
+    at = 0
+    for part in ("<think>\n", "\n</think>\n<answer>\n", *inside):
+        found = text.find(part, at)
+        if found < 0 or (at == 0 and found > 0):
+            return 0.0
+        at = found + len(part)
+    return 1.0 if _ANSWER_END.search(text, at) else 0.0

@@ -7,6 +7,7 @@ docs/rewards.md shows the three side by side.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from grpo.plugins.decorators import reward
@@ -16,7 +17,11 @@ from grpo.rewards.numerals import read_number
 from grpo.rewards.xml_format import count_newline_tags, count_tags, one_of_each, soft_layout, strict_layout
 
 Variant = Literal["corrected", "gist", "unsloth_copy"]
+Correctness = Literal["corrected", "gist", "unsloth_copy", "verl.strict", "verl.flexible"]
 
+_VERL_READS = 300
+_VERL_STRICT = re.compile(r"#### (-?[0-9.,]+)")
+_VERL_NUMBER = re.compile(r"-?[0-9.,]+")
 _GOOD = "<reasoning>\n6 boxes of 12 make 6*12 = 72.\nSo 72.\n</reasoning>\n<answer>\n72\n</answer>\n"
 _INLINE = "<reasoning>6 boxes of 12.</reasoning><answer>72</answer>"
 _LONG = "<reasoning>\n" + "One more step. " * 100 + "\n</reasoning>\n<answer>\n72\n</answer>"
@@ -27,7 +32,7 @@ def tagged_answer(text: str) -> str:
     return text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
 
 
-def published_gold(answer: object, variant: Variant) -> str | None:
+def published_gold(answer: object, variant: Correctness) -> str | None:
     """Returns the gold text as the published loader passes it on; a text without "####" has been through it already."""
     if answer is None:
         return None
@@ -35,7 +40,18 @@ def published_gold(answer: object, variant: Variant) -> str | None:
     if len(pieces) == 1:
         return pieces[0]
     gold = pieces[1].strip()
-    return gold.replace(",", "").replace("$", "") if variant == "gist" else gold
+    if variant == "gist":
+        return gold.replace(",", "").replace("$", "")
+    return gold.replace(",", "") if variant.startswith("verl.") else gold
+
+
+def verl_answer(text: str, variant: Literal["verl.strict", "verl.flexible"]) -> str | None:
+    """Returns what verl takes as the answer, or None when it finds none."""
+    tail = text[-_VERL_READS:]
+    if variant == "verl.strict":
+        found = _VERL_STRICT.findall(tail)
+        return found[-1].replace(",", "") if found else None
+    return next((number for number in reversed(_VERL_NUMBER.findall(tail)) if number != "."), None)
 
 
 @reward(
@@ -51,16 +67,24 @@ def published_gold(answer: object, variant: Variant) -> str | None:
         Case("<answer>71</answer>", {"answer": "72"}, 0.0),
         Case("I do not know.", {"answer": "72"}, 0.0),
         Case("<answer>72</answer>", {"answer": "unknown"}, None),
+        Case("That makes 72\n#### 72", {"answer": "#### 72"}, 1.0, {"variant": "verl.strict"}),
+        Case("That makes 72\n####72", {"answer": "#### 72"}, 0.0, {"variant": "verl.strict"}),
+        Case("That makes 72 clips", {"answer": "#### 72"}, 1.0, {"variant": "verl.flexible"}),
+        Case("That makes 72.", {"answer": "#### 72"}, 0.0, {"variant": "verl.flexible"}),
     ],
 )
-def correctness(completion: str, answer: str, *, variant: Variant = "corrected") -> float | None:
-    """2 when the answer is right, else 0.
+def correctness(completion: str, answer: str, *, variant: Correctness = "corrected") -> float | None:
+    """2 when the answer is right, else 0 (verl.strict, verl.flexible: 1 and 0).
 
     corrected: the final answer (any form that the verifier `gsm8k` knows) equals the gold number; abstains when the
     gold is not a number. gist, unsloth_copy: the text in the last `<answer>` block equals the gold text, character by
     character; gist first takes "," and "$" out of a gold that follows "####".
-    Source: willccb's GSM8K demo and the copy of it in Unsloth's notebooks, re-implemented.
+    verl.strict, verl.flexible: of the last 300 characters, the digits, commas and points after the last "#### ",
+    without commas, or else the last such run anywhere with its commas; it must equal the gold text.
+    Source: willccb's GSM8K demo, the copy of it in Unsloth's notebooks, and verl, re-implemented.
     """
+    if variant == "verl.strict" or variant == "verl.flexible":
+        return 1.0 if verl_answer(completion, variant) == published_gold(answer, variant) else 0.0
     if variant != "corrected":
         return 2.0 if tagged_answer(completion) == published_gold(answer, variant) else 0.0
     gold = gold_number(answer)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Completion
+from grpo.rewards.units import Unit, size
 
 
 @reward(
@@ -27,7 +26,7 @@ def length(
     target: int = 150,
     limit: int = 300,
     minimum: int = 1,
-    unit: Literal["words", "characters", "tokens"] = "words",
+    unit: Unit = "words",
 ) -> float | None:
     """1 from `minimum` to `target`, falling in a straight line to 0 at `limit`, and to 0 at length 0 below `minimum`.
 
@@ -49,22 +48,11 @@ def length(
             f"length: minimum={minimum}, target={target}, limit={limit} are out of order. "
             "Choose 0 <= minimum <= target < limit, for example target=150, limit=300."
         )
-    size = _size(completion, unit)
-    if size is None:
+    found = size(completion, unit)
+    if found is None:
         return None
-    if size < minimum:
-        return size / minimum
-    if size <= target:
+    if found < minimum:
+        return found / minimum
+    if found <= target:
         return 1.0
-    return max(0.0, (limit - size) / (limit - target))
-
-
-def _size(completion: Completion | str, unit: Literal["words", "characters", "tokens"]) -> int | None:
-    text = completion if isinstance(completion, str) else completion.text
-    if unit == "words":
-        return len(text.split())
-    if unit == "characters":
-        return len(text)
-    if isinstance(completion, str) or (text and not completion.token_ids):
-        return None
-    return len(completion.token_ids)
+    return max(0.0, (limit - found) / (limit - target))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from grpo.core.check import check_env, check_reward, check_verifier
     from grpo.plugins.decorators import reward, verifier
+    from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
     from grpo.plugins.rubric import Component, RubricSpec, rubric
     from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
@@ -31,6 +32,7 @@ __all__ = [
     "check_env",
     "check_reward",
     "check_verifier",
+    "from_trl",
     "hookimpl",
     "reward",
     "rubric",
@@ -50,6 +52,7 @@ _HOMES = {
     "check_env": "core.check_env",
     "check_reward": "core.check",
     "check_verifier": "core.check",
+    "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",

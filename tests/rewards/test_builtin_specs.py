@@ -24,6 +24,7 @@ def call(spec, text, row, options):
 def test_the_public_names_are_these():
     assert sorted(spec.name for spec in REWARDS) == [
         "arithmetic",
+        "countdown",
         "email.exact",
         "email.keywords",
         "email.length",
@@ -35,13 +36,16 @@ def test_the_public_names_are_these():
         "gsm8k.soft_format",
         "gsm8k.strict_format",
         "gsm8k.xmlcount",
+        "knights_and_knaves",
         "length",
+        "overlong",
         "proximity",
         "proximity.check_numbers",
         "proximity.match_format_approximately",
         "proximity.match_format_exactly",
+        "repetition",
     ]
-    assert [spec.name for spec in grpo_verifiers()] == ["gsm8k"]
+    assert [spec.name for spec in grpo_verifiers()] == ["gsm8k", "countdown", "knights_and_knaves"]
 
 
 @pytest.mark.parametrize(("spec", "case"), EXAMPLES, ids=lambda value: getattr(value, "name", ""))
@@ -65,10 +69,11 @@ def test_each_spec_documents_itself_with_cases_and_runs_inline(spec):
 
 @pytest.mark.parametrize("spec", REWARDS, ids=lambda spec: spec.name)
 def test_each_range_is_reached_by_a_case_at_both_ends_unless_it_is_open(spec):
+    """Reached, or nearly: nothing but repetition comes as near to the lowest score as one likes, and never there."""
     scores = [case.expect for case in spec.cases if case.expect is not None]
     low, high = spec.range
     assert max(scores) == high
-    assert min(scores) == low or low == float("-inf")
+    assert low == float("-inf") or min(scores) == pytest.approx(low, abs=0.002)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.kind}-{spec.name}")

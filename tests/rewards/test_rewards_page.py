@@ -1,9 +1,11 @@
 """docs/rewards.md tells the truth: its table of variants is executed, and every reward is named in it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from grpo.plugins.host import Host
 from grpo.rewards import grpo_rewards
 from grpo.rewards.proximity import proximity
 
@@ -43,3 +45,13 @@ def test_every_reward_and_option_is_named():
     for spec in REWARDS.values():
         assert f"`{spec.name}`" in PAGE
         assert all(option.name in PAGE for option in spec.options if option.name != "eos")
+
+
+def test_every_spec_of_the_table_of_published_functions_can_be_used(monkeypatch):
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    host = Host.discover()
+    table = PAGE.partition("## Published functions")[2].partition("\n## ")[0]
+    specs = [spec for line in table.splitlines() for spec in re.findall(r"`([a-z0-9_.]+:[^`]+)`", line)]
+    assert len(specs) >= 9
+    for spec in specs:
+        host.reward(re.sub(r"=[Lcn]\b", "=2", spec).replace("=p", "=-1"))

@@ -1,0 +1,252 @@
+"""Reward functions written for TRL: a function (or callable object) in, a reward spec out. TRL itself is not needed.
+
+TRL calls `f(prompts=, completions=, completion_ids=, **columns)` with lists and takes a list of numbers and None back.
+The spec takes our completions, makes that call, and returns what the function returned; None stays an abstention.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeGuard
+
+from grpo.plugins.errors import SpecError
+from grpo.plugins.signature import resolved_hints
+from grpo.plugins.soundness import metadata_fault
+from grpo.plugins.specs import Column, Option, RewardSpec
+from grpo.plugins.types import Case, Completion, Isolation
+
+Form = Literal["messages", "text"]
+
+_OURS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric")
+_TRAINERS = ("trainer_state", "environments")
+_NO_COLUMNS = (*_OURS, *_TRAINERS, "prompt", "completion")
+
+
+@dataclass(frozen=True, slots=True)
+class TrlFunction:
+    """The call of a TRL function, as a function of our completions.
+
+    Attributes:
+        func: the function.
+        named: the parameters that it names.
+        open: it takes any other column too (`**kwargs`).
+        form: what prompts and completions are given as, unless a call says otherwise.
+    """
+
+    func: Callable[..., Any]
+    named: tuple[str, ...]
+    open: bool
+    form: Form
+
+    def __call__(self, completions: Sequence[Completion], *columns: Any, form: Form | None = None) -> Any:
+        """Calls the function once; the columns are taken from the rows."""
+        if self._lacks_tokens(completions):
+            return [None] * len(completions)
+        return _returned(self.func(**self._arguments(completions, form)), len(completions))
+
+    def _lacks_tokens(self, completions: Sequence[Completion]) -> bool:
+        """True when the function names `completion_ids`, and the completions come from where no tokens are known."""
+        known = any(completion.token_ids or not completion.text for completion in completions)
+        return "completion_ids" in self.named and not known
+
+    def _arguments(self, completions: Sequence[Completion], form: Form | None) -> dict[str, Any]:
+        """Returns what TRL would pass, as far as the function takes it."""
+        form = form or self.form
+        offered: dict[str, Any] = {
+            "prompts": [_prompt(completion, form) for completion in completions],
+            "completions": [_answer(completion, form) for completion in completions],
+            "completion_ids": [list(completion.token_ids) for completion in completions],
+            "log_extra": _not_logged,
+            "log_metric": _not_logged,
+        }
+        columns = dict.fromkeys(name for completion in completions for name in completion.row)
+        offered |= {
+            name: [completion.row.get(name) for completion in completions]
+            for name in columns
+            if name not in _NO_COLUMNS
+        }
+        return {name: value for name, value in offered.items() if self.open or name in self.named}
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncTrlFunction(TrlFunction):
+    """The same for an `async def`."""
+
+    async def __call__(self, completions: Sequence[Completion], *columns: Any, form: Form | None = None) -> Any:
+        """Awaits the function once."""
+        if self._lacks_tokens(completions):
+            return [None] * len(completions)
+        return _returned(await self.func(**self._arguments(completions, form)), len(completions))
+
+
+def from_trl(
+    function: Callable[..., Any],
+    *,
+    version: int,
+    name: str | None = None,
+    form: Form | None = None,
+    range: tuple[float, float] = (float("-inf"), float("inf")),
+    cases: Sequence[Case] = (),
+    isolation: Isolation = "process",
+    timeout: float = 10.0,
+) -> RewardSpec:
+    """Makes a reward of a function that was written for TRL's `GRPOTrainer`, unchanged.
+
+    It is called with keywords, once for a whole batch, as TRL calls it: lists of prompts, completions and
+    completion_ids, and each column of the rows as a list (None where a row lacks it). `log_extra` and `log_metric` are
+    there and drop what they are given. None is an abstention. Two things are stricter than in TRL: NaN is a failure,
+    and a function that names `completion_ids` abstains where no tokens are known, as on completions of a file.
+
+    Args:
+        function: a function, an `async def`, or an object that can be called.
+        version: the scoring contract; raise it when scores change.
+        name: the public name; default: the function's.
+        form: whether prompts and completions are lists of messages ("messages") or strings ("text"); default: text
+            when `completions` is annotated as a list of strings, else messages. Users can set it: `name:form=text`.
+        range: lowest and highest score.
+        cases: examples with their expected scores.
+        isolation: see `RewardSpec`.
+        timeout: seconds for one call, which scores a whole batch.
+
+    Raises:
+        SpecError: the function needs what only TRL's trainer has, or cannot be called by keywords.
+
+    Example:
+        >>> from grpo import Completion, from_trl
+        >>> def brief(completions, limit, **kwargs):
+        ...     return [float(len(c[0]["content"]) <= most) for c, most in zip(completions, limit)]
+        >>> spec = from_trl(brief, version=1)
+        >>> spec([Completion("hello", row={"limit": 9}), Completion("hello", row={"limit": 4})])
+        [1.0, 0.0]
+    """
+    written = _written(function)
+    public = name or getattr(written, "__name__", None) or type(written).__name__
+    fault = metadata_fault(public, version, timeout)
+    if fault:
+        raise SpecError(f"{fault}.")
+    low, high = range
+    if not low <= high:
+        raise SpecError(f"reward '{public}': range {range} is empty; write it as (lowest, highest).")
+    parameters = _parameters(function, public)
+    named = tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
+    wrapped = AsyncTrlFunction if _is_async(written) else TrlFunction
+    form = form or _annotated_form(written)
+    return RewardSpec(
+        name=public,
+        version=version,
+        function=wrapped(function, named, len(named) < len(parameters), form),
+        doc=inspect.getdoc(written) or "",
+        options=(Option("form", Form, form),),
+        columns=tuple(
+            Column(p.name, required=p.default is p.empty, default=None if p.default is p.empty else p.default)
+            for p in parameters
+            if p.kind is not p.VAR_KEYWORD and p.name not in _NO_COLUMNS
+        ),
+        range=(float(low), float(high)),
+        cases=tuple(cases),
+        isolation=isolation,
+        timeout=timeout,
+        batch=True,
+        whole=True,
+    )
+
+
+def is_trl_function(value: object) -> TypeGuard[Callable[..., Any]]:
+    """Tells whether something is a reward in TRL's manner: it can be called, and names `completions` or their ids."""
+    if not callable(value) or inspect.isclass(value):
+        return False
+    try:
+        parameters = inspect.signature(value).parameters
+    except (TypeError, ValueError):
+        return False
+    return "completions" in parameters or "completion_ids" in parameters
+
+
+def _parameters(function: Callable[..., Any], public: str) -> list[inspect.Parameter]:
+    """Returns the parameters that a call by keywords can fill.
+
+    Raises:
+        SpecError: one of them has to be given by position, or is something that only TRL's trainer has.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"'{public}' cannot be wrapped: {error}. from_trl takes a function.") from error
+    kept = []
+    for parameter in parameters:
+        needed = parameter.default is parameter.empty
+        if parameter.kind is parameter.POSITIONAL_ONLY and needed:
+            raise SpecError(f"'{public}': the parameter '{parameter.name}' cannot be given by name, as TRL gives it.")
+        if parameter.name in ("prompt", "completion") and needed:
+            raise SpecError(
+                f"'{public}' takes '{parameter.name}', and TRL gives '{parameter.name}s', a list. A function of one "
+                "completion becomes a reward by the decorator @reward."
+            )
+        if parameter.name in _TRAINERS and needed:
+            raise SpecError(
+                f"'{public}' needs '{parameter.name}', which only TRL's trainer has. Give the parameter the default "
+                "None and do without it, or write a reward of your own with @reward."
+            )
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            kept.append(parameter)
+    return [parameter for parameter in kept if parameter.name not in _TRAINERS]
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function without the arguments that `functools.partial` gave it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _annotated_form(function: Callable[..., Any]) -> Form:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    hint = resolved_hints(target).get("completions")
+    return "text" if typing.get_args(hint) == (str,) else "messages"
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    call = type(function).__call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _prompt(completion: Completion, form: Form) -> Any:
+    if form == "messages":
+        return [dict(message) for message in completion.prompt]
+    return "\n\n".join(message["content"] for message in completion.prompt)
+
+
+def _answer(completion: Completion, form: Form) -> Any:
+    if form == "text":
+        return completion.text
+    if not completion.messages:
+        return [{"role": "assistant", "content": completion.text}]
+    return [dict(message) for message in completion.messages]
+
+
+def _returned(values: Any, count: int) -> list[Any]:
+    """Returns the values of a function as a list.
+
+    Raises:
+        ValueError: they are something else than one value for each completion.
+    """
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise ValueError(f"it returned a {type(values).__name__}; a TRL reward function returns a list")
+    if len(values) != count:
+        raise ValueError(f"it returned {len(values)} values for {count} completions")
+    return [_plain(value) for value in values]
+
+
+def _plain(value: Any) -> Any:
+    """Returns a score as TRL reads it: true and false are 1 and 0, and an array of one value is that value."""
+    value = value.item() if hasattr(value, "item") else value
+    return float(value) if isinstance(value, bool) else value
+
+
+def _not_logged(name: str, values: object) -> None:
+    """Stands in for the trainer's own logging; a run records scores and completions itself."""

@@ -1,0 +1,107 @@
+"""TinyZero's countdown score, as published: a text with its prompt's header, target and numbers in, a score out.
+
+Re-implemented from a description. The published function hands the text to `eval`, which `9**9**9` keeps busy for good;
+here the same expressions are parsed and worked out node by node, and what would grow beyond `_BITS` bits is wrong.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_HEADERS = ("Assistant:", "<|im_start|>assistant")
+_OPEN, _CLOSE = "<answer>", "</answer>"
+_ALLOWED = re.compile(r"[\d+\-*/().\s]+")
+_LONGEST = 10_000
+_BITS = 200_000
+_TOLERANCE = 1e-5
+
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
+
+
+def tinyzero_score(
+    text: str, target: Any, numbers: Sequence[Any], *, format_score: float = 0.1, score: float = 1.0
+) -> float:
+    """Scores the last `<answer>` block on the last line after the header.
+
+    Returns:
+        0 without header or block; `score` when the digits of the block are the numbers and its value is within 1e-5
+        of the target; else `format_score`.
+    """
+    equation = _equation(text)
+    if equation is None:
+        return 0.0
+    if not _uses(equation, numbers):
+        return format_score
+    try:
+        return score if abs(_evaluated(equation) - target) < _TOLERANCE else format_score
+    except Exception:  # whatever fails there, a name, a type or a size, is a wrong expression by its rules
+        return format_score
+
+
+def _equation(text: str) -> str | None:
+    header = next((known for known in _HEADERS if known in text), None)
+    if header is None:
+        return None
+    line = text.partition(header)[2].rpartition("\n")[2]
+    equation = None
+    start = line.find(_OPEN)
+    while start >= 0 and (end := line.find(_CLOSE, start)) >= 0:
+        equation = line[start + len(_OPEN) : end].strip()
+        start = line.find(_OPEN, end)
+    return equation
+
+
+def _uses(equation: str, numbers: Sequence[Any]) -> bool:
+    try:
+        return sorted(int(digits) for digits in re.findall(r"\d+", equation)) == sorted(numbers)
+    except (ValueError, TypeError):  # more digits than Python reads; numbers that cannot be sorted
+        return False
+
+
+def _evaluated(equation: str) -> Any:
+    """Works out what Python would.
+
+    Raises:
+        Exception: it is no expression of numbers, it is too large, or Python's own arithmetic refuses.
+    """
+    if len(equation) > _LONGEST or not _ALLOWED.fullmatch(equation):
+        raise ValueError("not an equation")
+    return _value(ast.parse(equation, mode="eval").body)
+
+
+def _value(node: ast.expr) -> Any:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.UnaryOp(op=sign, operand=operand):
+            return _OPERATORS[type(sign)](_value(operand))
+        case ast.BinOp(left=left, op=sign, right=right):
+            first, second = _value(left), _value(right)
+            if isinstance(sign, ast.Pow):
+                return _power(first, second)
+            if isinstance(sign, ast.Mult) and _bits(first) + _bits(second) > _BITS:
+                raise OverflowError("too large")
+            return _OPERATORS[type(sign)](first, second)
+    raise TypeError("not a number")
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and _bits(base) * exponent > _BITS:
+        raise OverflowError("too large")
+    return base**exponent
+
+
+def _bits(number: Any) -> int:
+    return number.bit_length() if isinstance(number, int) else 0

@@ -1,0 +1,58 @@
+"""The rewards that shape a completion rather than judge it: `repetition` and `overlong`."""
+
+import math
+
+import pytest
+
+from grpo.plugins.errors import OptionError
+from grpo.plugins.types import Completion
+from grpo.rewards.overlong import overlong
+from grpo.rewards.repetition import repetition
+
+
+def sampled(count):
+    return Completion("text", token_ids=tuple(range(count)))
+
+
+def test_overlong_is_the_equation_of_dapo():
+    expected = [0.0, 0.0, -0.05, -0.5, -0.95, -1.0, -1.0, -1.0]
+    got = [overlong(sampled(n), limit=100, margin=20) for n in (1, 80, 81, 90, 99, 100, 101, 5000)]
+    assert got == pytest.approx(expected)
+
+
+def test_overlong_without_a_margin_is_a_step():
+    assert [overlong(sampled(n), limit=10, margin=0) for n in (10, 11)] == [0.0, -1.0]
+
+
+def test_overlong_counts_what_it_is_told_to():
+    assert overlong("one two three", limit=4, margin=2, unit="words") == -0.5
+    assert overlong("abc", limit=4, margin=2, unit="characters") == -0.5
+    assert overlong("abc") is None
+    assert overlong(Completion("from a file")) is None
+    assert overlong(Completion("")) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 1, "margin": 2}, {"margin": -1}])
+def test_overlong_refuses_bounds_out_of_order(wrong):
+    with pytest.raises(OptionError, match="0 <= margin <= limit"):
+        overlong("text", **wrong)
+
+
+def test_repetition_counts_runs_that_come_again():
+    assert repetition("a b c a b c", size=3) == pytest.approx(-0.25)
+    assert repetition("A b a B", size=2) == pytest.approx(-1 / 3)
+    assert repetition("a b c d") == 0.0
+    assert math.copysign(1.0, repetition("a b c d")) == 1.0
+    assert repetition("a b") == 0.0
+
+
+def test_repetition_of_tokens_needs_the_tokens():
+    assert repetition(Completion("x", token_ids=(5, 5, 5, 5, 5)), size=2, unit="tokens") == pytest.approx(-0.75)
+    assert repetition(Completion("x"), unit="tokens") is None
+    assert repetition("x", unit="tokens") is None
+
+
+@pytest.mark.parametrize("wrong", [{"size": 0}, {"max_penalty": 0.5}, {"max_penalty": -2.0}])
+def test_repetition_refuses_options_out_of_range(wrong):
+    with pytest.raises(OptionError, match="cannot be used"):
+        repetition("text", **wrong)
