@@ -90,6 +90,7 @@ def test_the_public_names_are_these() -> None:
         "check_env",
         "check_reward",
         "check_verifier",
+        "from_trl",
         "hookimpl",
         "reward",
         "rubric",
