@@ -1,4 +1,4 @@
-"""Built-in rewards and verifiers: what the entry point `grpo.rewards` offers to the host.
+"""Built-in rewards, verifiers and sandboxes: what the entry point `grpo.rewards` offers to the host.
 
 The specs are imported when a hook asks for them: at the top, `length` and `format` the rewards would hide the modules
 of the same names.
@@ -7,7 +7,7 @@ of the same names.
 from __future__ import annotations
 
 from grpo.plugins.hookspecs import hookimpl
-from grpo.plugins.specs import RewardSpec, VerifierSpec
+from grpo.plugins.specs import RewardSpec, SandboxSpec, VerifierSpec
 
 
 @hookimpl
@@ -57,6 +57,14 @@ def grpo_verifiers() -> list[VerifierSpec]:
     from grpo.rewards.verifier import gsm8k
 
     return [gsm8k, countdown, knights_and_knaves]
+
+
+@hookimpl
+def grpo_sandboxes() -> list[SandboxSpec]:
+    """Returns the built-in sandboxes."""
+    from grpo.rewards.sandbox.local import LOCAL
+
+    return [LOCAL]
 
 
 if __name__ == "rewards":

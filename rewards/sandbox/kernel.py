@@ -1,0 +1,188 @@
+"""The Linux calls that isolation needs and that Python does not offer: one typed function for each, through ctypes.
+
+In: names and numbers. Out: nothing, or a file descriptor; every failure is an `OSError` that names the call. This
+module runs outside and inside the sandbox and imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_NOATIME = 1, 2, 4, 8, 32, 1024
+MS_REC, MS_PRIVATE = 16384, 1 << 18
+MNT_DETACH = 2
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_CAPBSET_DROP = 1, 4, 8, 24
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_CAP_AMBIENT = 38, 22, 47
+_SECCOMP_MODE_FILTER = 2
+_AMBIENT_RAISE = 2
+_CAPABILITY_VERSION = 0x20080522
+LAST_CAPABILITY = 63
+
+MACHINE = platform.machine()
+# These calls have one number on every architecture; only pivot_root and capset predate that rule.
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_CLOSE_RANGE = 436
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
+_CAPSET = {"x86_64": 126, "aarch64": 91}.get(MACHINE, -1)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+
+
+def _call(name: str, number: int, *arguments: object) -> int:
+    result = int(_syscall(ctypes.c_long(number), *arguments))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+    return result
+
+
+def _checked(name: str, result: int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Moves the caller into new namespaces (NEWPID: its next children)."""
+    _checked("unshare", _libc.unshare(flags))
+
+
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    """Mounts a file system, or changes a mount."""
+    arguments = [ctypes.c_char_p(text.encode()) for text in (source, target, kind)]
+    _checked(f"mount {target}", _libc.mount(*arguments, ctypes.c_ulong(flags), ctypes.c_char_p(data.encode())))
+
+
+def unmount(target: str) -> None:
+    """Takes a mount out of the tree; it ends when nothing uses it."""
+    _checked(f"umount {target}", _libc.umount2(ctypes.c_char_p(target.encode()), MNT_DETACH))
+
+
+def read_only_copy(path: str) -> int:
+    """Returns a descriptor of a detached, read-only mount of a file or folder (Linux 5.12)."""
+    cloexec, clone = os.O_CLOEXEC, 1
+    tree = _call(f"open_tree {path}", _OPEN_TREE, -100, ctypes.c_char_p(path.encode()), clone | cloexec)
+    attributes = struct.pack("=QQQQ", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0, 0, 0)
+    _mount_setattr(tree, attributes)
+    return tree
+
+
+def device_copy(path: str) -> int:
+    """Returns a descriptor of a detached mount of one device file."""
+    tree = _call(f"open_tree {path}", _OPEN_TREE, -100, ctypes.c_char_p(path.encode()), 1 | os.O_CLOEXEC)
+    _mount_setattr(tree, struct.pack("=QQQQ", ATTR_NOSUID, 0, 0, 0))
+    return tree
+
+
+def _mount_setattr(tree: int, attributes: bytes) -> None:
+    empty_path = 0x1000
+    size = ctypes.c_size_t(len(attributes))
+    _call("mount_setattr", _MOUNT_SETATTR, tree, ctypes.c_char_p(b""), empty_path, attributes, size)
+
+
+def attach(tree: int, target: str) -> None:
+    """Puts a detached mount into the tree and closes its descriptor."""
+    from_empty_path = 4
+    where = ctypes.c_char_p(target.encode())
+    _call(f"move_mount {target}", _MOVE_MOUNT, tree, ctypes.c_char_p(b""), -100, where, from_empty_path)
+    os.close(tree)
+
+
+def pivot_root(folder: str) -> None:
+    """Makes a folder, which must be a mount, the root of the file system, and drops the old one."""
+    os.chdir(folder)
+    _call("pivot_root", _PIVOT_ROOT, ctypes.c_char_p(b"."), ctypes.c_char_p(b"."))
+    _checked("umount old root", _libc.umount2(ctypes.c_char_p(b"."), MNT_DETACH))
+    os.chdir("/")
+
+
+def prctl(option: int, first: int = 0, second: int = 0) -> int:
+    """Sets an attribute of the process; returns what the kernel answers."""
+    zero = ctypes.c_ulong(0)
+    return _checked(
+        f"prctl {option}", int(_libc.prctl(option, ctypes.c_ulong(first), ctypes.c_ulong(second), zero, zero))
+    )
+
+
+def set_capabilities(mask: int) -> None:
+    """Makes the effective, permitted and inheritable capabilities the bits of `mask`."""
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    low, high = mask & 0xFFFFFFFF, mask >> 32
+    _call("capset", _CAPSET, header, struct.pack("=6I", low, low, low, high, high, high))
+
+
+def permitted_capabilities() -> int:
+    """Returns the bits of the permitted capabilities (reads /proc)."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        line = next(line for line in status if line.startswith("CapPrm:"))
+    return int(line.split()[1], 16)
+
+
+def keep_capabilities_over_exec(mask: int) -> None:
+    """Raises capabilities into the ambient set, so that the next program has them whatever its user."""
+    set_capabilities(mask)
+    for number in range(LAST_CAPABILITY):
+        if mask >> number & 1:
+            prctl(PR_CAP_AMBIENT, _AMBIENT_RAISE, number)
+
+
+def drop_bounding_set() -> None:
+    """Takes every capability out of what a later program could gain."""
+    for number in range(LAST_CAPABILITY):
+        try:
+            prctl(PR_CAPBSET_DROP, number)
+        except OSError:
+            break  # past the last capability that this kernel has
+
+
+def close_from(first: int) -> None:
+    """Closes every descriptor from a number on."""
+    _call("close_range", _CLOSE_RANGE, ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), 0)
+
+
+def install(program: ctypes.Array[ctypes.c_char] | None) -> None:
+    """Installs a seccomp filter, if there is one, for this process and its children, for good."""
+    if program is None:
+        return
+    count = (len(program)) // 8
+    header = struct.pack("@HP", count, ctypes.addressof(program))
+    buffer = ctypes.create_string_buffer(header, len(header))
+    prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(buffer))
+
+
+def landlock_version() -> int:
+    """Returns the version of Landlock, or 0 without it."""
+    try:
+        return _call("landlock", _LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
+    except OSError:
+        return 0
+
+
+def landlock_ruleset(files: int, network: int, scopes: int) -> int:
+    """Returns a descriptor of a Landlock ruleset that handles these accesses."""
+    version = landlock_version()
+    fields = struct.pack("=QQQ", files, network, scopes)
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    return _call("landlock_create_ruleset", _LANDLOCK_CREATE, fields[:size], ctypes.c_size_t(size), 0)
+
+
+def landlock_allow(ruleset: int, folder: int, accesses: int) -> None:
+    """Allows accesses beneath a folder, given by a descriptor."""
+    _call("landlock_add_rule", _LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", accesses, folder), 0)
+
+
+def landlock_restrict(ruleset: int) -> None:
+    """Applies a ruleset to this process and its children, for good."""
+    _call("landlock_restrict_self", _LANDLOCK_RESTRICT, ruleset, 0)

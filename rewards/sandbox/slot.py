@@ -1,0 +1,204 @@
+"""One sandbox and the process that talks to it: a job in, what happened out.
+
+Starting a slot makes its launcher, which makes its zygote. A job goes to the zygote as descriptors of memory files,
+and comes back as one packet; the output is then read from the memory files. One job at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from grpo.plugins.errors import SandboxUnavailable
+from grpo.plugins.sandbox_job import Job, JobOutcome, JobResult
+from grpo.rewards.sandbox import wire
+from grpo.rewards.sandbox.bundle import LAUNCH, bundled, memory_file, output_file
+
+START_SECONDS = 30.0
+# Programs after which a zygote is replaced: a bound on what could pile up in a long-lived process.
+MOST_JOBS = 5000
+
+_alive: weakref.WeakSet[Slot] = weakref.WeakSet()
+
+
+class SlotLost(Exception):
+    """The sandbox ended or answered nonsense; nothing is known about the program."""
+
+
+class Slot:
+    """One running sandbox."""
+
+    def __init__(self, python: str, plan: Mapping[str, Any], degraded: tuple[str, ...]) -> None:
+        """Starts it.
+
+        Args:
+            python: the interpreter for the launcher.
+            plan: see `launcher.main`.
+            degraded: the protections that are missing.
+
+        Raises:
+            SandboxUnavailable: the machine does not give what the plan asks for.
+        """
+        self._degraded = degraded
+        self.jobs = 0
+        self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        bundle, log = bundled(plan), os.memfd_create("grpo-log")
+        descriptors = [inner.fileno(), bundle]
+        try:
+            self._process = subprocess.Popen(
+                [python, "-I", "-S", "-c", LAUNCH, *map(str, descriptors)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=descriptors,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+            inner.close()
+            self._control.settimeout(START_SECONDS)
+            _alive.add(self)
+            self._expect_ready(log)
+        except BaseException:
+            inner.close()
+            self.close()
+            raise
+        finally:
+            os.close(bundle)
+            os.close(log)
+        self._control.setblocking(False)
+
+    def _expect_ready(self, log: int) -> None:
+        try:
+            packet = self._control.recv(wire.PACKET)
+        except TimeoutError:
+            packet = b""
+        said = json.loads(packet) if packet else {}
+        if "ready" not in said:
+            error = said.get("error") or os.pread(log, 4000, 0).decode("utf-8", "replace").strip() or "no answer"
+            raise SandboxUnavailable(f"the sandbox does not start: {error}")
+
+    async def run(self, job: Job, least_processes: int, channel: socket.socket | None) -> JobResult:
+        """Runs one job.
+
+        Args:
+            job: what to run; its peer is the pool's business.
+            least_processes: how many processes and threads the language itself needs.
+            channel: this program's end of the connection to its peer.
+
+        Raises:
+            SlotLost: the sandbox ended; the slot must be closed.
+        """
+        self.jobs += 1
+        limits = job.limits
+        processes = max(limits.processes, least_processes)
+        request = wire.Request(
+            limits.cpu_seconds,
+            limits.wall_seconds,
+            limits.memory_bytes,
+            limits.output_bytes,
+            limits.disk_bytes,
+            processes,
+        )
+        program = job.program.encode("utf-8", "surrogatepass")
+        sent: list[int] = []
+        try:
+            sent.append(memory_file("grpo-program", wire.pack_payload(program, sorted(job.files.items()))))
+            sent.append(memory_file("grpo-stdin", job.stdin))
+            sent += [output_file("grpo-stdout", limits.output_bytes), output_file("grpo-stderr", limits.output_bytes)]
+            extra = [channel.fileno()] if channel else []
+            try:
+                socket.send_fds(self._control, [request.packed()], [*sent, *extra])
+                if channel:
+                    channel.close()
+                packet = await asyncio.get_running_loop().sock_recv(self._control, wire.PACKET)
+            except OSError as error:
+                raise SlotLost(str(error)) from error
+            if not packet:
+                raise SlotLost("the sandbox ended while it ran the program")
+            written = [os.lseek(output, 0, os.SEEK_CUR) for output in sent[2:]]
+            texts = []
+            for output, size in zip(sent[2:], written, strict=True):
+                texts.append(os.pread(output, min(size, limits.output_bytes), 0))
+            return self._result(wire.Answer.unpacked(packet), job, max(written) > limits.output_bytes, texts)
+        finally:
+            for descriptor in sent:
+                os.close(descriptor)
+
+    def stop(self) -> None:
+        """Ends the program that runs; its answer comes as for any other."""
+        with contextlib.suppress(OSError):
+            self._control.send(wire.STOP)
+
+    @property
+    def worn(self) -> bool:
+        """True when the slot should be replaced before its next job."""
+        return self.jobs >= MOST_JOBS or self._process.poll() is not None
+
+    def close(self) -> None:
+        """Ends the sandbox and everything in it; safe to call twice."""
+        self._control.close()
+        process = getattr(self, "_process", None)
+        if process is not None and process.returncode is None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def _result(self, answer: wire.Answer, job: Job, flooded: bool, texts: list[bytes]) -> JobResult:
+        signalled, code = os.WIFSIGNALED(answer.status), None
+        number = os.WTERMSIG(answer.status) if signalled else None
+        if not signalled:
+            code = os.WEXITSTATUS(answer.status)
+        outcome = _outcome(answer, job, flooded, number, code)
+        reason = ""
+        if outcome == "sandbox_error":
+            reason = texts[1].decode("utf-8", "replace").strip()[-400:]
+        ended_by_us = answer.ended != wire.ENDED_ITSELF
+        return JobResult(
+            outcome,
+            stdout=texts[0],
+            stderr=texts[1],
+            exit_code=None if ended_by_us else code,
+            signal=None if answer.ended == wire.STOPPED else number,
+            cpu_seconds=round(answer.cpu, 6),
+            wall_seconds=round(answer.wall, 6),
+            peak_bytes=answer.peak,
+            degraded=self._degraded,
+            reason=reason,
+        )
+
+
+def _outcome(answer: wire.Answer, job: Job, flooded: bool, number: int | None, code: int | None) -> JobOutcome:
+    if answer.noted == wire.NOTED_SETUP:
+        return "sandbox_error"
+    if flooded or answer.ended == wire.OVER_OUTPUT:
+        return "output"
+    if answer.ended == wire.OVER_CPU or answer.cpu > job.limits.cpu_seconds or number == signal.SIGXCPU:
+        return "time_cpu"
+    if answer.ended == wire.OVER_WALL:
+        return "time_wall"
+    if answer.ended == wire.STOPPED:
+        return "exited"
+    if answer.ended == wire.OVER_MEMORY or (answer.noted == wire.NOTED_MEMORY and code != 0):
+        return "memory"
+    if number is not None:
+        return "policy" if number == signal.SIGSYS else "signalled"
+    if answer.noted == wire.NOTED_COMPILE and code != 0:
+        return "compile_error"
+    return "exited"
+
+
+def _forget_after_fork() -> None:
+    """Closes a forked child's copies of the connections: a sandbox ends when the last one is closed."""
+    for slot in list(_alive):
+        slot._control.close()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,91 @@
+"""What the pool and the zygote of a slot say to each other: one packet for each request and each answer.
+
+In: limits and descriptors. Out: packets, and what they held. The program, its input and its output never travel in a
+packet: they are memory files whose descriptors come along, so that the zygote, from which every program is forked,
+never holds anything of a job. This module runs outside and inside the sandbox and imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import struct
+
+_REQUEST = struct.Struct("=ddQQQI")
+_ANSWER = struct.Struct("=iBBddQ")
+
+STOP = b"stop"
+PACKET = 65536
+FILES_SENT = 5  # program, stdin, stdout, stderr, and the channel to a peer
+
+# Why the zygote ended a program.
+ENDED_ITSELF, OVER_CPU, OVER_WALL, OVER_OUTPUT, STOPPED, OVER_MEMORY = range(6)
+# What the runner notes before a program ends; a program may forge it, and gains nothing but another failure.
+NOTED_NOTHING, NOTED_MEMORY, NOTED_COMPILE, NOTED_SETUP = range(4)
+
+
+class Request:
+    """One program to run: its limits, in the units of `Limits`."""
+
+    __slots__ = ("cpu", "disk", "memory", "output", "processes", "wall")
+
+    def __init__(self, cpu: float, wall: float, memory: int, output: int, disk: int, processes: int) -> None:
+        self.cpu, self.wall = cpu, wall
+        self.memory, self.output, self.disk, self.processes = memory, output, disk, processes
+
+    def packed(self) -> bytes:
+        """Returns the packet."""
+        return _REQUEST.pack(self.cpu, self.wall, self.memory, self.output, self.disk, self.processes)
+
+    @classmethod
+    def unpacked(cls, packet: bytes) -> Request:
+        """Reads a packet."""
+        return cls(*_REQUEST.unpack(packet))
+
+
+class Answer:
+    """How one program ended.
+
+    Attributes:
+        status: as `os.waitpid` reports it.
+        ended: why the zygote ended it, or ENDED_ITSELF.
+        noted: what the runner noted.
+        cpu: processor time of all its processes, in seconds.
+        wall: time on the clock, in seconds.
+        peak: the greatest resident memory of one process, in bytes.
+    """
+
+    __slots__ = ("cpu", "ended", "noted", "peak", "status", "wall")
+
+    def __init__(self, status: int, ended: int, noted: int, cpu: float, wall: float, peak: int) -> None:
+        self.status, self.ended, self.noted = status, ended, noted
+        self.cpu, self.wall, self.peak = cpu, wall, peak
+
+    def packed(self) -> bytes:
+        """Returns the packet."""
+        return _ANSWER.pack(self.status, self.ended, self.noted, self.cpu, self.wall, self.peak)
+
+    @classmethod
+    def unpacked(cls, packet: bytes) -> Answer:
+        """Reads a packet."""
+        return cls(*_ANSWER.unpack(packet))
+
+
+def pack_payload(program: bytes, files: list[tuple[str, bytes]]) -> bytes:
+    """Returns the bytes of the memory file with the program and its files."""
+    parts = [struct.pack("=II", len(program), len(files)), program]
+    for name, content in files:
+        encoded = name.encode("utf-8", "surrogateescape")
+        parts += [struct.pack("=II", len(encoded), len(content)), encoded, content]
+    return b"".join(parts)
+
+
+def unpack_payload(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """Reads what `pack_payload` made."""
+    length, count = struct.unpack_from("=II", data, 0)
+    at = 8 + length
+    program, files = data[8:at], []
+    for _ in range(count):
+        name, content = struct.unpack_from("=II", data, at)
+        at += 8
+        files.append((data[at : at + name].decode("utf-8", "surrogateescape"), data[at + name : at + name + content]))
+        at += name + content
+    return program, files

@@ -1,0 +1,102 @@
+"""The sandbox `local`: what a program sees, what ends it, what its result says. Attacks: test_sandbox_hostile.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
+from grpo.plugins.sandbox_pools import close_pools, pool_of, run_jobs
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pool() -> Iterator[SandboxPool]:
+    yield pool_of("local")
+    close_pools()
+
+
+def run(program: str, **job: object) -> JobResult:
+    [result] = run_jobs([Job(program, **job)])  # type: ignore[arg-type]
+    return result
+
+
+def test_a_program_reads_its_input_and_its_files() -> None:
+    result = run("print(input(), open('a/b').read())", stdin=b"one\ntwo\n", files={"a/b": b"three"})
+    assert (result.outcome, result.exit_code, result.stdout, result.stderr) == ("exited", 0, b"one three\n", b"")
+    assert result.degraded == ()
+    assert not result.trouble
+
+
+def test_a_program_ends_as_under_the_interpreter() -> None:
+    assert run("raise SystemExit(7)").exit_code == 7
+    assert run("raise SystemExit('no')").stderr == b"no\n"
+    assert run("import atexit; atexit.register(print, 'last'); print('first')").stdout == b"first\nlast\n"
+    failed = run("def f():\n    1 / 0\nf()")
+    assert failed.exit_code == 1
+    assert b'File "main.py", line 2, in f\n    1 / 0\n' in failed.stderr
+    assert b"runner" not in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "limits", "outcome"),
+    [
+        ("while True: pass", Limits(cpu_seconds=0.2), "time_cpu"),
+        ("import time; time.sleep(30)", Limits(wall_seconds=0.2), "time_wall"),
+        ("x = bytearray(10**10)", Limits(), "memory"),
+        ("print('x' * 2**21)", Limits(), "output"),
+        ("import os; os.abort()", Limits(), "signalled"),
+        ("import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)", Limits(), "policy"),
+        ("int a = 1", Limits(), "compile_error"),
+    ],
+)
+def test_the_outcome_says_what_ended_a_program(program: str, limits: Limits, outcome: str) -> None:
+    result = run(program, limits=limits)
+    assert result.outcome == outcome
+    assert run("print(1)").stdout == b"1\n"
+
+
+def test_a_program_sees_the_interpreter_and_nothing_else() -> None:
+    program = "import os; print(sorted(os.listdir('/')), os.listdir('.'), sorted(os.environ), os.getuid() != 0)"
+    shown = run(program).stdout.decode()
+    assert "'home'" not in shown
+    assert "'proc'" not in shown
+    assert "'root'" not in shown
+    assert shown.endswith("[] ['HOME', 'LANG', 'PATH', 'PYTHONHASHSEED', 'TMPDIR'] True\n")
+
+
+def test_a_job_talks_to_its_peer_and_ends_it() -> None:
+    peer = Job("import os, time\nos.write(3, os.read(3, 100).upper())\ntime.sleep(60)")
+    result = run("import os; os.write(3, b'hello'); print(os.read(3, 100))", peer=peer)
+    assert result.stdout == b"b'HELLO'\n"
+    assert result.peer is not None
+    assert (result.peer.outcome, result.peer.exit_code) == ("exited", None)
+
+
+def test_a_job_reads_the_end_when_its_peer_ends() -> None:
+    result = run("import os; print(os.read(3, 100))", peer=Job("raise SystemExit(3)"))
+    assert result.stdout == b"b''\n"
+    assert result.peer is not None
+    assert result.peer.exit_code == 3
+
+
+def test_results_come_in_the_order_of_the_jobs() -> None:
+    results = run_jobs([Job(f"print({number})") for number in range(40)])
+    assert [int(result.stdout) for result in results] == list(range(40))
+
+
+def test_jobs_run_from_inside_a_running_loop_and_from_several_loops() -> None:
+    async def inside() -> list[JobResult]:
+        return run_jobs([Job("print(1)")])
+
+    assert asyncio.run(inside())[0].stdout == b"1\n"
+    assert asyncio.run(pool_of("local").run([Job("print(2)")]))[0].stdout == b"2\n"
+
+
+def test_a_job_that_cannot_be_run_is_the_sandbox_s_trouble() -> None:
+    for job in (Job("1", profile="cobol"), Job("1", files={"../x": b""}), Job("1", peer=Job("1", files={"/x": b""}))):
+        [result] = run_jobs([job])
+        assert result.outcome == "sandbox_error"
+        assert result.trouble
+        assert result.reason
