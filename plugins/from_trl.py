@@ -92,7 +92,7 @@ def from_trl(
     range: tuple[float, float] = (float("-inf"), float("inf")),
     cases: Sequence[Case] = (),
     isolation: Isolation = "process",
-    timeout: float = 10.0,
+    timeout: float = 60.0,
 ) -> RewardSpec:
     """Makes a reward of a function that was written for TRL's `GRPOTrainer`, unchanged.
 
@@ -110,7 +110,7 @@ def from_trl(
         range: lowest and highest score.
         cases: examples with their expected scores.
         isolation: see `RewardSpec`.
-        timeout: seconds for one call, which scores a whole batch.
+        timeout: seconds for one call, which scores a whole batch; hence more than elsewhere.
 
     Raises:
         SpecError: the function needs what only TRL's trainer has, or cannot be called by keywords.

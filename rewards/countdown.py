@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Literal
 
 from grpo.plugins.decorators import reward, verifier
+from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.expression import Expression, Unreadable, read_expression
 from grpo.rewards.stated import stated_answer
@@ -103,7 +104,12 @@ def countdown_score(
             last line after "Assistant:" (or "<|im_start|>assistant"), allows powers, whole division and decimals,
             pays `format_score` for every `<answer>` block, whatever is in it, and does not look at `use_all`.
         header: put before the completion; tinyzero scores 0 without the words that end its prompt.
+
+    Raises:
+        OptionError: format_score is not from 0 to 1.
     """
+    if not 0.0 <= format_score <= 1.0:
+        raise OptionError(f"countdown: format_score={format_score} is not from 0 to 1.")
     if variant == "tinyzero":
         return tinyzero_score(header + completion, target, numbers, format_score=format_score)
     verdict, readable = _judged(completion, target, numbers, use_all=use_all)

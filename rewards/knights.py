@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from grpo.plugins.decorators import reward, verifier
+from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.logic_rl import logic_rl_score
 from grpo.rewards.stated import stated_answer
@@ -18,6 +19,8 @@ Role = Literal["knight", "knave"]
 Variant = Literal["exact", "logic_rl"]
 
 _LONGEST = 4000
+_TEXT = "solution_text_format"
+_ROLES: Mapping[str, Role] = {"knight": "knight", "true": "knight", "knave": "knave", "false": "knave"}
 _NAME = r"(?!(?:and|are|is|both|all|knights?|knaves?)\b)[^\W\d_][\w'-]{0,40}"
 _NAMES = rf"{_NAME}(?:\s{{0,3}}(?:,\s{{0,3}}and\b|,|&|\band\b)\s{{0,3}}{_NAME}){{0,30}}"
 _STATEMENT = re.compile(
@@ -61,8 +64,8 @@ def knights_and_knaves(completion: str, answer: str) -> Verdict:
 
     Read is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` after the reasoning, else the last line. It must be made of
     statements alone, in any order and with or without numbering: "Zoey is a knave", "Zoey: knave", "Zoey and Sam are
-    knaves", "Knaves: Zoey, Sam". Names count whatever their case. Any other words beside the statements ("or", "maybe",
-    a second version) make it wrong. Undecided only when the row is unusable.
+    knaves", "Knaves: Zoey, Sam". Names are single words and count whatever their case. Any other words beside the
+    statements ("or", "maybe", a second version) make it wrong. Undecided only when the row is unusable.
 
     Args:
         completion: the text.
@@ -105,10 +108,15 @@ def knights_and_knaves_score(
             It reads "NAME is a ROLE" alone, and nothing when the words knight and knave occur more often than names.
         header: put before the completion; logic_rl finds no answer without the words that end its prompt
             ("Assistant:" or "<|im_start|>assistant").
+
+    Raises:
+        OptionError: format_score is not from 0 to 1.
     """
+    if not 0.0 <= format_score <= 1.0:
+        raise OptionError(f"knights_and_knaves: format_score={format_score} is not from 0 to 1.")
     if variant == "logic_rl":
-        text = answer.get("solution_text_format", "") if isinstance(answer, Mapping) else answer
-        return logic_rl_score(header + completion, str(text))
+        text = _gold_text(answer)
+        return None if text is None else logic_rl_score(header + completion, text)
     verdict, complete = _judged(completion, answer)
     if verdict.ok is None:
         return None
@@ -170,20 +178,35 @@ def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
 
 
 def _gold(answer: object) -> dict[str, Role] | None:
-    if isinstance(answer, Mapping) and "solution_text_format" in answer:
-        answer = answer["solution_text_format"]
-    if isinstance(answer, Mapping):
-        known: dict[object, Role] = {True: "knight", False: "knave", "knight": "knight", "knave": "knave"}
-        roles = {
-            str(name).lower(): known.get(role.lower() if isinstance(role, str) else role)
-            for name, role in answer.items()
-        }
-        complete = {name: role for name, role in roles.items() if role is not None}
-        return complete if complete and len(complete) == len(answer) else None
+    if isinstance(answer, Mapping) and _TEXT not in answer:
+        return _gold_of(answer)
     try:
-        return read_roles(answer) if isinstance(answer, str) else None
+        return read_roles(_gold_text(answer) or "")
     except Unreadable:
         return None
+
+
+def _gold_text(answer: object) -> str | None:
+    """Returns the solution as text, or None when it is neither text nor a mapping that says who is what."""
+    if isinstance(answer, Mapping):
+        if _TEXT in answer:
+            return _gold_text(answer[_TEXT])
+        roles = _gold_of(answer)
+        return None if roles is None else "\n".join(f"{name} is a {role}" for name, role in roles.items())
+    return answer if isinstance(answer, str) else None
+
+
+def _gold_of(answer: Mapping[object, object]) -> dict[str, Role] | None:
+    """Reads a mapping from names to roles; names without one (tables fill them in) are not part of the puzzle."""
+    roles: dict[str, Role] = {}
+    for name, role in answer.items():
+        text = str(role).strip().lower()
+        if role is None:
+            continue
+        if text not in _ROLES:
+            return None
+        roles[str(name).lower()] = _ROLES[text]
+    return roles or None
 
 
 def _list(names: Mapping[str, Role]) -> str:

@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from grpo.plugins.errors import OptionError
+from grpo.rewards.countdown import countdown_score
 from grpo.rewards.knights import Unreadable, knights_and_knaves, knights_and_knaves_score, read_roles
 from grpo.rewards.logic_rl import logic_rl_score
 
@@ -80,11 +82,13 @@ def test_wrong_answers_say_why_and_pay_for_completeness_alone(text, score):
     [
         {"solution_text_format": GOLD},
         {"Amelia": "knight", "Zoey": "Knave", "Owen": "knave"},
-        {"Amelia": True, "Zoey": False, "Owen": False},
+        {"Amelia": True, "Zoey": False, "Owen": False, "Sam": None},
     ],
 )
 def test_the_solution_may_be_a_mapping(answer):
     assert knights_and_knaves(GOLD.replace("\n", ", "), answer).ok is True
+    text = f"<think>a</think><answer>{GOLD}</answer>"
+    assert knights_and_knaves_score(text, answer, variant="logic_rl", header="Assistant:") == 3.0
 
 
 @pytest.mark.parametrize("answer", [None, "", "unknown", 7, {}, {"Amelia": "spy"}, {"Amelia": None}, ["Amelia"]])
@@ -117,3 +121,11 @@ def test_the_published_score_needs_its_layout_its_header_and_its_sentence():
     assert (
         knights_and_knaves_score(good, {"solution_text_format": GOLD}, variant="logic_rl", header="Assistant:") == 3.0
     )
+
+
+@pytest.mark.parametrize("format_score", [-0.1, 1.1])
+def test_a_format_score_out_of_range_is_refused(format_score):
+    with pytest.raises(OptionError, match="from 0 to 1"):
+        knights_and_knaves_score(GOLD, GOLD, format_score=format_score)
+    with pytest.raises(OptionError, match="from 0 to 1"):
+        countdown_score("8*3", 24, [8, 3], format_score=format_score)
