@@ -105,4 +105,7 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         if name not in own:
             scores = [outcome.score for outcome in outcomes if outcome.score is not None]
             metrics[f"rewards/{name}/mean"] = math.fsum(scores) / len(scores) if scores else math.nan
+        for key in sorted({key for outcome in outcomes for key in outcome.metrics or ()}):
+            figures = [outcome.metrics[key] for outcome in outcomes if outcome.metrics and key in outcome.metrics]
+            metrics[f"rewards/{name}/{key}"] = math.fsum(figures) / len(figures)
     return metrics

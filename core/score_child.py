@@ -124,7 +124,7 @@ class Child:
 def to_wire(result: Result) -> Wire:
     """Returns a result as a plain tuple."""
     if isinstance(result, Outcome):
-        return (result.kind, result.score, result.reason, result.seconds)
+        return (result.kind, result.score, result.reason, result.seconds, result.metrics)
     verdict = result.verdict
     return (
         result.kind,
@@ -135,7 +135,7 @@ def to_wire(result: Result) -> Wire:
 
 def from_wire(wire: Wire) -> Result:
     """Returns the result that a tuple stands for."""
-    if len(wire) == 4:
+    if len(wire) == 5:
         return Outcome(*wire)
     kind, verdict, reason = wire
     return Judgement(kind, None if verdict is None else Verdict(*verdict), reason)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from grpo.plugins.binding import BoundReward, BoundVerifier
-from grpo.plugins.types import Verdict
+from grpo.plugins.types import Scored, Verdict
 
 _LONGEST_REASON = 500
+_TAKEN = frozenset({"mean", "std", "abstain", "failure"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,14 @@ class Outcome:
         reason: why it failed, in one line that names plugin and row; or which gate of a rubric kept it from being
             called; None otherwise.
         seconds: wall time of the call; for a batch reward, its share of the batch's call.
+        metrics: figures that the reward reports beside its score, or None.
     """
 
     kind: Literal["score", "abstain", "failure"]
     score: float | None = None
     reason: str | None = None
     seconds: float = 0.0
+    metrics: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ Result = Outcome | Judgement
 
 
 _new = object.__new__
-_set_kind, _set_score, _set_reason, _set_seconds = (
-    vars(Outcome)[name].__set__ for name in ("kind", "score", "reason", "seconds")
+_set_kind, _set_score, _set_reason, _set_seconds, _set_metrics = (
+    vars(Outcome)[name].__set__ for name in ("kind", "score", "reason", "seconds", "metrics")
 )
 
 
@@ -70,6 +74,7 @@ def scored(score: float, seconds: float) -> Outcome:
     _set_score(outcome, score)
     _set_reason(outcome, None)
     _set_seconds(outcome, seconds)
+    _set_metrics(outcome, None)
     return outcome
 
 
@@ -97,6 +102,8 @@ class Reader:
         """Returns the outcome or judgement that a returned value stands for."""
         if self.judges:
             return self._verdict(value, row)
+        if isinstance(value, Scored):
+            return self._with_metrics(value, row, seconds)
         if value is None:
             return Outcome("abstain", None, None, seconds)
         if type(value) is float and self.low <= value <= self.high:
@@ -114,6 +121,22 @@ class Reader:
         if self.judges:
             return Judgement("failure", None, reason)
         return Outcome("failure", None, reason, seconds)
+
+    def _with_metrics(self, value: Scored, row: int, seconds: float) -> Result:
+        """Reads the score, and the figures beside it."""
+        if not isinstance(value.metrics, Mapping):
+            problem = f"its Scored has metrics that are a {type(value.metrics).__name__}; they are a mapping."
+            return self.failure(problem, row, seconds)
+        for name, figure in value.metrics.items():
+            if not isinstance(name, str) or not name or name in _TAKEN:
+                return self.failure(f"its Scored has a metric named {_short(name)}, which is taken.", row, seconds)
+            if type(figure) not in (int, float) or not math.isfinite(figure):
+                problem = f"its Scored has the metric {name}={_short(figure)}; a metric is a finite number."
+                return self.failure(problem, row, seconds)
+        if isinstance(value.score, Scored):
+            return self.failure("its Scored holds another one; its score is a float or None.", row, seconds)
+        read = self.read(value.score, row, seconds)
+        return replace(read, metrics=dict(value.metrics)) if isinstance(read, Outcome) else read
 
     def _problem(self, value: Any) -> str | None:
         """Says why a value is no score, or returns None when it is one."""

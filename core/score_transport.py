@@ -129,7 +129,7 @@ def _function(value: Any) -> Any:
 
 def _with_function(plugin: Bound, function: Any) -> Bound:
     """Returns the plugin with another function and without what only people read."""
-    spec: Any = dataclasses.replace(plugin.spec, function=function, doc="", options=(), cases=())
+    spec: Any = dataclasses.replace(plugin.spec, function=function, doc="", options=(), cases=(), prepare=None)
     return dataclasses.replace(plugin, spec=spec)
 
 

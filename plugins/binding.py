@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo.plugins.errors import GrpoError, PluginError
 from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
 from grpo.plugins.types import Completion
 
@@ -32,6 +33,26 @@ class _BoundFunction:
     def name(self) -> str:
         """The alias, or else the spec's name: the key in metrics and records."""
         return self.alias or self.spec.name
+
+    def prepare(self) -> None:
+        """Lets the plugin look at its options before anything is loaded.
+
+        Raises:
+            UsageError: what the plugin says about them.
+            PluginError: it raised something else.
+        """
+        if self.spec.prepare is None:
+            return
+        defaults = {option.name: option.default for option in self.spec.options if not option.required}
+        try:
+            self.spec.prepare(**{**defaults, **self.options})
+        except GrpoError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"{self.spec.kind} '{self.spec.name}' of {self.distribution}: its prepare function raised "
+                f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
+            ) from error
 
     def call(self, completion: Completion) -> Any:
         """Calls the function for one completion (a coroutine for async functions; not for batch specs).

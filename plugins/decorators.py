@@ -24,11 +24,12 @@ def reward(
     isolation: Isolation = "process",
     timeout: float = 10.0,
     batch: bool = False,
+    prepare: Callable[..., None] | None = None,
 ) -> Callable[[Callable[..., Any]], RewardSpec]:
     """Makes a reward of a function that scores one completion (or, with `batch`, a list of them).
 
-    The function returns a float (the score) or None (abstain: the reward does not apply here). Raising is a failure
-    of the plugin and never a score of zero.
+    The function returns a float (the score), None (abstain: the reward does not apply here) or a `Scored`. Raising is
+    a failure of the plugin and never a score of zero.
 
     Args:
         version: the scoring contract; raise it when scores change.
@@ -38,6 +39,7 @@ def reward(
         isolation: "process", "thread" or "inline"; see `RewardSpec`.
         timeout: seconds for one call.
         batch: the completion and the columns are lists.
+        prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
 
     Raises:
         SpecError: the signature or the metadata is not allowed.
@@ -71,6 +73,7 @@ def reward(
             timeout=timeout,
             batch=batch,
             whole=signature.whole,
+            prepare=prepare,
         )
 
     return decorate
@@ -84,6 +87,7 @@ def verifier(
     isolation: Isolation = "process",
     timeout: float = 10.0,
     batch: bool = False,
+    prepare: Callable[..., None] | None = None,
 ) -> Callable[[Callable[..., Any]], VerifierSpec]:
     """Makes a verifier of a function that judges one completion and returns a `Verdict`.
 
@@ -109,6 +113,7 @@ def verifier(
             timeout=timeout,
             batch=batch,
             whole=signature.whole,
+            prepare=prepare,
         )
 
     return decorate

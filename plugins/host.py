@@ -79,13 +79,13 @@ class Host:
         Raises:
             PluginNotFound, AmbiguousName: see `find`.
             OptionError: an option is unknown, missing or of the wrong type.
-            UsageError: the SPEC does not follow the syntax.
-            PluginError: the plugin declares an option with an impossible type.
+            UsageError: the SPEC does not follow the syntax, or the plugin cannot work with these options.
+            PluginError: the plugin declares an option with an impossible type, or its `prepare` is broken.
         """
         text = parse(source)
         known, options = self._bound("reward", text, home)
         spec: Any = known.spec
-        return BoundReward(
+        bound = BoundReward(
             spec,
             known.distribution,
             options,
@@ -93,6 +93,9 @@ class Host:
             timeout=spec.timeout if text.timeout is None else text.timeout,
             weight=1.0 if text.weight is None else text.weight,
         )
+        for part in parts(bound):
+            part.prepare()
+        return bound
 
     def rewards(self, sources: Iterable[Source], home: str = "") -> list[BoundReward]:
         """Binds several rewards, which must have different names.
@@ -118,7 +121,9 @@ class Host:
         known, options = self._bound("verifier", text, home)
         spec: Any = known.spec
         timeout = spec.timeout if text.timeout is None else text.timeout
-        return BoundVerifier(spec, known.distribution, options, alias=text.alias, timeout=timeout)
+        bound = BoundVerifier(spec, known.distribution, options, alias=text.alias, timeout=timeout)
+        bound.prepare()
+        return bound
 
     def env(self, source: Source) -> BoundEnv:
         """Binds an environment; it takes `as` and `weight`, and raises what `reward` raises."""

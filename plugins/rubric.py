@@ -19,7 +19,7 @@ from grpo.plugins.errors import PluginError, SpecError, did_you_mean
 from grpo.plugins.rubric_total import STOPPED, Combine, Lack, Term, Value, opens, reach, total
 from grpo.plugins.soundness import metadata_fault
 from grpo.plugins.specs import Column, Option, RewardSpec
-from grpo.plugins.types import Case, Completion, Isolation
+from grpo.plugins.types import Case, Completion, Isolation, Scored
 
 _STRICTEST: tuple[Isolation, ...] = ("process", "thread", "inline")
 
@@ -228,7 +228,7 @@ def _called(part: BoundReward, completion: Completion) -> Any:
     if inspect.iscoroutine(value):
         value.close()
         raise PluginError(f"'{part.name}' is async, so its rubric cannot be called as a plain function; score it.")
-    return value
+    return value.score if isinstance(value, Scored) else value
 
 
 def _own_name(component: Component) -> str:

@@ -9,7 +9,7 @@ from grpo.plugins.errors import SpecError, UsageError
 from grpo.plugins.loading import Registration
 from grpo.plugins.options import checked_options
 from grpo.plugins.rubric import Component, RubricSpec, completed
-from grpo.plugins.spec_text import SpecText, parse
+from grpo.plugins.spec_text import SpecText, Value, parse
 from grpo.plugins.specs import RewardSpec
 
 Find = Callable[[SpecText], Registration]
@@ -47,6 +47,7 @@ def _found(rubric: Registration, component: Component, find: Find, inside: tuple
         raise UsageError(
             f"'{text.written}': the weight of a component stands beside its SPEC: weight = {text.weight:g}."
         )
+    given = {name: Value(value) for name, value in component.options.items()}
     known = find(text)
     place = f"{known.distribution}/{known.spec.name}"
     if place in inside:
@@ -57,7 +58,7 @@ def _found(rubric: Registration, component: Component, find: Find, inside: tuple
         component,
         reward=found,
         name=component.name or text.alias or found.name,
-        options={**checked_options(found, known.distribution, text.options), **component.options},
+        options=checked_options(found, known.distribution, {**text.options, **given}),
         timeout=component.timeout if text.timeout is None else text.timeout,
         distribution=known.distribution,
     )

@@ -70,13 +70,15 @@ class RewardSpec:
     Attributes:
         name: unique among the rewards of its distribution, for example "gsm8k.correctness".
         version: the scoring contract; raised whenever some completion would score differently.
-        function: `(completion, *columns, **options) -> float | None`, plain or async. With `batch`, the
+        function: `(completion, *columns, **options) -> float | Scored | None`, plain or async. With `batch`, the
             completion and every column are lists of equal length, and so is the result.
         range: lowest and highest score; a score outside it is a failure of the plugin.
         isolation: where it runs: "process" (killable; for anything that can hang or crash), "thread" or
             "inline" (fast and trusted).
         timeout: seconds for one call.
         whole: the function takes a `Completion` and not its text.
+        prepare: called with the options as keywords, defaults included, when a user's SPEC is bound and before
+            anything is loaded; raises a `UsageError` where the reward cannot work here. None: nothing to look at.
     """
 
     kind: ClassVar[Kind] = "reward"
@@ -92,6 +94,7 @@ class RewardSpec:
     timeout: float = 10.0
     batch: bool = False
     whole: bool = False
+    prepare: Callable[..., None] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -116,6 +119,7 @@ class VerifierSpec:
     timeout: float = 10.0
     batch: bool = False
     whole: bool = False
+    prepare: Callable[..., None] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

@@ -46,6 +46,20 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class Scored:
+    """A score with figures of how it came about, for a reward that has some; others return the score alone.
+
+    Attributes:
+        score: the score, or None to abstain.
+        metrics: name to finite number, for example tokens or seconds; the metrics of a run have the mean of each over
+            the completions that report it, as `rewards/NAME/KEY`. Not `mean`, `std`, `abstain` and `failure`.
+    """
+
+    score: float | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A verifier's judgement of one completion. It judges; it does not score.
 

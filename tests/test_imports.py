@@ -16,9 +16,28 @@ import grpo
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "plugins", "rewards", "envs", "kernels")
-HEAVY = {"torch", "transformers", "trl", "vllm", "triton", "peft", "accelerate", "datasets", "numpy", "pyarrow"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "trl",
+    "vllm",
+    "triton",
+    "peft",
+    "accelerate",
+    "datasets",
+    "numpy",
+    "pyarrow",
+    "openai",
+}
 # Imported where an option asks for them, with a message when they are missing; their extras declare them.
-OPTIONAL = {"bitsandbytes": "qlora", "docker": "docker", "pytest": "dev", "tensorboard": "tensorboard", "vllm": "vllm"}
+OPTIONAL = {
+    "bitsandbytes": "qlora",
+    "docker": "docker",
+    "openai": "judge",
+    "pytest": "dev",
+    "tensorboard": "tensorboard",
+    "vllm": "vllm",
+}
 # Each comes with a declared distribution, at the version that this one asks for.
 BROUGHT = {"pydantic_core", "triton"}
 
@@ -85,6 +104,7 @@ def test_the_public_names_are_these() -> None:
         "RewardSpec",
         "RubricSpec",
         "SandboxSpec",
+        "Scored",
         "Verdict",
         "VerifierSpec",
         "check_env",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from grpo.plugins.hookspecs import hookimpl
     from grpo.plugins.rubric import Component, RubricSpec, rubric
     from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
-    from grpo.plugins.types import Case, Completion, Verdict
+    from grpo.plugins.types import Case, Completion, Scored, Verdict
 
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "RewardSpec",
     "RubricSpec",
     "SandboxSpec",
+    "Scored",
     "Verdict",
     "VerifierSpec",
     "check_env",
@@ -47,6 +48,7 @@ _HOMES = {
     "RewardSpec": "plugins.specs",
     "RubricSpec": "plugins.rubric",
     "SandboxSpec": "plugins.specs",
+    "Scored": "plugins.types",
     "Verdict": "plugins.types",
     "VerifierSpec": "plugins.specs",
     "check_env": "core.check_env",

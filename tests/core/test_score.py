@@ -7,13 +7,14 @@ import math
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from grpo import Completion, Verdict, reward, verifier
+from grpo import Completion, Scored, Verdict, reward, verifier
 from grpo.core.score import Judgement, Outcome, Scorer
 from grpo.plugins.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError, UsageError
@@ -252,3 +253,35 @@ def test_a_closed_scorer_says_so() -> None:
     scorer.close()
     with pytest.raises(ValueError, match="closed"):
         scorer.score([Completion("a")])
+
+
+def test_figures_beside_a_score_come_with_its_outcome_from_every_room() -> None:
+    value = Scored(0.5, {"tokens": 7, "seconds": 0.25})
+    for isolation in ("inline", "thread", "process"):
+        plugin = bound(returning(value))
+        with Scorer([replace(plugin, spec=replace(plugin.spec, isolation=isolation))], workers=1) as scorer:
+            [outcome] = scorer.score([Completion("a")])["mine"]
+        assert (outcome.kind, outcome.score, outcome.metrics) == ("score", 0.5, {"tokens": 7, "seconds": 0.25})
+    abstained = outcome_of(returning(Scored(None, {"tokens": 7})))
+    assert (abstained.kind, abstained.metrics) == ("abstain", {"tokens": 7})
+    assert outcome_of(returning(0.5)).metrics is None
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Scored(2.0, {"tokens": 1}), "outside its range 0 to 1"),
+        (Scored(math.nan), "a score is finite"),
+        (Scored(Scored(1.0)), "holds another one"),  # type: ignore[arg-type]
+        (Scored(1.0, {"tokens": math.inf}), "the metric tokens=inf"),
+        (Scored(1.0, {"tokens": "7"}), "the metric tokens='7'"),  # type: ignore[dict-item]
+        (Scored(1.0, {"ok": True}), "the metric ok=True"),
+        (Scored(1.0, {"failure": 0.0}), "named 'failure', which is taken"),
+        (Scored(1.0, {1: 0.0}), "named 1, which is taken"),  # type: ignore[dict-item]
+        (Scored(1.0, [1.0]), "metrics that are a list"),  # type: ignore[arg-type]
+    ],
+)
+def test_figures_that_are_none_fail_their_row(value: Any, words: str) -> None:
+    outcome = outcome_of(returning(value), range=(0.0, 1.0))
+    assert outcome.kind == "failure"
+    assert words in (outcome.reason or "")

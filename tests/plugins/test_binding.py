@@ -6,6 +6,7 @@ import pytest
 
 from grpo import Completion, reward
 from grpo.plugins.binding import BoundReward, MissingColumn
+from grpo.plugins.errors import OptionError, PluginError
 
 
 @reward(version=1)
@@ -46,3 +47,26 @@ def test_a_function_that_asks_for_a_whole_completion_gets_it() -> None:
 def test_the_alias_is_the_name() -> None:
     assert BoundReward(single, "dist").name == "single"
     assert BoundReward(single, "dist", alias="near").name == "near"
+
+
+def test_a_plugin_looks_at_its_options_before_anything_is_loaded() -> None:
+    seen: list[dict[str, object]] = []
+
+    def look(**options: object) -> None:
+        seen.append(options)
+        if options["limit"] == 0:
+            raise OptionError("limited: limit=0. Choose 1 or more.")
+        if options["limit"] == 13:
+            raise KeyError("oops")
+
+    @reward(version=1, prepare=look)
+    def limited(completion: str, *, limit: int, strict: bool = False) -> float:
+        return float(len(completion) <= limit)
+
+    BoundReward(limited, "dist", {"limit": 3}).prepare()
+    assert seen == [{"limit": 3, "strict": False}]
+    with pytest.raises(OptionError, match="limit=0"):
+        BoundReward(limited, "dist", {"limit": 0}).prepare()
+    with pytest.raises(PluginError, match="reward 'limited' of dist: its prepare function raised KeyError: 'oops'"):
+        BoundReward(limited, "dist", {"limit": 13}).prepare()
+    BoundReward(single, "dist").prepare()

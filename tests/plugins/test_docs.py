@@ -36,6 +36,7 @@ def test_the_public_names_are_pinned() -> None:
         "RewardSpec",
         "RubricSpec",
         "SandboxSpec",
+        "Scored",
         "Verdict",
         "VerifierSpec",
         "check_env",
