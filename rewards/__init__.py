@@ -18,6 +18,7 @@ def grpo_rewards() -> list[RewardSpec]:
     from grpo.rewards.countdown import countdown_score
     from grpo.rewards.format import format
     from grpo.rewards.gsm8k import correctness, integer, soft_format, strict_format, xmlcount
+    from grpo.rewards.judge import judge
     from grpo.rewards.knights import knights_and_knaves_score
     from grpo.rewards.length import length
     from grpo.rewards.overlong import overlong
@@ -37,6 +38,7 @@ def grpo_rewards() -> list[RewardSpec]:
         check_numbers,
         match_format_approximately,
         match_format_exactly,
+        judge,
         email_parts.keywords,
         email_parts.exact,
         email_parts.length,

@@ -1,15 +1,19 @@
 """docs/rewards.md tells the truth: its table of variants is executed, and every reward is named in it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from grpo.plugins.host import Host
+from grpo.plugins.spec_text import parse
 from grpo.rewards import grpo_rewards
 from grpo.rewards.proximity import proximity
 
-PAGE = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "rewards.md").read_text(encoding="utf-8")
+JUDGE = (DOCS / "judge.md").read_text(encoding="utf-8")
 REWARDS = {spec.name: spec for spec in grpo_rewards()}
 VARIANTS = ("corrected", "gist", "unsloth_copy")
 
@@ -44,7 +48,8 @@ def test_the_row_of_proximity_scores_is_right():
 def test_every_reward_and_option_is_named():
     for spec in REWARDS.values():
         assert f"`{spec.name}`" in PAGE
-        assert all(option.name in PAGE for option in spec.options if option.name != "eos")
+        page = JUDGE if spec.name == "judge" else PAGE
+        assert all(option.name in page for option in spec.options if option.name != "eos")
 
 
 def test_every_spec_of_the_table_of_published_functions_can_be_used(monkeypatch):
@@ -55,3 +60,24 @@ def test_every_spec_of_the_table_of_published_functions_can_be_used(monkeypatch)
     assert len(specs) >= 9
     for spec in specs:
         host.reward(re.sub(r"=[Lcn]\b", "=2", spec).replace("=p", "=-1"))
+
+
+def test_the_page_of_the_judge_has_each_option_with_its_default():
+    written = dict(re.findall(r"^\| `(\w+)` \|.*\| (\S+) \|$", JUDGE, re.MULTILINE))
+    for option in REWARDS["judge"].options:
+        if option.name not in ("rubric", "input_price", "output_price"):
+            value = written[option.name].strip("`")
+            assert value == (
+                "required" if option.required else str(option.default).removesuffix(".0").replace("T", "t")
+            )
+
+
+def test_the_table_of_the_page_of_the_judge_can_be_used():
+    [table] = tomllib.loads(re.search(r"```toml\n(.*?)```", JUDGE, re.DOTALL)[1])["rewards"]
+    assert parse(table).options.keys() == {"base_url", "model", "api_key_env", "rubric"}
+    [text] = re.findall(r"--reward '(judge:[^']*)'", JUDGE)
+    assert {name: value.parsed for name, value in parse(text).options.items()} == {
+        "base_url": "http://localhost:8000/v1",
+        "model": "Qwen/Qwen3-32B",
+        "api_key_env": "",
+    }

@@ -1,0 +1,65 @@
+"""The judge's reply, read strictly: text in, points out; anything but the one object that was asked for is an error."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from grpo.plugins.errors import GrpoError
+
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
+_KEYS = {"mark", "reasoning", "points"}
+
+
+class JudgeError(GrpoError):
+    """The judge gave no usable verdict; the completion is masked."""
+
+
+def read_points(reply: object, mark: str, points: int) -> int:
+    """Returns the points of a reply.
+
+    The reply must be one JSON object, alone or alone in a code fence, with exactly the keys mark, reasoning and points,
+    each once; the mark must be the question's, and the points a whole number in range.
+
+    Args:
+        reply: the text of the reply.
+        mark: the question's mark.
+        points: the highest number of points.
+
+    Raises:
+        JudgeError: it is anything else.
+    """
+    if not isinstance(reply, str) or not reply.strip():
+        raise JudgeError("the judge's reply is empty.")
+    text = reply.strip()
+    fenced = _FENCED.fullmatch(text)
+    try:
+        verdict = json.loads(fenced[1] if fenced else text, object_pairs_hook=_once, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise JudgeError(f"the judge's reply is not one JSON object ({error}): {_short(text)}") from None
+    if not isinstance(verdict, dict) or set(verdict) != _KEYS:
+        raise JudgeError(f"the judge's reply is no object with the keys mark, reasoning and points: {_short(text)}")
+    if verdict["mark"] != mark:
+        raise JudgeError(f"the judge's reply lacks the mark of its question, so it may be a copy: {_short(text)}")
+    given = verdict["points"]
+    if type(given) is not int or not 0 <= given <= points:
+        raise JudgeError(f"the judge's points are no whole number from 0 to {points}: {_short(repr(given))}")
+    if not isinstance(verdict["reasoning"], str):
+        raise JudgeError(f"the judge's reasoning is no text: {_short(text)}")
+    return given
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 120 else text[:117] + "...")
