@@ -14,7 +14,8 @@ from typing import Any
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Completion, Scored
-from grpo.rewards.judge_endpoint import Endpoint, Reply, ask, lock_of, refuse_unusable
+from grpo.rewards.judge_client import Reply, ask, lock_of
+from grpo.rewards.judge_endpoint import Endpoint, refuse_unusable
 from grpo.rewards.judge_prompt import ask_about, material_of, reply_schema
 from grpo.rewards.judge_reply import read_points
 

@@ -348,7 +348,7 @@ def test_closing_the_scorer_hangs_up(stand_in):
 
 
 def test_each_loop_closes_its_connections(stand_in):
-    from grpo.rewards import judge_endpoint
+    from grpo.rewards import judge_client
 
     reward = bound(stand_in)
 
@@ -359,7 +359,7 @@ def test_each_loop_closes_its_connections(stand_in):
 
     assert asyncio.run(twice()) == (1.0, 0.0)
     assert asyncio.run(twice()) == (1.0, 0.0)
-    assert judge_endpoint._loops == {}
+    assert judge_client._loops == {}
 
 
 def test_the_key_is_nowhere_to_be_seen(stand_in, caplog, capsys):
