@@ -41,6 +41,8 @@ FLAGS = {
     "eval_every": "evaluation.every",
     "eval_size": "evaluation.size",
     "save_every": "output.save_every",
+    "canaries": "canaries.file",
+    "canary_cases": "canaries.cases",
 }
 
 
@@ -73,6 +75,8 @@ FLAGS = {
 @click.option("--eval-every", type=int, help="Steps between held-out evaluations. Default: 20.")
 @click.option("--eval-size", type=int, help="Held-out rows to evaluate on. Default: 200; 0: none.")
 @click.option("--save-every", type=int, help="Steps between checkpoints. Default: 20.")
+@click.option("--canaries", type=click.Path(path_type=Path), help="Known completions to watch the rewards with.")
+@click.option("--canary-cases", is_flag=True, default=None, help="Watch the rewards with the cases that they declare.")
 @click.option("--report-to", metavar="A,B", help="Trackers: wandb, tensorboard, trackio.")
 @click.option("--out", type=click.Path(path_type=Path), help="The run directory. Default: runs/<time>-<env>.")
 @click.option("--resume", "resume_from", type=click.Path(path_type=Path), help="Continue this run directory.")

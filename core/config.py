@@ -170,6 +170,26 @@ class FailureSection(_Section):
     retries: Annotated[int, Field(ge=0)] = 2
 
 
+class CanarySection(_Section):
+    """Known completions that are scored beside the training batches, outside the loss.
+
+    Attributes:
+        file: JSONL with a completion, its columns and what each reward should score; see docs/scoring.md.
+        cases: take the cases that rewards and the verifier declare, too.
+        every: batches from one look at them to the next.
+        tolerance: how far a score may be from what is expected.
+        share: the share of a plugin's canaries that may fail or drift before that is a warning.
+        patience: how many looks in a row a plugin may be wrong; the next one stops the run.
+    """
+
+    file: Path | None = None
+    cases: bool = False
+    every: Annotated[int, Field(ge=1)] = 1
+    tolerance: Annotated[float, Field(ge=0)] = 1e-6
+    share: Share = 0.0
+    patience: Annotated[int, Field(ge=1)] = 2
+
+
 class RunConfig(_Section):
     """Everything a run depends on, apart from the machine.
 
@@ -194,6 +214,7 @@ class RunConfig(_Section):
     evaluation: EvaluationSection = EvaluationSection()
     output: OutputSection = OutputSection()
     failures: FailureSection = FailureSection()
+    canaries: CanarySection = CanarySection()
 
 
 def load_config(file: Path | None, pairs: Sequence[str], flags: Mapping[str, Any]) -> RunConfig:
@@ -248,12 +269,14 @@ def anchored(config: RunConfig) -> RunConfig:
         head, suffix, rest = source.partition(".toml" if ".toml" in source.partition(":")[0] else ".py")
         return f"{whole(head + suffix)}{rest}" if suffix and is_file(source) else source
 
+    canaries = config.canaries.file
     return config.model_copy(
         update={
             "env": plugin(config.env),
             "rewards": tuple(plugin(source) for source in config.rewards),
             "model": whole(config.model),
             "dataset": whole(config.dataset),
+            "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),
         }
     )
 

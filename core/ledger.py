@@ -7,21 +7,25 @@ Every process scores its own completions; the first one writes.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.canary_watch import CanaryWatch, fingerprint
 from grpo.core.evaluate import complete, proportion
 from grpo.core.health import HealthWatch
 from grpo.core.plan import Plan
 from grpo.core.plot import plot_metrics
 from grpo.core.policy import end_ids
 from grpo.core.progress import Progress
-from grpo.core.record import RolloutRow, RunDir, append_metrics, read_metrics, write_rollouts
+from grpo.core.record import RolloutRow, RunDir, append_metrics, read_json, read_metrics, write_json, write_rollouts
 from grpo.core.rollout import SamplingParams
 from grpo.core.score import Scorer
 from grpo.core.score_outcome import Outcome
+from grpo.plugins.errors import RunError
 from grpo.plugins.host import Host
+from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion, StepEnded
 
 if TYPE_CHECKING:
@@ -55,6 +59,8 @@ class Ledger:
         self._trainer: PolicyTrainer | None = None
         self._batch: Batch | None = None
         self._told_failures: set[str] = set()
+        self._watch = self._canary_watch() if plan.canaries else None
+        self._batches = 0
 
     def __enter__(self) -> Ledger:
         return self
@@ -71,24 +77,76 @@ class Ledger:
     def score(self, completions: Sequence[Completion]) -> dict[str, list[Outcome]]:
         """Scores completions with the run's rewards; a failing reward shows its first traceback once."""
         outcomes = self._scorer.score(completions)
+        self._tell_failures("a reward failed; its completion is masked, never a zero.")
+        return outcomes
+
+    def _tell_failures(self, what: str) -> None:
         for name, traceback in self._scorer.first_failure.items():
             if name not in self._told_failures:
                 self._told_failures.add(name)
-                self._progress.warned(f"a reward failed; its completion is masked, never a zero.\n{traceback}")
-        return outcomes
+                self._progress.warned(f"{what}\n{traceback}")
 
     def record(self, batch: Batch) -> None:
-        """Writes a generation's rollouts and looks at its health."""
+        """Writes a generation's rollouts, and looks at its health and at the canaries.
+
+        Raises:
+            RunError: a reward or the verifier went wrong about its canaries, and stayed so; on every process.
+        """
         assert self._trainer is not None
-        if not self._trainer.accelerator.is_main_process:
-            return
+        if self._trainer.accelerator.is_main_process:
+            self._keep(batch, self._trainer)
+        if self._watch is not None and self._batches % self._plan.config.canaries.every == 0:
+            self._look_at_canaries(self._watch, batch.step, self._trainer)
+        self._batches += 1
+
+    def _keep(self, batch: Batch, trainer: PolicyTrainer) -> None:
         self._batch = batch
         if self._plan.verifier is not None:
-            self._trainer.add_metric("accuracy", proportion(self._right(batch.completions)).mean)
+            trainer.add_metric("accuracy", proportion(self._right(batch.completions)).mean)
         rows = rollout_rows(batch)
         write_rollouts(self._run_dir, batch.step, rows)
         for warning in self._health.batch(batch.step, batch.completions, [row.reward for row in rows]):
             self._progress.warned(warning)
+
+    def _canary_watch(self) -> CanaryWatch:
+        """Makes the watch; a resumed run goes on from what its canaries scored at the start."""
+        section = self._plan.config.canaries
+        recorded = read_json(self._run_dir.canaries) or {}
+        known = recorded.get("fingerprint") == fingerprint(self._plan.canaries)
+        if recorded and not known:
+            self._progress.warned("the canaries are not those that the run started with; drift is measured from now.")
+        plugins = [part for reward in self._plan.rewards for part in parts(reward)]
+        titles: dict[tuple[str, str], str] = {
+            (bound.spec.kind, bound.name): f"{bound.spec.kind} '{bound.name}' ({bound.distribution})"
+            for bound in (*plugins, *([self._plan.verifier] if self._plan.verifier else []))
+        }
+        return CanaryWatch(
+            self._plan.canaries,
+            titles,
+            tolerance=section.tolerance,
+            share=section.share,
+            patience=section.patience,
+            baseline=recorded["scores"] if known else None,
+        )
+
+    def _look_at_canaries(self, watch: CanaryWatch, step: int, trainer: PolicyTrainer) -> None:
+        """Scores the canaries on every process, so that all of them stop where one has to."""
+        first = watch.baseline is None
+        started = time.perf_counter()
+        look = watch.look(self._scorer, step)
+        self._tell_failures("a plugin failed on a canary.")
+        accelerator = trainer.accelerator
+        stops = [look.stop] if accelerator.num_processes == 1 else _gathered([look.stop])
+        for name, value in {**look.metrics, "time/canaries": time.perf_counter() - started}.items():
+            trainer.add_metric(name, value)
+        if first and accelerator.is_main_process:
+            record = {"fingerprint": fingerprint(self._plan.canaries), "scores": look.said}
+            write_json(self._run_dir.canaries, record)
+        for warning in look.warnings:
+            self._progress.warned(warning)
+        stop = next((text for text in stops if text is not None), None)
+        if stop is not None:
+            raise RunError(stop)
 
     def evaluate_start(self) -> None:
         """Measures held-out accuracy before the first step, as step 0 of the metrics."""
@@ -152,6 +210,13 @@ class Ledger:
     def _right(self, completions: Sequence[Completion]) -> list[bool | None]:
         (judgements,) = self._scorer.judge(completions).values()
         return [judgement.verdict.ok if judgement.verdict else None for judgement in judgements]
+
+
+def _gathered(values: list[str | None]) -> list[str | None]:
+    from accelerate.utils import gather_object
+
+    found: list[str | None] = gather_object(values)
+    return found
 
 
 def rollout_rows(batch: Batch) -> list[RolloutRow]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from grpo.core.canaries import Canary, canaries_of
 from grpo.core.config import RunConfig
 from grpo.core.disk import refuse_readonly, refuse_unwritable
 from grpo.core.episodes import Episode, episodes_of
@@ -60,6 +61,7 @@ class Plan:
         longest_prompt: in tokens, over both splits.
         disk_bytes: what checkpoints and the final model take.
         processes: how many processes train together.
+        canaries: known completions to watch the rewards with.
     """
 
     config: RunConfig
@@ -73,6 +75,7 @@ class Plan:
     longest_prompt: int
     disk_bytes: int
     processes: int
+    canaries: tuple[Canary, ...] = ()
 
     @property
     def batch_size(self) -> int:
@@ -120,6 +123,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
         held_out = tuple(episodes_of(env, "test", limit=config.evaluation.size, unbounded=config.evaluation.size))
     for episode in (*train, *held_out):
         refuse_missing_columns(episode, rewards, verifier)
+    canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifier)
     if env.spec.dataset is None:  # recorded, so that a resumed run starts the same episodes whatever its steps
         config = _update(config, train={"limit": len(train)})
     if config.train.warmup_steps:
@@ -143,6 +147,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
         longest_prompt=longest,
         disk_bytes=_disk_bytes(config, parameters),
         processes=processes,
+        canaries=canaries,
     )
 
 

@@ -9,6 +9,7 @@
     checkpoints/        checkpoint-20/, whole once it holds complete.json
     model/              the final model or adapter, with its tokenizer
     reward.png          the curves
+    canaries.json       what the canaries scored at the start, if there are any
 
 Files appear whole: written under another name, synced, renamed. metrics.jsonl is appended and synced line by line; a
 half line at its end is dropped when the run resumes, as is everything after the checkpoint it resumes from.
@@ -102,6 +103,10 @@ class RunDir:
     @property
     def model(self) -> Path:
         return self.path / "model"
+
+    @property
+    def canaries(self) -> Path:
+        return self.path / "canaries.json"
 
     @property
     def plot(self) -> Path:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -90,13 +90,18 @@ class Scorer:
         self._finalizer()
 
     def score(
-        self, completions: Sequence[Completion], *, rows: Sequence[int] | None = None
+        self,
+        completions: Sequence[Completion],
+        *,
+        rows: Sequence[int] | None = None,
+        only: Collection[str] | None = None,
     ) -> dict[str, list[Outcome]]:
         """Scores completions with every reward.
 
         Args:
             completions: the batch.
             rows: the number of each completion in messages; default: its index.
+            only: names of the rewards and rubrics to score with; default: all.
 
         Returns:
             Reward name to one outcome per completion, in order. A rubric is followed by its components, which are
@@ -106,11 +111,13 @@ class Scorer:
             ValueError: the scorer is closed.
         """
         numbers = range(len(completions)) if rows is None else rows
-        rubrics = [RubricBatch(root, numbers) for root in self._rubrics.values()]
-        plain = [name for name in self._order if name not in self._rubrics]
+        order = [name for name in self._order if only is None or name in only]
+        roots = [self._rubrics[name] for name in order if name in self._rubrics]
+        rubrics = [RubricBatch(root, numbers) for root in roots]
+        plain = [name for name in order if name not in self._rubrics]
         tasks = {name: Task(self._rewards[name], completions, numbers) for name in plain}
         scored: dict[str, list[Outcome]] = {}
-        for wave in range(1 + max((root.last for root in self._rubrics.values()), default=0)):
+        for wave in range(1 + max((root.last for root in roots), default=0)):
             wanted = [rubric.wanted(wave) for rubric in rubrics]
             for name, indices in (pair for one in wanted for pair in one.items()):
                 tasks[name] = _some(self._rewards[name], completions, numbers, indices)
@@ -121,19 +128,24 @@ class Scorer:
             tasks = {}
         for rubric in rubrics:
             scored |= rubric.outcomes()
-        return {name: scored[name] for name in self._names()}
+        return {name: scored[name] for name in self._names(order)}
 
     def judge(
-        self, completions: Sequence[Completion], *, rows: Sequence[int] | None = None
+        self,
+        completions: Sequence[Completion],
+        *,
+        rows: Sequence[int] | None = None,
+        only: Collection[str] | None = None,
     ) -> dict[str, list[Judgement]]:
         """Judges completions with every verifier; arguments and errors are those of `score`."""
         numbers = range(len(completions)) if rows is None else rows
-        judged = self._run({name: Task(caller, completions, numbers) for name, caller in self._verifiers.items()})
+        callers = {name: caller for name, caller in self._verifiers.items() if only is None or name in only}
+        judged = self._run({name: Task(caller, completions, numbers) for name, caller in callers.items()})
         return {name: [r for r in results if isinstance(r, Judgement)] for name, results in judged.items()}
 
-    def _names(self) -> Iterator[str]:
-        """Yields the names of the outcomes: of every reward, and of a rubric those of its components after its own."""
-        for name in self._order:
+    def _names(self, order: Sequence[str]) -> Iterator[str]:
+        """Yields the names of the outcomes: of each reward, and of a rubric those of its components after its own."""
+        for name in order:
             yield from [node.name for node in self._rubrics[name].nodes()] if name in self._rubrics else [name]
 
     def _run(self, tasks: Mapping[str, Task]) -> dict[str, list[Result]]:
