@@ -1,7 +1,8 @@
 """How fast rewards are scored: rows a second beside the bare function in a loop and beside TRL's way of calling.
 
 Run it on a quiet machine: python benchmarks/scoring.py [--rows 4096] [--repeats 5]. TRL's way is what its trainer does
-with a synchronous reward: columns to lists, one call with all of them, None to NaN, a float32 tensor.
+with a synchronous reward: columns to lists, one call with all of them, None to NaN, a float32 tensor. The reward `math`
+gets answers that take computer algebra, new ones each time, since sympy remembers what it has simplified.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from grpo.core.score_tally import table
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.host import Host
 
-_ALGEBRA_ROWS = 128
+_MATH_ROWS = 1024
 _LAYOUT = re.compile(r"\A\s*<think>.+?</think>.*?####\s*-?[\d,.]+\s*\Z", re.DOTALL)
 
 
@@ -36,14 +37,16 @@ def tagged(completion: str) -> float:
     return 1.0 if _LAYOUT.search(completion) else 0.0
 
 
-@reward(version=1, isolation="process", range=(0.0, 1.0), timeout=60.0)
-def algebra(completion: str, answer: str) -> float:
-    """A reward that computes: are two expressions equal after simplification?"""
-    import sympy  # type: ignore[import-untyped]
-    from sympy.core.cache import clear_cache  # type: ignore[import-untyped]
-
-    clear_cache()  # or every repeat after the first would only look its answers up
-    return float(sympy.simplify(sympy.sympify(completion) - sympy.sympify(answer)) == 0)
+def sums(count: int, start: int) -> list[Completion]:
+    """Returns right and wrong answers to be compared by computer algebra, other ones for every start."""
+    forms: list[Callable[[int], tuple[str, str]]] = [
+        lambda n: (f"(x + {n})(x - 3)", f"x^2 + {n - 3}x - {3 * n}"),
+        lambda n: (f"\\frac{{{n}\\sqrt{{2}}}}{{2}}", f"\\frac{{{n}}}{{\\sqrt{{2}}}}"),
+        lambda n: (f"{n} + \\sqrt{{3}}", f"{n} - \\sqrt{{3}}"),
+        lambda n: (f"\\left({n}, \\frac{{1}}{{2}}\\right)", f"({n}, 0.5)"),
+    ]
+    pairs = (forms[n % len(forms)](n + 5) for n in range(start, start + count))
+    return [Completion(f"So we get $\\boxed{{{text}}}$.", row={"answer": gold}) for text, gold in pairs]
 
 
 def main() -> None:
@@ -55,48 +58,50 @@ def main() -> None:
     words = "<think>She sells the eggs that are left, so she makes {n} dollars a day. "
     texts = [words.format(n=n) + f"</think>\n#### {n}" for n in range(arguments.rows)]
     cheap = [Completion(text, row={"answer": str(n)}) for n, text in enumerate(texts)]
-    sums = [
-        Completion(f"(x + {n})**5 - (x - {n})**5", row={"answer": f"expand((x + {n})**5 - (x - {n})**5)"})
-        for n in range(_ALGEBRA_ROWS)
-    ]
     host = Host.discover()
-    work = [
-        (BoundReward(equal, "benchmark"), cheap),
-        (BoundReward(tagged, "benchmark"), cheap),
-        (host.reward("gsm8k.correctness"), cheap),
-        (host.reward("proximity"), cheap),
-        (BoundReward(algebra, "benchmark", timeout=60.0), sums),
-    ]
+    plugins = [BoundReward(equal, "benchmark"), BoundReward(tagged, "benchmark")]
+    plugins += [host.reward("gsm8k.correctness"), host.reward("proximity")]
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} processors")
-    rows = [measure(plugin, completions, arguments.repeats) for plugin, completions in work]
+    rows = [measure(plugin, lambda _: cheap, arguments.repeats) for plugin in plugins]
+    count = min(arguments.rows, _MATH_ROWS)
+    rows.append(measure(host.reward("math"), lambda number: sums(count, number * count), arguments.repeats))
     heading = ("reward", "isolation", "rows", "bare loop/s", "TRL's way/s", "scorer/s", "bare loop = 1")
     print(table(heading, rows))
 
 
-def measure(plugin: BoundReward, completions: list[Completion], repeats: int) -> tuple[str, ...]:
-    """Returns the row of one reward: rows a second each way, the best of the repeats."""
+def measure(plugin: BoundReward, make: Callable[[int], list[Completion]], repeats: int) -> tuple[str, ...]:
+    """Returns the row of one reward: rows a second each way, the best of the repeats.
+
+    Args:
+        plugin: the reward.
+        make: returns the completions of the nth measurement.
+        repeats: how often each way is measured.
+    """
+    count = len(make(0))
     with Scorer([plugin]) as scorer:
-        scorer.score(completions[:8])
-        ways: list[Callable[[], Any]] = [
-            lambda: bare_loop(plugin, completions),
-            lambda: trl_way(plugin, completions),
-            lambda: scorer.score(completions),
+        scorer.score(make(0)[:8])
+        ways: list[Callable[[list[Completion]], Any]] = [
+            lambda completions: bare_loop(plugin, completions),
+            lambda completions: trl_way(plugin, completions),
+            scorer.score,
         ]
         seconds = [float("inf")] * len(ways)
-        for _ in range(repeats):  # in turns, so that a busy moment hits every way alike
+        for repeat in range(repeats):  # in turns, so that a busy moment hits every way alike
             for index, way in enumerate(ways):
+                completions = make(1 + repeat * len(ways) + index)
                 started = time.perf_counter()
-                way()
+                way(completions)
                 seconds[index] = min(seconds[index], time.perf_counter() - started)
         assert not scorer.first_failure, scorer.first_failure
-    speeds = [f"{len(completions) / each:,.0f}" for each in seconds]
+    speeds = [f"{count / each:,.0f}" for each in seconds]
     ratio = f"{seconds[0] / seconds[2]:.2f}"
-    return plugin.name, plugin.spec.isolation, str(len(completions)), *speeds, ratio
+    return plugin.name, plugin.spec.isolation, str(count), *speeds, ratio
 
 
 def bare_loop(plugin: BoundReward, completions: list[Completion]) -> list[Any]:
     """Calls the function itself for each row."""
-    function, options, names = plugin.spec.function, plugin.options, [column.name for column in plugin.spec.columns]
+    function, options = plugin.spec.function, plugin.options
+    names = [column.name for column in plugin.spec.columns if column.required]
     rows = [(completion.text, *(completion.row[name] for name in names)) for completion in completions]
     return [function(*row, **options) for row in rows]
 
@@ -114,7 +119,7 @@ def trl_way(plugin: BoundReward, completions: list[Completion]) -> Any:
 
 def batch(spec: RewardSpec, options: Any, completions: list[str], **columns: list[Any]) -> list[Any]:
     """What an author would write to give a reward TRL's shape."""
-    read = [columns[column.name] for column in spec.columns]
+    read = [columns[column.name] for column in spec.columns if column.required]
     return [spec.function(*row, **options) for row in zip(completions, *read, strict=True)]
 
 

@@ -21,9 +21,11 @@ def grpo_rewards() -> list[RewardSpec]:
     from grpo.rewards.judge import judge
     from grpo.rewards.knights import knights_and_knaves_score
     from grpo.rewards.length import length
+    from grpo.rewards.math_accuracy import accuracy
     from grpo.rewards.overlong import overlong
     from grpo.rewards.proximity import check_numbers, match_format_approximately, match_format_exactly, proximity
     from grpo.rewards.repetition import repetition
+    from grpo.rewards.text_match import text_match
 
     return [
         arithmetic,
@@ -34,6 +36,7 @@ def grpo_rewards() -> list[RewardSpec]:
         strict_format,
         xmlcount,
         length,
+        accuracy,
         proximity,
         check_numbers,
         match_format_approximately,
@@ -48,6 +51,7 @@ def grpo_rewards() -> list[RewardSpec]:
         knights_and_knaves_score,
         repetition,
         overlong,
+        text_match,
     ]
 
 
@@ -56,9 +60,10 @@ def grpo_verifiers() -> list[VerifierSpec]:
     """Returns the built-in verifiers."""
     from grpo.rewards.countdown import countdown
     from grpo.rewards.knights import knights_and_knaves
+    from grpo.rewards.math_verifier import math
     from grpo.rewards.verifier import gsm8k
 
-    return [gsm8k, countdown, knights_and_knaves]
+    return [gsm8k, math, countdown, knights_and_knaves]
 
 
 @hookimpl

@@ -29,6 +29,7 @@ HEAVY = {
     "pyarrow",
     "openai",
 }
+HEAVY |= {"sympy", "mpmath", "math_verify", "latex2sympy2_extended"}
 # Imported where an option asks for them, with a message when they are missing; their extras declare them.
 OPTIONAL = {
     "bitsandbytes": "qlora",

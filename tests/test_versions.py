@@ -28,6 +28,8 @@ TRIED = {
     "datasets": "5.2.0",
     "gymnasium": "1.4.0",
     "numpy": "2.3.5",
+    "sympy": "1.14.0",
+    "math-verify": "0.9.0",
 }
 
 # From the metadata of the wheels on PyPI. The numpy bound is not declared there: vLLM's own dependencies

@@ -78,13 +78,14 @@ NUMBERS = ["1e999999999", "-1e-999999999", "9" * SIZE, "0." + "3" * SIZE, "72." 
 NUMBERS += ["1e" + "9" * SIZE, "1" + ",000" * (SIZE // 4), "1" + "0" * SIZE]
 
 
-SAME_READING = {"arithmetic", "gsm8k", "gsm8k.correctness"}
-"""What reads answers just as `proximity` does gets short texts here, to save time."""
+SAME_READING = {"arithmetic", "gsm8k", "gsm8k.correctness", "text_match"}
+"""What reads answers just as `proximity` or `math` does gets short texts here, to save time."""
 
 
 def settings():
     for spec in [*grpo_rewards(), *grpo_verifiers()]:
-        if spec.name == "judge":  # needs an endpoint; what it sends is tested in test_judge_injection.py
+        # The judge needs an endpoint (test_judge_injection.py), `math` computes (test_math_hostile.py).
+        if spec.name in ("judge", "math"):
             continue
         if not any(option.name == "variant" for option in spec.options):
             yield spec, {}

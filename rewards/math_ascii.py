@@ -1,0 +1,62 @@
+"""Mathematics typed without LaTeX, as LaTeX: `2*sqrt(3)/pi` in, `2*\\sqrt{3}/\\pi` out. Nothing is evaluated.
+
+Known: `**`, powers in round brackets or of several characters, `sqrt()`, `abs()`, the elementary functions, Greek
+letters, `infinity`. A text with a backslash is LaTeX already and stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FUNCTIONS = "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan ln log exp min max gcd lcm"
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
+)
+_NAMES = {name: f"\\{name}" for name in f"{_FUNCTIONS} {_GREEK}".split()}
+_NAMES |= {f"a{name}": f"\\arc{name}" for name in ("sin", "cos", "tan")}
+_NAMES |= dict.fromkeys(("infinity", "Infinity", "inf", "oo"), "\\infty")
+_NAME = re.compile(r"(?<![A-Za-z])(?:" + "|".join(sorted(_NAMES, key=len, reverse=True)) + r")(?![A-Za-z])")
+_BRACKETED = re.compile(r"(?<![A-Za-z])(?P<name>sqrt|[Aa]bs)\s?\(|(?P<power>\^)\s?\(|√\(")
+_BARE_POWER = re.compile(r"\^\s?([-+]?(?:\d+(?:\.\d+)?|[A-Za-z]))(?![\d({])")
+_BARE_ROOT = re.compile(r"√\s?(\d+|[A-Za-z])")
+
+
+def latex_of(text: str) -> str:
+    """Returns a text as LaTeX, unchanged when it is that already."""
+    if "\\" in text:
+        return text
+    text = _bracketed(text.replace("**", "^"))
+    text = _BARE_ROOT.sub(r"\\sqrt{\1}", _BARE_POWER.sub(r"^{\1}", text))
+    return _NAME.sub(lambda match: f"{_NAMES[match[0]]} ", text)
+
+
+def _bracketed(text: str) -> str:
+    """Gives roots, powers and absolute values in round brackets the brackets of LaTeX, in one pass."""
+    pieces: list[str] = []
+    closers: list[str] = []
+    position = 0
+    while position < len(text):
+        match = _BRACKETED.match(text, position)
+        if match:
+            opening, closing = _brackets(match)
+            pieces.append(opening)
+            closers.append(closing)
+            position = match.end()
+            continue
+        character = text[position]
+        if character == "(":
+            closers.append(")")
+        elif character == ")" and closers:
+            character = closers.pop()
+        pieces.append(character)
+        position += 1
+    return "".join(pieces)
+
+
+def _brackets(match: re.Match[str]) -> tuple[str, str]:
+    if match["power"]:
+        return "^{", "}"
+    if (match["name"] or "").lower() == "abs":
+        return "\\left|", "\\right|"
+    return "\\sqrt{", "}"

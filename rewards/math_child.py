@@ -1,0 +1,74 @@
+"""The process that compares, from the inside: one request a line in, one reply a line out, until the parent hangs up.
+
+The kernel ends it when a comparison passes its time (an alarm with its default action stops C code too, and an orphan)
+and refuses it memory beyond `MEMORY` (Linux). It ignores Ctrl-C, which is the user's word to the parent.
+
+Requests: {"op": "same" | "trl" | "open_r1", "gold": ..., "text": ..., "seconds": ..., **options}
+Replies:  {"ready": true} or {"error": traceback} once, then {"ok": true | false | null} or {"undecided": why}
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+MEMORY = 2 << 30
+"""Bytes of private memory."""
+
+
+def main(descriptor: int) -> None:
+    """Serves until the socket with that file descriptor closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    _limit()
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("r", encoding="utf-8") as requests:
+        _send(channel, _load())
+        for line in requests:
+            request = json.loads(line)
+            signal.setitimer(signal.ITIMER_REAL, request["seconds"])
+            reply = answer(request)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _send(channel, reply)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Returns the reply to a request."""
+    from grpo.rewards import math_equal
+
+    gold, text = request["gold"], request["text"]
+    try:
+        if request["op"] == "trl":
+            return {"ok": math_equal.trl_accuracy(text, gold)}
+        if request["op"] == "open_r1":
+            return {"ok": math_equal.open_r1_accuracy(text, gold)}
+        options = {name: request[name] for name in ("precision", "strict", "relations")}
+        return {"ok": math_equal.same_mathematics(gold, text, **options)}
+    except Exception as error:  # of the libraries, on a text that a policy may write
+        return {"undecided": f"the comparison failed ({type(error).__name__})"}
+
+
+def _load() -> dict[str, Any]:
+    try:
+        import math_verify  # noqa: F401 - imported before the first clock runs
+    except ImportError:
+        return {"error": traceback.format_exc()}
+    return {"ready": True}
+
+
+def _send(channel: socket.socket, reply: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(reply).encode() + b"\n")
+
+
+def _limit() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        known = [limit for limit in (soft, hard, MEMORY) if limit != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_DATA, (min(known), hard))

@@ -1,0 +1,48 @@
+"""The reward `text_match`: a completion and gold texts in, equality or shared words out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from grpo.plugins.decorators import reward
+from grpo.plugins.types import Case
+from grpo.rewards.stated import stated_answer
+from grpo.rewards.words import normal, overlap
+
+
+@reward(
+    version=1,
+    range=(0.0, 1.0),
+    isolation="inline",
+    cases=[
+        Case("<think>The Seine is there.</think>Paris", {"answer": "paris"}, 1.0),
+        Case("<answer>New York City!</answer>", {"answer": ["NYC", "new york city"]}, 1.0),
+        Case("<answer>Lyon</answer>", {"answer": "Paris"}, 0.0),
+        Case("<answer>Paris or Lyon</answer>", {"answer": "Paris"}, 0.0),
+        Case("", {"answer": "Paris"}, 0.0),
+        Case("hello world", {"answer": "hello"}, 2 / 3, {"measure": "f1"}),
+        Case("<answer>Paris</answer>", {"answer": []}, None),
+    ],
+)
+def text_match(completion: str, answer: str | list[str], *, measure: Literal["exact", "f1"] = "exact") -> float | None:
+    """How well the answer matches a gold text, or the best of several, without case, punctuation and articles.
+
+    The answer is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` that is not blank, else the last line. Abstains when
+    no gold has a word.
+
+    Args:
+        completion: the text.
+        answer: the gold text, or a list of texts each of which is right.
+        measure: exact (1 when a gold is the same, else 0) or f1 (the words shared with the gold, 0 to 1: a list of
+            words earns part of it, so use it beside something that pays for brevity).
+    """
+    golds = [answer] if isinstance(answer, str) else answer
+    if not isinstance(golds, list | tuple):
+        return None
+    golds = [gold for gold in golds if isinstance(gold, str) and normal(gold)]
+    if not golds:
+        return None
+    text = stated_answer(completion) or ""
+    if measure == "f1":
+        return max(overlap(text, gold) for gold in golds)
+    return float(normal(text) in {normal(gold) for gold in golds})

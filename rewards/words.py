@@ -1,0 +1,37 @@
+"""Answers in words, as people compare them: texts in, texts without case, punctuation and articles out."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
+_MARKS = re.compile(r"[^\w\s]|_")
+
+
+def normal(text: str) -> str:
+    """Returns a text in lower case, without punctuation and articles, its words parted by single blanks.
+
+    This is the normalisation of the SQuAD metric (Rajpurkar et al., https://arxiv.org/abs/1606.05250), after Unicode's
+    NFKC, which makes full-width letters plain. A minus sign or a decimal point inside a number is kept.
+    """
+    text = _APOSTROPHE.sub("", unicodedata.normalize("NFKC", text).lower())
+    kept = _MARKS.sub(lambda match: match[0] if _belongs(match) else " ", text)
+    return " ".join(_ARTICLES.sub(" ", kept).split())
+
+
+def overlap(text: str, gold: str) -> float:
+    """Returns the F1 score of two texts: 2 x shared words / words of both, in normal form, 0 to 1."""
+    words, golds = Counter(normal(text).split()), Counter(normal(gold).split())
+    if not words or not golds:
+        return float(words == golds)
+    return 2 * (words & golds).total() / (words.total() + golds.total())
+
+
+def _belongs(match: re.Match[str]) -> bool:
+    text, start, end = match.string, match.start(), match.end()
+    digit = end < len(text) and text[end].isdigit()
+    before = text[start - 1] if start else " "
+    return digit and ((match[0] == "." and before.isdigit()) or (match[0] == "-" and not before.isalnum()))

@@ -1,0 +1,58 @@
+"""The reward `text_match`, and how words are compared."""
+
+import pytest
+
+from grpo.rewards.text_match import text_match
+from grpo.rewards.words import normal, overlap
+
+
+def test_it_agrees_with_the_recorded_matches(read_cases):
+    rows = [row for row in read_cases("cases/text_match_cases.jsonl") if row["verifier"] != "GSM8KVerifier"]
+    assert len(rows) >= 15
+    for row in rows:
+        measure = "f1" if row["verifier"] == "F1Verifier" else "exact"
+        assert text_match(row["prediction"], row["label"], measure=measure) == pytest.approx(
+            row["expected_score"], abs=1e-9
+        ), row["id"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The  United-States\n of America!", "united states of america"),
+        ("Hello, world!", "hello world"),
+        ("O'Hare's", "ohares"),
+        ("-3.5", "-3.5"),
+        ("3.5.", "3.5"),
+        ("1-2", "1 2"),
+        ("\uff21\uff22", "ab"),
+        ("!?", ""),
+    ],
+)
+def test_the_normal_form(text, words):
+    assert normal(text) == words
+
+
+def test_overlap_is_the_f1_of_the_words():
+    assert overlap("a b b", "b b c") == pytest.approx(2 * 2 / (2 + 3))
+    assert overlap("x", "y") == 0.0
+    assert overlap("", "y") == 0.0
+    assert overlap("!", "the") == 1.0
+
+
+def test_a_marked_answer_counts_and_the_reasoning_does_not():
+    assert text_match("<think>London?</think><answer>Paris</answer>", "paris") == 1.0
+    assert text_match("<think>Paris</think>London", "paris") == 0.0
+    assert text_match("So it is \\boxed{\\text{Paris}}", "paris", measure="f1") > 0.0
+    assert text_match("<answer>Paris</answer><answer>London</answer>", "paris") == 0.0
+
+
+def test_golds_without_words_abstain():
+    for gold in ("", "!", [], ["", 5], None, 7):
+        assert text_match("Paris", gold) is None
+
+
+def test_listing_everything_is_no_exact_match_and_dilutes_the_f1():
+    every = "Paris, London, Rome and Berlin"
+    assert text_match(f"<answer>{every}</answer>", "Paris") == 0.0
+    assert text_match(f"<answer>{every}</answer>", "Paris", measure="f1") < 0.5
