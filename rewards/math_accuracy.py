@@ -8,7 +8,7 @@ from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
 from grpo.rewards.math_answer import gold_text
 from grpo.rewards.math_process import SECONDS, Undecided, compare
-from grpo.rewards.math_verifier import CASES, TIMEOUT
+from grpo.rewards.math_verifier import CASES, TIMEOUT, prepare
 from grpo.rewards.math_verifier import math as verifier
 
 Variant = Literal["verifier", "trl.accuracy_reward", "trl.reasoning_accuracy_reward", "open_r1.accuracy_reward"]
@@ -24,6 +24,7 @@ def _score(ok: object) -> float | None:
     range=(0.0, 1.0),
     isolation="process",
     timeout=TIMEOUT,
+    prepare=prepare,
     cases=[
         *(Case(case.completion, case.row, _score(case.expect)) for case in CASES),
         Case("\\boxed{9^{9^{9}}}", {"answer": "72"}, 0.0, {"undecided": 0.0}),

@@ -27,6 +27,7 @@ TIMEOUT = 60.0
 
 _END = 1000
 _LONGEST_LIMIT = 3600.0
+_MOST_DECIMALS = 12
 _TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
 _MARKUP = re.compile(r"\\(?:text|mathrm|textbf|mathbf|textit)\s?\{([^{}]*)\}")
 _WORDS = re.compile(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
@@ -54,7 +55,19 @@ CASES = [
 ]
 
 
-@verifier(version=1, isolation="process", timeout=TIMEOUT, cases=CASES)
+def prepare(*, limit: float, precision: int, **_others: object) -> None:
+    """Refuses limits and precisions that cannot work.
+
+    Raises:
+        OptionError: `limit` or `precision` is out of range.
+    """
+    if not 0 < limit <= _LONGEST_LIMIT:
+        raise OptionError(f"the option 'limit' is {limit:g}; set seconds above 0 and up to {_LONGEST_LIMIT:g}.")
+    if not 0 <= precision <= _MOST_DECIMALS:
+        raise OptionError(f"the option 'precision' is {precision}; set decimals from 0 to {_MOST_DECIMALS}.")
+
+
+@verifier(version=1, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
 def math(
     completion: str,
     answer: str,
@@ -92,8 +105,7 @@ def math(
         evaluated: False lets the answer be a problem left to compute, or an expression of the question.
         limit: seconds of wall time for one comparison by computer algebra.
     """
-    if not 0 < limit <= _LONGEST_LIMIT:
-        raise OptionError(f"the option 'limit' is {limit:g}; set seconds above 0 and up to {_LONGEST_LIMIT:g}.")
+    prepare(limit=limit, precision=precision)
     gold = gold_text(answer)
     if gold is None:
         return Verdict(None, None, "the gold answer is empty or not a text or a number")

@@ -3,6 +3,7 @@
 import pytest
 
 from grpo.plugins.errors import OptionError
+from grpo.plugins.host import Host
 from grpo.plugins.types import Verdict
 from grpo.rewards.math_verifier import math
 
@@ -240,7 +241,12 @@ def test_verdicts_say_what_was_found_and_why():
     assert math(" \n", "72") == Verdict(False, None, "nothing is stated")
 
 
-def test_a_limit_that_is_none_is_an_error():
+def test_limits_and_precisions_that_cannot_work_are_errors():
     for limit in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(OptionError, match="'limit'"):
             math("\\boxed{x}", "x", limit=limit)
+    for precision in (-1, 13):
+        with pytest.raises(OptionError, match="'precision'"):
+            math("\\boxed{x}", "x", precision=precision)
+        with pytest.raises(OptionError, match="'precision'"):
+            Host.discover().reward(f"math:precision={precision}")
