@@ -16,6 +16,7 @@ def grpo_rewards() -> list[RewardSpec]:
     from grpo.rewards import email_parts
     from grpo.rewards.arithmetic import arithmetic
     from grpo.rewards.countdown import countdown_score
+    from grpo.rewards.email_rubric import email
     from grpo.rewards.format import format
     from grpo.rewards.gsm8k import correctness, integer, soft_format, strict_format, xmlcount
     from grpo.rewards.judge import judge
@@ -42,6 +43,7 @@ def grpo_rewards() -> list[RewardSpec]:
         match_format_approximately,
         match_format_exactly,
         judge,
+        email,
         email_parts.keywords,
         email_parts.exact,
         email_parts.length,

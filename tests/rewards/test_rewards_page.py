@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from grpo.core.score import Scorer
 from grpo.plugins.host import Host
 from grpo.plugins.spec_text import parse
+from grpo.plugins.types import Completion
 from grpo.rewards import grpo_rewards
 from grpo.rewards.proximity import proximity
 
@@ -49,7 +51,7 @@ def test_every_reward_and_option_is_named():
     for spec in REWARDS.values():
         assert f"`{spec.name}`" in PAGE
         page = JUDGE if spec.name == "judge" else PAGE
-        assert all(option.name in page for option in spec.options if option.name != "eos")
+        assert all(option.name.rpartition(".")[2] in page for option in spec.options if option.name != "eos")
 
 
 def test_every_spec_of_the_table_of_published_functions_can_be_used(monkeypatch):
@@ -81,3 +83,16 @@ def test_the_table_of_the_page_of_the_judge_can_be_used():
         "model": "Qwen/Qwen3-32B",
         "api_key_env": "",
     }
+
+
+def test_the_rubric_of_the_page_scores(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    file = tmp_path / "letter.toml"
+    file.write_text(re.search(r"```toml\n(.*?)```", PAGE.partition("## E-mails")[2], re.DOTALL)[1])
+    row = {"recipient": "Anna", "keywords": ["refund"]}
+    with Scorer([Host.discover().reward(str(file))]) as scorer:
+        found = scorer.score([Completion("Hi Anna,\nthe refund is sent.", row=row), Completion("The refund.", row=row)])
+    assert [outcome.score for outcome in found["letter"]] == [3.0, -1.0]
+    assert [outcome.kind for outcome in found["letter.email.keywords"]] == ["score", "abstain"]
+    [text] = re.findall(r"--reward (email:\S+)`", PAGE)
+    assert Host.discover().reward(text).options == {"length.limit": 120, "signature.partial": False}
