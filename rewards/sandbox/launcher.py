@@ -38,7 +38,7 @@ ZYGOTE_ID, PROGRAM_ID = 1, 2
 
 
 class Missing(Exception):
-    """A protection that this machine does not give; the text is its name and the kernel's word."""
+    """Protections that this machine does not give; the one argument is the list of their names."""
 
 
 def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
@@ -52,20 +52,21 @@ def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
     try:
         if plan["privileged"]:
             os.setgroups([])
+        clock = os.open(plan["clock"] or os.devnull, os.O_RDONLY)
         for group in plan["cgroups"]:
-            with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as members:
-                members.write(str(os.getpid()))
+            _write(f"{group}/cgroup.procs", str(os.getpid()))
         _spare_the_host()
         _enter(plan)
         _build(plan)
         child = os.fork()
         if child == 0:
-            _become_zygote(control, bundle, plan)
+            _become_zygote((control, bundle, clock), plan)
         os.close(control)
         _, status = os.waitpid(child, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     except (OSError, Missing) as error:
-        message = json.dumps({"error": str(error)}).encode()
+        names = error.args[0] if isinstance(error, Missing) else []
+        message = json.dumps({"error": str(error), "missing": names}).encode()
         with socket.socket(fileno=control) as pool:
             pool.send(message)
         os._exit(1)
@@ -81,46 +82,68 @@ def _spare_the_host() -> None:
 
 
 def _enter(plan: dict[str, Any]) -> None:
-    """Enters the namespaces, with the user mapped."""
-    mapped: int | None = None
-    ready, done = os.pipe(), os.pipe()
-    if plan["privileged"]:
-        mapped = os.fork()
-        if mapped == 0:
-            _map_from_outside(os.getppid(), ready[0], done, plan["user"])
+    """Enters the namespaces that the plan names, with the user mapped."""
     flags = 0
-    for flag in NAMESPACES.values():
-        flags |= flag
+    for name in plan["namespaces"]:
+        flags |= NAMESPACES[name]
+    mapper = _mapper(plan["user"]) if plan["privileged"] and flags & kernel.NEWUSER else None
     try:
         kernel.unshare(flags)
     except OSError as error:
-        raise Missing(f"namespaces: {error}") from error
-    if mapped is None:
+        raise Missing(_not_given(plan["namespaces"], plan["privileged"])) from error
+    if mapper:
+        process, ready, done = mapper
+        os.write(ready, b"x")
+        fault = os.read(done, 200)
+        os.waitpid(process, 0)
+        os.close(ready)
+        os.close(done)
+        if fault:
+            raise Missing(["user namespace"])
+    elif flags & kernel.NEWUSER:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{PROGRAM_ID} {plan['user']} 1")
         _write("/proc/self/gid_map", f"{PROGRAM_ID} {plan['group']} 1")
-    else:
-        os.write(ready[1], b"x")
-        os.close(done[1])
-        answer = os.read(done[0], 200)
-        os.waitpid(mapped, 0)
-        if answer != b"ok":
-            raise Missing(f"user mapping: {answer.decode()}")
-    for end in (*ready, done[0]) if mapped is not None else (*ready, *done):
-        os.close(end)
 
 
-def _map_from_outside(process: int, ready: int, done: tuple[int, int], user: int) -> None:
-    """Writes the user map of the process that forked this one: only a process outside may name several users."""
-    try:
-        os.read(ready, 1)
+def _mapper(user: int) -> tuple[int, int, int]:
+    """Starts a process that writes this one's user map when told: only from outside may several users be named.
+
+    Returns:
+        The process, the descriptor that starts it, and the one that says what went wrong, or nothing.
+    """
+    ready, done = os.pipe(), os.pipe()
+    launcher = os.getpid()
+    process = os.fork()
+    if process == 0:
+        os.close(ready[1])
+        os.read(ready[0], 1)
         mapping = f"0 0 1\n{ZYGOTE_ID} {user} 2\n"
-        _write(f"/proc/{process}/uid_map", mapping)
-        _write(f"/proc/{process}/gid_map", mapping)
-        os.write(done[1], b"ok")
-    except OSError as error:
-        os.write(done[1], str(error).encode()[:200])
-    os._exit(0)
+        try:
+            _write(f"/proc/{launcher}/uid_map", mapping)
+            _write(f"/proc/{launcher}/gid_map", mapping)
+        except OSError as error:
+            os.write(done[1], str(error).encode()[:200])
+        os._exit(0)
+    os.close(ready[0])
+    os.close(done[1])
+    return process, ready[1], done[0]
+
+
+def _not_given(names: list[str], privileged: bool) -> list[str]:
+    """Returns the namespaces that this machine does not give, each tried in a process of its own."""
+    refused = []
+    for name in names:
+        child = os.fork()
+        if child == 0:
+            try:
+                kernel.unshare(NAMESPACES[name] | (0 if privileged else kernel.NEWUSER))
+            except OSError:
+                os._exit(1)
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            refused.append(name)
+    return refused or names
 
 
 def _write(path: str, text: str) -> None:
@@ -158,23 +181,21 @@ def _build(plan: dict[str, Any]) -> None:
     kernel.mount("none", "/", "", flags | kernel.MS_REMOUNT | kernel.MS_RDONLY, "size=1m,nr_inodes=512,mode=0755")
 
 
-def _become_zygote(control: int, bundle: int, plan: dict[str, Any]) -> None:
+def _become_zygote(descriptors: tuple[int, ...], plan: dict[str, Any]) -> None:
     """Starts the interpreter inside, as process 1, with the capabilities that a zygote needs."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
     stack = _STACK if hard == resource.RLIM_INFINITY else min(_STACK, hard)
     resource.setrlimit(resource.RLIMIT_STACK, (stack, stack))
-    os.dup2(control, 3)
-    os.dup2(bundle, 4)
-    for descriptor in (3, 4):
-        os.set_inheritable(descriptor, True)
-    kernel.close_from(5)
-    capabilities = plan["capabilities"]
+    for number, descriptor in enumerate([os.dup(descriptor) for descriptor in descriptors], 3):
+        os.dup2(descriptor, number)  # inheritable; the copies are not
+    kernel.close_from(3 + len(descriptors))
     if plan["privileged"]:
+        user = plan["zygote_user"]
         kernel.prctl(kernel.PR_SET_KEEPCAPS, 1)
-        os.setresgid(ZYGOTE_ID, ZYGOTE_ID, ZYGOTE_ID)
-        os.setresuid(ZYGOTE_ID, ZYGOTE_ID, ZYGOTE_ID)
-    kernel.keep_capabilities_over_exec(capabilities)
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    kernel.keep_capabilities_over_exec(plan["capabilities"])
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
     os.execve(plan["argv"][0], plan["argv"], plan["environment"])

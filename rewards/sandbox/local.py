@@ -20,11 +20,12 @@ from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobResult
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import SandboxSpec
+from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.interpreter import default_python
 from grpo.rewards.sandbox.plan import Plans
 from grpo.rewards.sandbox.profiles import NAMES
 from grpo.rewards.sandbox.room import Room
-from grpo.rewards.sandbox.slot import Slot, SlotLost
+from grpo.rewards.sandbox.slot import ProtectionMissing, Slot, SlotLost
 
 _TRIES = 2
 _BUSY = 0.2  # of the time on the clock: a program that computed this much and was still too slow was starved
@@ -36,7 +37,6 @@ class Running:
 
     profile: str
     slot: Slot
-    least_processes: int
 
 
 class LocalPool:
@@ -80,12 +80,11 @@ class LocalPool:
             slots, self._idle = self._idle, []
         for running in slots:
             running.slot.close()
-        self._plans.close()
 
     @classmethod
     def reap(cls) -> int:
         """Removes what crashed runs left: nothing but control groups can be left, for a sandbox ends with its pool."""
-        return Plans.reap()
+        return cgroup.reap()
 
     async def _run_one(self, job: Job) -> JobResult:
         fault = self._fault_of(job) or (self._fault_of(job.peer, "peer") if job.peer else "")
@@ -94,6 +93,7 @@ class LocalPool:
         places = 2 if job.peer else 1
         result = await self._with_places(job, places)
         starved = result.outcome == "time_wall" and result.cpu_seconds > _BUSY * result.wall_seconds
+        starved = starved and job.limits.processes == 1
         return await self._with_places(job, self._room.size) if starved and self._room.size > places else result
 
     async def _with_places(self, job: Job, places: int) -> JobResult:
@@ -139,7 +139,7 @@ class LocalPool:
     async def _on_slot(self, running: Running, job: Job, channel: socket.socket | None) -> JobResult:
         """Runs a job and gives the slot back, or ends it when it was lost or the caller is gone."""
         try:
-            result = await running.slot.run(job, running.least_processes, channel)
+            result = await running.slot.run(job, channel)
         except BaseException:
             running.slot.close()
             raise
@@ -164,8 +164,11 @@ class LocalPool:
         planned = self._plans.make(profile)
         if planned is None:
             raise SandboxUnavailable(f"this machine has no profile '{profile}': what it needs is not installed.")
-        slot = Slot(planned.python, planned.plan, planned.degraded)
-        return Running(profile, slot, planned.profile.least_processes)
+        try:
+            return Running(profile, Slot(planned))
+        except ProtectionMissing as missing:
+            self._plans.give_up(missing.args[0])
+            return self._start(profile)
 
     def _give_slot(self, running: Running) -> None:
         """Keeps a sandbox for the next job; worn ones, and the longest idle of too many, are ended."""

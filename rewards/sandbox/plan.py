@@ -9,15 +9,17 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from grpo.plugins.errors import SandboxUnavailable
+from grpo.plugins.sandbox_job import Limits
 from grpo.rewards.sandbox import kernel, profiles
 from grpo.rewards.sandbox.bundle import SERVE
+from grpo.rewards.sandbox.cgroup import Group, places
 from grpo.rewards.sandbox.interpreter import LIBRARIES, find_interpreter
-from grpo.rewards.sandbox.launcher import OWN, PROGRAM_ID
+from grpo.rewards.sandbox.launcher import NAMESPACES, OWN, PROGRAM_ID, ZYGOTE_ID
 from grpo.rewards.sandbox.profiles import Profile, find_profile
 from grpo.rewards.sandbox.syscall_numbers import known_architecture
 
@@ -28,21 +30,41 @@ _USERS = 0x08000000
 _serial = itertools.count(os.getpid() * 64)
 _ENVIRONMENT = {"PATH": "/usr/bin", "HOME": OWN, "TMPDIR": OWN, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 
+_USER_REMEDY = (
+    "allow it with `sysctl kernel.unprivileged_userns_clone=1`, `sysctl user.max_user_namespaces=10000` or "
+    "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, run as root, or use the sandbox 'docker'"
+)
 REMEDIES = {
-    "linux": "run it on Linux, or use the sandbox 'docker'",
     "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
     "landlock": "use Linux 5.13 or newer with 'landlock' in the boot parameter lsm=",
+    "user namespace": _USER_REMEDY,
+    **{
+        name: f"use a kernel with {name}s; in a container, use the sandbox 'docker' on the host"
+        for name in NAMESPACES
+        if name != "user namespace"
+    },
 }
+# Without these nothing would separate the programs from the host, so that they are never given up.
+_INDISPENSABLE = ("mount namespace", "pid namespace")
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What starts one sandbox: the interpreter of its launcher, the launcher's plan, the language."""
+    """What starts one sandbox.
+
+    Attributes:
+        python: the interpreter of its launcher.
+        plan: what the launcher shall do.
+        degraded: the protections that are missing.
+        profile: the language.
+        group: its control group, or None.
+    """
 
     python: str
     plan: Mapping[str, Any]
     degraded: tuple[str, ...]
     profile: Profile
+    group: Group | None
 
 
 class Plans:
@@ -55,46 +77,62 @@ class Plans:
             SandboxUnavailable: a protection is missing and `allow_degraded` is not set.
         """
         if sys.platform != "linux":
-            raise SandboxUnavailable(f"the sandbox 'local' needs Linux; {REMEDIES['linux']}.")
+            raise SandboxUnavailable("the sandbox 'local' needs Linux. Run it there, or use the sandbox 'docker'.")
         self._python = python
         self._interpreter = find_interpreter(python)
-        self._missing = _missing()
-        if self._missing and not allow_degraded:
-            what = "; ".join(f"{name} is missing: {REMEDIES[name]}" for name in self._missing)
+        self._allow_degraded = allow_degraded
+        self._missing: tuple[str, ...] = ()
+        self.give_up(_missing())
+
+    def give_up(self, names: Sequence[str]) -> None:
+        """Notes that the machine does not give these protections.
+
+        Raises:
+            SandboxUnavailable: nothing may be missing, or not these.
+        """
+        vital = [name for name in names if name in _INDISPENSABLE or (name == "user namespace" and os.geteuid() != 0)]
+        if names and (vital or not self._allow_degraded):
+            what = " ".join(f"{name}: {REMEDIES[name]}." for name in names)
+            accept = "" if vital else " Or accept it with the option allow_degraded=true."
             raise SandboxUnavailable(
-                f"the sandbox 'local' cannot isolate programs here. {what}. Or accept it with: allow_degraded=true."
+                f"the sandbox 'local' cannot isolate programs here: {', '.join(names)} not available. {what}{accept}"
             )
+        self._missing += tuple(names)
 
     def make(self, name: str) -> Planned | None:
         """Returns the plan of a profile, or None when this machine does not offer it."""
         profile = find_profile(name)
         if profile is None:
             return None
-        privileged = os.geteuid() == 0
+        privileged, mapped = os.geteuid() == 0, "user namespace" not in self._missing
         first = _FIRST_USER + next(_serial) % _USERS * 2
         found = self._interpreter
+        group = Group(places()) if places() else None
         inside = {
             "own": OWN,
             "own_executable": bool(profile.compile),
-            "disk": 64 * 2**20,
+            "disk": Limits().disk_bytes,
             "file": profile.file,
             "compile": list(profile.compile),
             "command": list(profile.command),
             "maps_freely": profile.maps_freely,
-            "program_user": PROGRAM_ID,
+            "program_user": PROGRAM_ID if mapped else first + 1,
             "changes_user": privileged,
             "processes_beside": 0 if privileged else 2,  # launcher and zygote are then of the same user
-            "user_namespace": True,
             "landlock": "landlock" not in self._missing,
             "seccomp": "seccomp" not in self._missing,
+            "clock": bool(group and group.clock()),
             "program_environment": _ENVIRONMENT,
         }
         plan = {
             "privileged": privileged,
+            "namespaces": [name for name in NAMESPACES if name not in self._missing],
             "user": first if privileged else os.geteuid(),
             "group": first if privileged else os.getegid(),
+            "zygote_user": ZYGOTE_ID if mapped else first,
             "capabilities": _CAPABILITIES,
-            "cgroups": [],
+            "cgroups": group.paths() if group else [],
+            "clock": group.clock() if group else "",
             "mounts": [*dict.fromkeys((*found.mounts, *profile.mounts))],
             "masks": found.masks,
             "links": [*dict.fromkeys((*found.links, *profile.links))],
@@ -103,24 +141,17 @@ class Plans:
             "environment": {**_ENVIRONMENT, "LD_LIBRARY_PATH": LIBRARIES},
             "inside": inside,
         }
-        return Planned(self._python, plan, self._missing, profile)
+        return Planned(self._python, plan, self._missing, profile, group)
 
     def capabilities(self) -> dict[str, bool]:
         """Returns the profiles and the protections by name."""
         offered = {f"profile:{name}": find_profile(name) is not None for name in profiles.NAMES}
-        return {**offered, **{name: name not in self._missing for name in ("seccomp", "landlock")}}
-
-    def close(self) -> None:
-        """Gives back what the plans hold."""
-
-    @staticmethod
-    def reap() -> int:
-        """Removes what crashed runs left."""
-        return 0
+        given = {name: name not in self._missing for name in REMEDIES}
+        return {**offered, **given, "cgroup memory": bool(places())}
 
 
 def _missing() -> tuple[str, ...]:
-    """Returns the protections that this machine lacks."""
+    """Returns what can be seen to be missing before a sandbox is started."""
     there = {
         "seccomp": known_architecture() and os.path.exists("/proc/sys/kernel/seccomp/actions_avail"),
         "landlock": kernel.landlock_version() > 0,

@@ -15,6 +15,8 @@ import struct
 
 from grpo.rewards.sandbox.syscall_numbers import audit_number, numbers
 
+Code = tuple[bytes, ...]
+
 ALLOWED = """
     read write readv writev pread64 pwrite64 preadv pwritev open openat close close_range fstat newfstatat stat
     lstat statx lseek mmap mprotect munmap brk mremap madvise msync rt_sigaction rt_sigprocmask rt_sigreturn
@@ -52,7 +54,7 @@ _AF_UNIX = 1
 _EPERM, _ENOSYS = 1, 38
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_LOAD, _JUMP_EQ, _JUMP_GE, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+_LOAD, _JUMP, _JUMP_EQ, _JUMP_GE, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _X32 = 0x40000000
 
@@ -76,6 +78,20 @@ class Filters:
 
 def filter_program(more: str = "") -> ctypes.Array[ctypes.c_char]:
     """Returns a filter, ready for `kernel.install`; `more` names calls to allow beside `ALLOWED`."""
+    judged: dict[int, Code] = dict.fromkeys(numbers(f"{ALLOWED} {more}"), (_op(_RETURN, _ALLOW),))
+    judged |= dict.fromkeys(numbers(DEADLY), (_op(_RETURN, _KILL),))
+    for name, argument, values in (
+        ("ioctl", 1, _IOCTLS),
+        ("fcntl", 1, _FCNTLS),
+        ("prctl", 0, _PRCTLS),
+        ("prlimit64", 0, (0,)),  # its own limits; elsewhere another process could be named
+        ("socketpair", 0, (_AF_UNIX,)),
+    ):
+        judged |= dict.fromkeys(numbers(name), (_load(argument), *_any_of(values)))
+    if more == STARTING:
+        judged |= dict.fromkeys(numbers("clone"), (_load(0), _op(_AND, _NAMESPACES), *_any_of((0,))))
+    # The flags of clone3 are out of sight; the C library then uses clone.
+    judged |= dict.fromkeys(numbers("clone3"), (_op(_RETURN, _ERRNO | _ENOSYS),))
     code = [
         _op(_LOAD, _ARCHITECTURE),
         _op(_JUMP_EQ, audit_number(), 1, 0),
@@ -83,42 +99,44 @@ def filter_program(more: str = "") -> ctypes.Array[ctypes.c_char]:
         _op(_LOAD, _NUMBER),
         _op(_JUMP_GE, _X32, 0, 1),
         _op(_RETURN, _KILL),
+        *_searched(_segments(judged)),
     ]
-    for number in numbers(f"{ALLOWED} {more}"):
-        code += [_op(_JUMP_EQ, number, 0, 1), _op(_RETURN, _ALLOW)]
-    for number in numbers(DEADLY):
-        code += [_op(_JUMP_EQ, number, 0, 1), _op(_RETURN, _KILL)]
-    for name, argument, values in (("ioctl", 1, _IOCTLS), ("fcntl", 1, _FCNTLS), ("prctl", 0, _PRCTLS)):
-        code += _on(name, [*_load(argument), *_any_of(values)])
-    # Of itself only: another process may be named where there are several.
-    code += _on("prlimit64", [*_load(0), *_any_of((0,))])
-    code += _on("socketpair", [*_load(0), *_any_of((_AF_UNIX,))])
-    code += _on("clone3", [_op(_RETURN, _ERRNO | _ENOSYS)])  # its flags are out of sight; glibc then uses clone
-    if more == STARTING:
-        code += _on("clone", [*_load(0), _op(_AND, _NAMESPACES), *_any_of((0,))])
-    code.append(_op(_RETURN, _ERRNO | _EPERM))
     program = b"".join(code)
     return ctypes.create_string_buffer(program, len(program))
+
+
+def _segments(judged: dict[int, Code]) -> list[tuple[int, Code]]:
+    """Returns the first number of each run of calls that are judged alike, with the code that judges them."""
+    refused = (_op(_RETURN, _ERRNO | _EPERM),)
+    segments: list[tuple[int, Code]] = []
+    for number in range(max(judged) + 2):
+        body = judged.get(number, refused)
+        if not segments or segments[-1][1] != body:
+            segments.append((number, body))
+    return segments
+
+
+def _searched(segments: list[tuple[int, Code]]) -> Code:
+    """Finds the segment of the loaded number by halves: the kernel runs the filter for every number when it is set."""
+    if len(segments) == 1:
+        return segments[0][1]
+    half = len(segments) // 2
+    below, above = _searched(segments[:half]), _searched(segments[half:])
+    return (_op(_JUMP_GE, segments[half][0], 0, 1), _op(_JUMP, len(below)), *below, *above)
 
 
 def _op(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, when_true, when_false, value)
 
 
-def _load(argument: int) -> list[bytes]:
+def _load(argument: int) -> bytes:
     """Loads the low half of an argument; little-endian, as both architectures are."""
-    return [_op(_LOAD, _ARGUMENTS + 8 * argument)]
+    return _op(_LOAD, _ARGUMENTS + 8 * argument)
 
 
-def _any_of(values: tuple[int, ...]) -> list[bytes]:
+def _any_of(values: tuple[int, ...]) -> Code:
     """Allows when the loaded value is one of `values`, else refuses."""
-    code = []
+    code: list[bytes] = []
     for value in values:
         code += [_op(_JUMP_EQ, value, 0, 1), _op(_RETURN, _ALLOW)]
-    return [*code, _op(_RETURN, _ERRNO | _EPERM)]
-
-
-def _on(name: str, body: list[bytes]) -> list[bytes]:
-    """Runs `body`, which ends in a return, for one call."""
-    [number] = numbers(name)
-    return [_op(_JUMP_EQ, number, 0, len(body)), *body]
+    return (*code, _op(_RETURN, _ERRNO | _EPERM))

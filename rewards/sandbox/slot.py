@@ -14,19 +14,23 @@ import signal
 import socket
 import subprocess
 import weakref
-from collections.abc import Mapping
-from typing import Any
 
 from grpo.plugins.errors import SandboxUnavailable
-from grpo.plugins.sandbox_job import Job, JobOutcome, JobResult
+from grpo.plugins.sandbox_job import Job, JobOutcome, JobResult, Limits
 from grpo.rewards.sandbox import wire
 from grpo.rewards.sandbox.bundle import LAUNCH, bundled, memory_file, output_file
+from grpo.rewards.sandbox.plan import Planned
 
 START_SECONDS = 30.0
 # Programs after which a zygote is replaced: a bound on what could pile up in a long-lived process.
 MOST_JOBS = 5000
+_OWN_MEMORY = 64 * 2**20  # of the launcher and the zygote
 
 _alive: weakref.WeakSet[Slot] = weakref.WeakSet()
+
+
+class ProtectionMissing(Exception):
+    """The machine does not give some protections; the one argument is the list of their names."""
 
 
 class SlotLost(Exception):
@@ -36,25 +40,23 @@ class SlotLost(Exception):
 class Slot:
     """One running sandbox."""
 
-    def __init__(self, python: str, plan: Mapping[str, Any], degraded: tuple[str, ...]) -> None:
+    def __init__(self, planned: Planned) -> None:
         """Starts it.
 
-        Args:
-            python: the interpreter for the launcher.
-            plan: see `launcher.main`.
-            degraded: the protections that are missing.
-
         Raises:
-            SandboxUnavailable: the machine does not give what the plan asks for.
+            ProtectionMissing: the machine does not give what the plan asks for.
+            SandboxUnavailable: it does not start for another reason.
         """
-        self._degraded = degraded
+        self._degraded, self._group = planned.degraded, planned.group
+        self._least_processes = planned.profile.least_processes
         self.jobs = 0
+        self._process: subprocess.Popen[bytes] | None = None
         self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        bundle, log = bundled(plan), os.memfd_create("grpo-log")
+        bundle, log = bundled(planned.plan), os.memfd_create("grpo-log")
         descriptors = [inner.fileno(), bundle]
         try:
             self._process = subprocess.Popen(
-                [python, "-I", "-S", "-c", LAUNCH, *map(str, descriptors)],
+                [planned.python, "-I", "-S", "-c", LAUNCH, *map(str, descriptors)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -82,16 +84,17 @@ class Slot:
         except TimeoutError:
             packet = b""
         said = json.loads(packet) if packet else {}
+        if said.get("missing"):
+            raise ProtectionMissing(said["missing"])
         if "ready" not in said:
             error = said.get("error") or os.pread(log, 4000, 0).decode("utf-8", "replace").strip() or "no answer"
             raise SandboxUnavailable(f"the sandbox does not start: {error}")
 
-    async def run(self, job: Job, least_processes: int, channel: socket.socket | None) -> JobResult:
+    async def run(self, job: Job, channel: socket.socket | None) -> JobResult:
         """Runs one job.
 
         Args:
             job: what to run; its peer is the pool's business.
-            least_processes: how many processes and threads the language itself needs.
             channel: this program's end of the connection to its peer.
 
         Raises:
@@ -99,7 +102,8 @@ class Slot:
         """
         self.jobs += 1
         limits = job.limits
-        processes = max(limits.processes, least_processes)
+        processes = max(limits.processes, self._least_processes)
+        killed_before = self._limit_group(limits)
         request = wire.Request(
             limits.cpu_seconds,
             limits.wall_seconds,
@@ -128,10 +132,24 @@ class Slot:
             texts = []
             for output, size in zip(sent[2:], written, strict=True):
                 texts.append(os.pread(output, min(size, limits.output_bytes), 0))
-            return self._result(wire.Answer.unpacked(packet), job, max(written) > limits.output_bytes, texts)
+            answer = wire.Answer.unpacked(packet)
+            may_have = processes > 1 or os.WIFSIGNALED(answer.status)
+            if may_have and self._group and self._group.ended() > killed_before:
+                answer.ended = wire.OVER_MEMORY
+            return self._result(answer, job, max(written) > limits.output_bytes, texts)
         finally:
             for descriptor in sent:
                 os.close(descriptor)
+
+    def _limit_group(self, limits: Limits) -> int:
+        """Sets the memory of all processes together; returns how many were ended for it so far."""
+        if not self._group:
+            return 0
+        try:
+            self._group.limit(limits.memory_bytes + limits.disk_bytes + _OWN_MEMORY)
+        except OSError as error:  # the last program's memory is still in use
+            raise SlotLost(str(error)) from error
+        return self._group.ended()
 
     def stop(self) -> None:
         """Ends the program that runs; its answer comes as for any other."""
@@ -141,15 +159,16 @@ class Slot:
     @property
     def worn(self) -> bool:
         """True when the slot should be replaced before its next job."""
-        return self.jobs >= MOST_JOBS or self._process.poll() is not None
+        return self.jobs >= MOST_JOBS or self._process is None or self._process.poll() is not None
 
     def close(self) -> None:
         """Ends the sandbox and everything in it; safe to call twice."""
         self._control.close()
-        process = getattr(self, "_process", None)
-        if process is not None and process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+        if self._group:
+            self._group.remove()
 
     def _result(self, answer: wire.Answer, job: Job, flooded: bool, texts: list[bytes]) -> JobResult:
         signalled, code = os.WIFSIGNALED(answer.status), None

@@ -1,0 +1,158 @@
+"""Control groups, where this process may make them: limits on the memory of all processes of a sandbox together.
+
+In: nothing but the machine. Out: one group for each sandbox, its limit, and whether the kernel ended something for
+it. Version 2 needs a folder with the memory controller in which we may make groups (root, or a delegated one);
+version 1 needs root. Without them the limits of single processes remain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import time
+from functools import lru_cache
+
+_ROOT = "/sys/fs/cgroup"
+_NAME = re.compile(r"grpo-sandbox-(\d+)-\d+")
+_serial = itertools.count()
+
+
+class Group:
+    """The control groups of one sandbox: one folder in version 2, one for each controller in version 1."""
+
+    def __init__(self, folders: dict[str, str]) -> None:
+        name = f"grpo-sandbox-{os.getpid()}-{next(_serial)}"
+        self._limit = -1
+        self._paths = {controller: f"{folder}/{name}" for controller, folder in folders.items()}
+        for path in self.paths():
+            os.mkdir(path)
+
+    def paths(self) -> list[str]:
+        """Returns the folders that the sandbox's processes join."""
+        return sorted(set(self._paths.values()))
+
+    def clock(self) -> str:
+        """Returns the file with the processor time of all processes of the group, or ""."""
+        if "cpu.stat" in self._paths:
+            return f"{self._paths['cpu.stat']}/cpu.stat"
+        return f"{self._paths['cpuacct']}/cpuacct.usage" if "cpuacct" in self._paths else ""
+
+    def limit(self, most: int) -> None:
+        """Sets how many bytes all processes together may use."""
+        if most == self._limit:
+            return
+        folder = self._paths["memory"]
+        if "cpu.stat" in self._paths:
+            _write(f"{folder}/memory.max", most)
+            with contextlib.suppress(OSError):  # a kernel without swap accounting has no such file
+                _write(f"{folder}/memory.swap.max", 0)
+        else:
+            _write(f"{folder}/memory.limit_in_bytes", most)
+        self._limit = most
+
+    def ended(self) -> int:
+        """Returns how many processes the kernel has ended so far because the group had no memory left."""
+        file = "memory.events" if "cpu.stat" in self._paths else "memory.oom_control"
+        try:
+            with open(f"{self._paths['memory']}/{file}", encoding="ascii") as events:
+                return sum(int(line.split()[1]) for line in events if line.startswith("oom_kill "))
+        except OSError:
+            return 0
+
+    def remove(self) -> None:
+        """Removes the group, whose processes have just been ended."""
+        for path in self.paths():
+            _remove(path)
+
+
+@lru_cache(maxsize=1)
+def places() -> dict[str, str]:
+    """Returns the folders in which groups can be made, by controller; empty where there are none."""
+    own = _own_groups()
+    if "memory" in own:
+        found: dict[str, str] = {name: own[name] for name in ("memory", "cpuacct") if name in own}
+        return found if all(_can_make(folder) for folder in found.values()) else {}
+    if "" not in own:
+        return {}
+    for folder in (own[""], os.path.dirname(own[""])):
+        if folder.startswith(_ROOT) and _has_memory(folder) and _can_make(folder):
+            return {"memory": folder, "cpu.stat": folder}
+    return {}
+
+
+def reap() -> int:
+    """Removes the groups of processes that are gone, and returns how many."""
+    count = 0
+    for folder in set(places().values()):
+        for name in os.listdir(folder):
+            made_by = _NAME.fullmatch(name)
+            if made_by and not os.path.exists(f"/proc/{made_by[1]}"):
+                count += _remove(f"{folder}/{name}")
+    return count
+
+
+def _own_groups() -> dict[str, str]:
+    """Returns the folder of this process in each mounted hierarchy; version 2 under the name ""."""
+    mounted: dict[str, tuple[str, str]] = {}
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+            for line in mounts:
+                before, _, after = line.partition(" - ")
+                kind, _, options = after.split()[:3]
+                fields = before.split()
+                if kind == "cgroup2":
+                    mounted.setdefault("", (fields[3], fields[4]))
+                elif kind == "cgroup":
+                    for name in options.split(","):
+                        mounted.setdefault(name, (fields[3], fields[4]))
+        with open("/proc/self/cgroup", encoding="utf-8") as groups:
+            lines = [line.rstrip("\n").split(":", 2) for line in groups]
+    except OSError:
+        return {}
+    found = {}
+    for _, names, path in lines:
+        for name in names.split(","):
+            if name in mounted:
+                root, point = mounted[name]
+                inside = path[len(root) :] if root != "/" and path.startswith(root) else path
+                found[name] = f"{point}/{inside}".replace("//", "/").rstrip("/")
+    return found
+
+
+def _has_memory(folder: str) -> bool:
+    try:
+        with open(f"{folder}/cgroup.subtree_control", encoding="ascii") as control:
+            return "memory" in control.read().split()
+    except OSError:
+        return False
+
+
+def _can_make(folder: str) -> bool:
+    path = f"{folder}/grpo-sandbox-{os.getpid()}-{next(_serial)}"
+    try:
+        os.mkdir(path)
+        writable = os.access(f"{path}/cgroup.procs", os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)
+        os.rmdir(path)
+    except OSError:
+        return False
+    return writable
+
+
+def _remove(path: str) -> int:
+    for _ in range(50):
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return 0
+        except OSError:
+            time.sleep(0.01)  # its processes are still ending
+        else:
+            return 1
+    return 0
+
+
+def _write(path: str, value: int) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(str(value))
