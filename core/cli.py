@@ -22,6 +22,7 @@ COMMANDS = {
     "plugins": ("grpo.core.cli_plugins:plugins", "List the installed plugins; show, check or start one."),
     "score": ("grpo.core.cli_score:score", "Score recorded completions with rewards."),
     "verify": ("grpo.core.cli_score:verify", "Judge recorded completions with a verifier."),
+    "sandbox": ("grpo.core.cli_sandbox:sandbox", "Run a program in a sandbox; check a sandbox."),
     "shrink": ("grpo.core.cli_shrink:shrink", "Find the smallest text that keeps a suspicious score."),
     "diff": ("grpo.core.cli_diff:diff", "Show what a change of rewards does to the advantages."),
     "runs": ("grpo.core.cli_runs:runs", "List the runs of this folder."),

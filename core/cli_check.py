@@ -11,8 +11,9 @@ import click
 
 from grpo.core.check import check_env, check_reward, check_verifier
 from grpo.core.check_report import Finding, Report, Severity
+from grpo.core.check_sandbox import check_sandbox
 from grpo.core.cli_plugins_show import found
-from grpo.plugins.errors import OptionError, UsageError
+from grpo.plugins.errors import OptionError, SandboxUnavailable, UsageError
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
 
@@ -21,7 +22,7 @@ STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note":
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--all", "everything", is_flag=True, help="Check every installed reward, verifier and environment.")
+@click.option("--all", "everything", is_flag=True, help="Check every installed plugin.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as one JSON list.")
 @click.pass_context
 def check(ctx: click.Context, name: str | None, everything: bool, as_json: bool) -> None:
@@ -92,7 +93,10 @@ def _checked(host: Host, kind: Kind, spec: str) -> Report:
         return check_verifier(host.verifier(spec))
     if kind == "env":
         return check_env(host.env(spec))
-    return _skipped(host.find(kind, spec), "nothing is known that every sandbox must do beyond its protocol")
+    try:
+        return check_sandbox(host.sandbox(spec), attacks=())
+    except SandboxUnavailable as error:
+        return _skipped(host.find(kind, spec), str(error))
 
 
 def _skipped(known: Registration, why: str) -> Report:

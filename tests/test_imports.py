@@ -110,6 +110,7 @@ def test_the_public_names_are_these() -> None:
         "VerifierSpec",
         "check_env",
         "check_reward",
+        "check_sandbox",
         "check_verifier",
         "from_trl",
         "hookimpl",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grpo.core.check import check_env, check_reward, check_verifier
+    from grpo.core.check_sandbox import check_sandbox
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
@@ -32,6 +33,7 @@ __all__ = [
     "VerifierSpec",
     "check_env",
     "check_reward",
+    "check_sandbox",
     "check_verifier",
     "from_trl",
     "hookimpl",
@@ -53,6 +55,7 @@ _HOMES = {
     "VerifierSpec": "plugins.specs",
     "check_env": "core.check_env",
     "check_reward": "core.check",
+    "check_sandbox": "core.check_sandbox",
     "check_verifier": "core.check",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",

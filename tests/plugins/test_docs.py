@@ -41,6 +41,7 @@ def test_the_public_names_are_pinned() -> None:
         "VerifierSpec",
         "check_env",
         "check_reward",
+        "check_sandbox",
         "check_verifier",
         "from_trl",
         "hookimpl",
