@@ -32,8 +32,8 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON 
 
 
 @sandbox.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--stdin", "stdin_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--stdin", "stdin_file", type=click.Path(path_type=Path), metavar="FILE")
 @_backend
 @click.option("--profile", metavar="NAME", help="The language; default: by the file's ending, else python.")
 @click.option("--cpu", type=click.FloatRange(min=0.01), default=_DEFAULT.cpu_seconds, metavar="SECONDS")

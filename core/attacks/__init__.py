@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from grpo.plugins.sandbox_job import JobOutcome, Limits
 
 BREACH = b"BREACH"
-QUICK = Limits(cpu_seconds=1.0, wall_seconds=3.0)
-SEVERAL = Limits(cpu_seconds=1.0, wall_seconds=3.0, processes=8)
+QUICK = Limits(cpu_seconds=0.4, wall_seconds=3.0)
+SEVERAL = Limits(cpu_seconds=0.5, wall_seconds=3.0, processes=8)
 ENDED: tuple[JobOutcome, ...] = ("exited", "signalled", "policy", "memory", "compile_error")
 """How a program may end that was refused something and gave up."""
 

@@ -7,7 +7,7 @@ from grpo.plugins.sandbox_job import JobOutcome, Limits
 
 _TIMED: tuple[JobOutcome, ...] = ("time_cpu", "time_wall")
 _SMALL = Limits(cpu_seconds=3.0, wall_seconds=6.0, memory_bytes=128 * 2**20)
-_LONG = Limits(cpu_seconds=1.5, wall_seconds=10.0)
+_LONG = Limits(cpu_seconds=1.0, wall_seconds=10.0)
 _FAMILY = Limits(cpu_seconds=4.0, wall_seconds=8.0, memory_bytes=128 * 2**20, processes=8)
 
 RESOURCES = (
@@ -71,7 +71,7 @@ RESOURCES = (
         "memory that is caught and asked for again",
         "x = []\nwhile True:\n    try: x.append(bytearray(2**20))\n    except MemoryError: x = x",
         ("memory", "time_cpu"),
-        Limits(cpu_seconds=1.0, wall_seconds=5.0, memory_bytes=128 * 2**20),
+        Limits(cpu_seconds=0.6, wall_seconds=5.0, memory_bytes=128 * 2**20),
     ),
     Attack(
         "shared memory mappings",
