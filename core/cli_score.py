@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from grpo.core.score import Judgement, Outcome, Scorer
+from grpo.core.score import Judgement, Scorer
 from grpo.core.score_rows import RecordedRow, read_rows
 from grpo.core.score_tally import ScoreTally, table
 from grpo.plugins.errors import DatasetError, UsageError
@@ -60,7 +60,7 @@ def score(rewards: tuple[str, ...], source: str, target: str, workers: int | Non
             for name, tally in tallies.items():
                 tally.add(outcomes[name])
             for index in range(len(block)):
-                yield "scores", {name: _outcome(outcomes[name][index]) for name in tallies}
+                yield "scores", {name: outcomes[name][index].as_json() for name in tallies}
 
         def summary() -> str:
             heading = ("reward", "rows", "mean", "std", "abstain", "failure")
@@ -186,10 +186,6 @@ def _line(values: dict[str, Any]) -> bytes:
         return json.dumps(values, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair has no UTF-8
         return json.dumps(values).encode() + b"\n"
-
-
-def _outcome(outcome: Outcome) -> dict[str, Any]:
-    return {"outcome": outcome.kind, "score": outcome.score, "reason": outcome.reason}
 
 
 def _verdict(judgement: Judgement) -> dict[str, Any]:

@@ -188,10 +188,7 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
             "sample": i % plan.samples,
             "tokens": len(completion.token_ids),
             "finish_reason": completion.finish_reason,
-            "scores": {
-                name: {"outcome": found[i].kind, "score": found[i].score, "reason": found[i].reason}
-                for name, found in evaluation.outcomes.items()
-            },
+            "scores": {name: found[i].as_json() for name, found in evaluation.outcomes.items()},
         }
         if evaluation.verdicts:
             row["verdict"] = _verdict(evaluation.verdicts[i])

@@ -39,6 +39,11 @@ class Outcome:
     seconds: float = 0.0
     metrics: Mapping[str, float] | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """Returns the entry of `scores` in a recorded row; "metrics" only where there are some."""
+        entry = {"outcome": self.kind, "score": self.score, "reason": self.reason}
+        return {**entry, "metrics": dict(self.metrics)} if self.metrics else entry
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

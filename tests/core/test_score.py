@@ -285,3 +285,10 @@ def test_figures_that_are_none_fail_their_row(value: Any, words: str) -> None:
     outcome = outcome_of(returning(value), range=(0.0, 1.0))
     assert outcome.kind == "failure"
     assert words in (outcome.reason or "")
+
+
+def test_a_recorded_outcome_has_metrics_only_where_the_reward_gave_some() -> None:
+    plain = {"outcome": "score", "score": 0.5, "reason": None}
+    assert outcome_of(returning(0.5)).as_json() == plain
+    assert outcome_of(returning(Scored(0.5))).as_json() == plain
+    assert outcome_of(returning(Scored(0.5, {"tokens": 7}))).as_json() == {**plain, "metrics": {"tokens": 7}}
