@@ -6,6 +6,7 @@ import re
 import pytest
 
 from grpo.rewards.format import format
+from grpo.rewards.gsm8k import verl_answer
 from grpo.rewards.score_tables import solution_text
 from grpo.rewards.xml_format import soft_layout, strict_layout
 
@@ -79,4 +80,31 @@ def test_think_formats_match_their_expressions():
         assert format(text, variant="trl.think_format_reward") == float(bool(trl.match(text))), repr(text)
         assert format(text, variant="open_r1.format_reward") == float(bool(open_r1.match(text))), repr(text)
         hits += bool(trl.match(text)) + bool(open_r1.match(text))
+    assert hits > 500
+
+
+def test_the_code_format_matches_its_expression():
+    published = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?```python.*?```.*?\n</answer>$", DOTALL_LINES)
+    lines = ["\n</think>\n<answer>\n", "\n</answer>", "\n", "a", "```python", "```", "``"]
+    heads = ("<think>\n", "<think>\n\n</think>\n<answer>\n", "\n<think>\n")
+    hits = 0
+    for seed, head in enumerate(heads):
+        for text in (head + soup for soup in soups(lines, 11 + seed)):
+            found = bool(published.match(text))
+            assert format(text, variant="open_r1.code_format_reward") == float(found), repr(text)
+            hits += found
+    assert hits > 500
+
+
+def test_verls_answers_match_its_expressions():
+    strict, flexible = re.compile(r"#### (\-?[0-9\.\,]+)"), re.compile(r"(\-?[0-9\.\,]+)")
+    pieces = ["#### ", "####", "7", "2", ",", ".", "-", "$", " ", "a", "\n", "b" * 290]
+    hits = 0
+    for text in soups(pieces, 15):
+        marked = strict.findall(text[-300:])
+        wanted = marked[-1].replace(",", "").replace("$", "") if marked else None
+        assert verl_answer(text, "verl.strict") == wanted, repr(text)
+        numbers = [number for number in flexible.findall(text[-300:]) if number != "."]
+        assert verl_answer(text, "verl.flexible") == (numbers[-1] if numbers else None), repr(text)
+        hits += wanted is not None
     assert hits > 500
