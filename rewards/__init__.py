@@ -15,6 +15,7 @@ def grpo_rewards() -> list[RewardSpec]:
     """Returns the built-in rewards."""
     from grpo.rewards import email_parts
     from grpo.rewards.arithmetic import arithmetic
+    from grpo.rewards.cosine import cosine
     from grpo.rewards.countdown import countdown_score
     from grpo.rewards.email_rubric import email
     from grpo.rewards.format import format
@@ -53,6 +54,7 @@ def grpo_rewards() -> list[RewardSpec]:
         knights_and_knaves_score,
         repetition,
         overlong,
+        cosine,
         text_match,
     ]
 

@@ -26,6 +26,7 @@ def call(spec, text, row, options):
 def test_the_public_names_are_these():
     assert sorted(spec.name for spec in REWARDS) == [
         "arithmetic",
+        "cosine",
         "countdown",
         "email",
         "email.exact",

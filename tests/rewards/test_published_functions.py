@@ -1,18 +1,23 @@
-"""Every recorded score of the functions that others publish, under the name that docs/rewards.md gives them."""
+"""Every recorded score of the functions that others publish, under the SPEC that docs/rewards.md gives them."""
 
 import functools
+from pathlib import Path
 
 import pytest
 
 from grpo.plugins.from_trl import from_trl
+from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
+from grpo.rewards.cosine import cosine
 from grpo.rewards.countdown import countdown_score
 from grpo.rewards.format import format
 from grpo.rewards.gsm8k import correctness
 from grpo.rewards.knights import knights_and_knaves_score
+from grpo.rewards.math_accuracy import accuracy
 from grpo.rewards.overlong import overlong
 from grpo.rewards.repetition import repetition
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "trl_rewards.py"
 FORMATS = (
     *("trl.think_format_reward", "open_r1.format_reward", "open_r1.tag_count_reward"),
     "open_r1.reasoning_steps_reward",
@@ -98,26 +103,65 @@ def code_scores(row):
     ]
 
 
+COSINE = {
+    "max_len": "limit",
+    "min_value_wrong": "wrong_short",
+    "max_value_wrong": "wrong_long",
+    "min_value_correct": "right_long",
+    "max_value_correct": "right_short",
+}
+
+
+def cosine_scores(row):
+    options = {COSINE[name]: value for name, value in settings(row).items()}
+    unit = "tokens" if row["function"].startswith("trl.") else "characters"
+    return [
+        cosine(completion, completion.row["solution"], variant=row["function"], unit=unit, **options)
+        for completion in given(row)
+    ]
+
+
+def accuracy_scores(row):
+    options = {"delimiters": tuple(row["inputs"].get("reasoning_delimiters", ["</think>"]))}
+    return [
+        accuracy(completion.text, completion.row["solution"], variant=row["function"], **options)
+        for completion in given(row)
+    ]
+
+
+def batch_scores(row):
+    return Host([]).reward(f"{EXAMPLE}:len_reward").call_batch(given(row))
+
+
 BUILT_IN = {
     "trl.get_soft_overlong_punishment": length_scores,
     "open_r1.get_soft_overlong_punishment": length_scores,
     "trl.get_repetition_penalty_reward": repetition_scores,
     "open_r1.get_repetition_penalty_reward": repetition_scores,
     "open_r1.get_code_format_reward": code_scores,
+    **dict.fromkeys(("trl.get_cosine_scaled_reward", "open_r1.get_cosine_scaled_reward"), cosine_scores),
+    **dict.fromkeys(
+        ("trl.accuracy_reward", "trl.reasoning_accuracy_reward", "open_r1.accuracy_reward"), accuracy_scores
+    ),
+    "open_r1.len_reward": batch_scores,
     **dict.fromkeys(FORMATS, format_scores),
 }
 
 
-def rows_of(read_cases, functions):
-    return [row for row in read_cases("cases/author_test_cases.jsonl") if row["function"] in functions]
+# Its text comes with no tokens, and a reward of one completion takes these for unknown; TRL's own function, through the
+# adapter, sees from its neighbour that they are known.
+NO_TOKENS = {"auth-033": 0}
 
 
-def test_built_in_rewards_score_as_the_authors_own_tests_say(read_cases):
-    rows = rows_of(read_cases, BUILT_IN)
+def test_rewards_score_as_the_authors_own_tests_say(read_cases):
+    rows = read_cases("cases/author_test_cases.jsonl")
     assert {row["function"] for row in rows} == set(BUILT_IN)
     for row in rows:
-        got = BUILT_IN[row["function"]](row)
-        assert got == pytest.approx(row["expected"], abs=1e-12), row["id"]
+        got, wanted = BUILT_IN[row["function"]](row), list(row["expected"])
+        if row["id"] in NO_TOKENS:
+            assert got.pop(NO_TOKENS[row["id"]]) is None
+            wanted.pop(NO_TOKENS[row["id"]])
+        assert got == [None if score is None else pytest.approx(score, abs=1e-12) for score in wanted], row["id"]
 
 
 def test_trls_own_functions_score_through_the_adapter_as_its_tests_say(read_cases):

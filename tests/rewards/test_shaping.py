@@ -1,4 +1,4 @@
-"""The rewards that shape a completion rather than judge it: `repetition` and `overlong`."""
+"""The rewards that shape a completion: `repetition`, `overlong` and, with a judgement, `cosine`."""
 
 import math
 
@@ -6,6 +6,7 @@ import pytest
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Completion
+from grpo.rewards.cosine import cosine
 from grpo.rewards.overlong import overlong
 from grpo.rewards.repetition import repetition
 
@@ -56,3 +57,46 @@ def test_repetition_of_tokens_needs_the_tokens():
 def test_repetition_refuses_options_out_of_range(wrong):
     with pytest.raises(OptionError, match="cannot be used"):
         repetition("text", **wrong)
+
+
+RIGHT, WRONG = "<answer>72</answer>", "<answer>71</answer>"
+
+
+def test_cosine_pays_short_right_answers_most_and_forgives_long_wrong_ones():
+    lengths = (1, 50, 100, 150, 200, 300)
+    right = [cosine(RIGHT + " and" * (n - 1), "72", limit=200) for n in lengths]
+    wrong = [cosine(WRONG + " and" * (n - 1), "72", limit=200) for n in lengths]
+    assert right == pytest.approx([0.75 + 0.25 * math.cos(math.pi * min(n, 200) / 200) for n in lengths])
+    assert wrong == pytest.approx([-0.75 - 0.25 * math.cos(math.pi * min(n, 200) / 200) for n in lengths])
+    assert right == sorted(right, reverse=True)
+    assert wrong == sorted(wrong)
+    assert max(wrong) < min(right)
+
+
+def test_cosine_takes_the_four_scores_and_one_for_too_long():
+    options = {"right_short": 0.2, "right_long": 0.1, "wrong_short": -0.4, "wrong_long": 0.0, "limit": 100}
+    assert cosine(RIGHT + " and" * 49, "72", **options) == pytest.approx(0.15)
+    assert cosine(WRONG + " and" * 49, "72", **options) == pytest.approx(-0.2)
+    assert cosine(RIGHT + " and" * 100, "72", over=-1.0, **options) == -1.0
+    assert cosine(RIGHT + " and" * 99, "72", over=-1.0, **options) == pytest.approx(0.1)
+
+
+def test_cosine_abstains_where_it_cannot_know():
+    assert cosine(RIGHT, "") is None
+    assert cosine(RIGHT, "72", unit="tokens") is None
+    assert cosine(Completion(RIGHT, token_ids=(1,) * 50), "72", unit="tokens", limit=100) == pytest.approx(0.75)
+
+
+def test_the_published_cosines_differ_beyond_the_limit_and_on_unreadable_golds():
+    text = "\\boxed{72}" + "." * 140
+    published = {"unit": "characters", "limit": 100}
+    assert cosine(text, "$72$", variant="trl.get_cosine_scaled_reward", **published) == pytest.approx(0.5)
+    assert cosine(text, "$72$", variant="open_r1.get_cosine_scaled_reward", **published) == pytest.approx(0.75)
+    assert cosine(text, "seventy", variant="trl.get_cosine_scaled_reward", **published) is None
+    assert cosine(text, "seventy", variant="open_r1.get_cosine_scaled_reward", **published) == 1.0
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"right_short": 1.5}, {"over": -2.0}])
+def test_cosine_refuses_options_out_of_range(wrong):
+    with pytest.raises(OptionError, match="cannot be used"):
+        cosine(RIGHT, "72", **wrong)
