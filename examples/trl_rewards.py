@@ -7,6 +7,7 @@ Nothing here imports grpo; TRL's GRPOTrainer takes the same functions.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 
@@ -33,12 +34,12 @@ def is_right(text: str, gold: str) -> bool:
     from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse, verify
 
+    for module in ("math_verify.parser", "math_verify.grader"):  # they warn that their own time limits are off
+        logging.getLogger(module).setLevel(logging.ERROR)
     known = parse(gold, [LatexExtractionConfig()], extraction_mode="first_match", parsing_timeout=None)
     if not known:
         return True
-    rules = NormalizationConfig(
-        basic_latex=True, units=True, malformed_operators=False, nits=False, boxed="all", equations=True
-    )
+    rules = NormalizationConfig(basic_latex=True, units=True, malformed_operators=False, nits=False, boxed="all")
     config = LatexExtractionConfig(normalization_config=rules, boxed_match_priority=0, try_extract_without_anchor=False)
     found = parse(text, [config], extraction_mode="first_match", parsing_timeout=None)
     return bool(verify(found, known, timeout_seconds=None))

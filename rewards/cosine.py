@@ -7,7 +7,7 @@ longer where it does not know the answer.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
@@ -19,9 +19,24 @@ from grpo.rewards.units import Unit, size
 
 Variant = Literal["verifier", "trl.get_cosine_scaled_reward", "open_r1.get_cosine_scaled_reward"]
 
+_SCORES = ("right_short", "right_long", "wrong_short", "wrong_long")
 _ROW = {"answer": "72"}
 _OPEN_R1 = {"variant": "open_r1.get_cosine_scaled_reward", "unit": "characters"}
 _OPEN_R1_UNREADABLE = 1.0
+
+
+def prepare(*, limit: int, over: float | None, **scores: Any) -> None:
+    """Refuses options that cannot work.
+
+    Raises:
+        OptionError: limit is below 1, or a score is not from -1 to 1.
+    """
+    given = {name: scores[name] for name in _SCORES} | ({} if over is None else {"over": over})
+    if limit < 1 or not all(-1.0 <= score <= 1.0 for score in given.values()):
+        raise OptionError(
+            f"cosine: limit={limit} and {', '.join(f'{name}={score:g}' for name, score in given.items())} cannot be "
+            "used. Choose a limit of 1 or more and scores from -1 to 1; a weight makes the reward count more."
+        )
 
 
 @reward(
@@ -29,13 +44,14 @@ _OPEN_R1_UNREADABLE = 1.0
     range=(-1.0, 1.0),
     isolation="process",
     timeout=TIMEOUT,
+    prepare=prepare,
     cases=[
-        Case("<think>6*12</think><answer>72</answer>", _ROW, 0.25 * math.cos(math.pi / 500) + 0.75),
+        Case("<think>\n6*12\n</think>\n<answer>72</answer>", _ROW, 0.75 + 0.25 * math.cos(math.pi * 4 / 500)),
         Case("<answer>72</answer>" + " and on" * 249, _ROW, 0.75, {"limit": 998}),
         Case("on " * 500 + "<answer>72</answer>", _ROW, 0.5),
         Case("on " * 2000 + "<answer>71</answer>", _ROW, -0.5),
         Case("on " * 2000 + "<answer>71</answer>", _ROW, -1.0, {"over": -1.0}),
-        Case("<answer>71</answer>", _ROW, -0.25 * math.cos(math.pi / 500) - 0.75),
+        Case("<answer>71</answer>", _ROW, -0.75 - 0.25 * math.cos(math.pi / 500)),
         Case("", _ROW, -1.0),
         Case("<answer>72</answer>", {"answer": ""}, None),
         Case("\\boxed{72}", {"answer": "$72$"}, 0.75 + 0.25 * math.cos(math.pi / 10), _OPEN_R1 | {"limit": 100}),
@@ -72,12 +88,19 @@ def cosine(
         over: the score of every completion longer than `limit`, right or wrong; None: as at `limit`.
         variant: "verifier" as above, or a published function, scored as published but for the unit, which is to be
             set: trl.get_cosine_scaled_reward (tokens; TRL's accuracy) and open_r1.get_cosine_scaled_reward
-            (characters; open-r1's accuracy; 1 when the gold cannot be read; beyond `limit` the wave goes on).
+            (characters; LaTeX alone; 1 when the gold cannot be read; beyond `limit` the wave goes on).
 
     Raises:
         OptionError: limit is below 1, or a score is not from -1 to 1.
     """
-    _check(limit, right_short, right_long, wrong_short, wrong_long, 0.0 if over is None else over)
+    prepare(
+        limit=limit,
+        over=over,
+        right_short=right_short,
+        right_long=right_long,
+        wrong_short=wrong_short,
+        wrong_long=wrong_long,
+    )
     length = size(completion, unit)
     if length is None:
         return None
@@ -98,15 +121,6 @@ def cosine(
     return long + 0.5 * (short - long) * (1.0 + math.cos(length / limit * math.pi))
 
 
-def _check(limit: int, *scores: float) -> None:
-    if limit < 1 or not all(-1.0 <= score <= 1.0 for score in scores):
-        given = ", ".join(f"{score:g}" for score in scores)
-        raise OptionError(
-            f"cosine: limit={limit} and the scores {given} cannot be used. Choose a limit of 1 or more and scores from "
-            "-1 to 1; give the reward a weight to make it count more."
-        )
-
-
 def _right(text: str, answer: str, variant: Variant) -> bool | None:
     """Returns whether the answer is right, or None when the gold cannot be read or nothing can be said.
 
@@ -116,5 +130,5 @@ def _right(text: str, answer: str, variant: Variant) -> bool | None:
     if variant == "verifier":
         score = accuracy(text, answer)
         return None if score is None else score == 1.0
-    operation = "trl" if variant == "trl.get_cosine_scaled_reward" else "open_r1"
+    operation = "trl" if variant == "trl.get_cosine_scaled_reward" else "open_r1_latex"
     return compare(operation, str(answer), text, seconds=SECONDS)

@@ -62,11 +62,22 @@ def countdown(completion: str, target: int, numbers: list[int], *, use_all: bool
     return _judged(completion, target, numbers, use_all=use_all)[0]
 
 
+def prepare(*, format_score: float, **_others: object) -> None:
+    """Refuses options that cannot work.
+
+    Raises:
+        OptionError: format_score is not from 0 to 1.
+    """
+    if not 0.0 <= format_score <= 1.0:
+        raise OptionError(f"countdown: format_score={format_score} is not from 0 to 1, the range of the reward.")
+
+
 @reward(
     name="countdown",
     version=1,
     range=(0.0, 1.0),
     isolation="inline",
+    prepare=prepare,
     cases=[
         Case("<think>\n8*3 = 24, times 1.\n</think>\n<answer>\n8*3*1 = 24\n</answer>", _ROW, 1.0),
         Case("<answer>(8 \u00d7 3) \u00f7 1</answer>", _ROW, 1.0),
@@ -108,8 +119,7 @@ def countdown_score(
     Raises:
         OptionError: format_score is not from 0 to 1.
     """
-    if not 0.0 <= format_score <= 1.0:
-        raise OptionError(f"countdown: format_score={format_score} is not from 0 to 1.")
+    prepare(format_score=format_score)
     if variant == "tinyzero":
         return tinyzero_score(header + completion, target, numbers, format_score=format_score)
     verdict, readable = _judged(completion, target, numbers, use_all=use_all)

@@ -75,11 +75,24 @@ def knights_and_knaves(completion: str, answer: str) -> Verdict:
     return _judged(completion, answer)[0]
 
 
+def prepare(*, format_score: float, **_others: object) -> None:
+    """Refuses options that cannot work.
+
+    Raises:
+        OptionError: format_score is not from 0 to 1.
+    """
+    if not 0.0 <= format_score <= 1.0:
+        raise OptionError(
+            f"knights_and_knaves: format_score={format_score} is not from 0 to 1, the range of the reward."
+        )
+
+
 @reward(
     name="knights_and_knaves",
     version=1,
     range=(-3.0, 3.0),
     isolation="inline",
+    prepare=prepare,
     cases=[
         Case(_TAGGED, _ROW, 1.0),
         Case("<answer>Zoey is a knave, and Amelia is a knight.</answer>", _ROW, 1.0),
@@ -112,8 +125,7 @@ def knights_and_knaves_score(
     Raises:
         OptionError: format_score is not from 0 to 1.
     """
-    if not 0.0 <= format_score <= 1.0:
-        raise OptionError(f"knights_and_knaves: format_score={format_score} is not from 0 to 1.")
+    prepare(format_score=format_score)
     if variant == "logic_rl":
         text = _gold_text(answer)
         return None if text is None else logic_rl_score(header + completion, text)

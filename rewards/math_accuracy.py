@@ -31,7 +31,8 @@ def _score(ok: object) -> float | None:
         Case("\\boxed{\\frac{1}{2}}", {"answer": "0.5"}, 1.0, {"variant": "trl.accuracy_reward"}),
         Case("<answer>72</answer>", {"answer": "72"}, 0.0, {"variant": "trl.accuracy_reward"}),
         Case("<think>a</think>\\boxed{72}", {"answer": "72"}, 1.0, {"variant": "trl.reasoning_accuracy_reward"}),
-        Case("\\boxed{72}", {"answer": "seventy-two"}, 1.0, {"variant": "open_r1.accuracy_reward"}),
+        Case("\\boxed{72}", {"answer": "72"}, 1.0, {"variant": "open_r1.accuracy_reward"}),
+        Case("\\boxed{72}", {"answer": "seventy-two"}, None, {"variant": "open_r1.accuracy_reward"}),
     ],
 )
 def accuracy(
@@ -59,7 +60,7 @@ def accuracy(
             finds out that such answers cost nothing may prefer them to wrong ones: 0 ends that.
         variant: "verifier", or a published function, scored as published: trl.accuracy_reward (only LaTeX counts, a
             box first; abstains when the gold cannot be read), trl.reasoning_accuracy_reward (the same for the text
-            after the reasoning; 0 without its end), open_r1.accuracy_reward (1 when the gold cannot be read).
+            after the reasoning; 0 without its end), open_r1.accuracy_reward (as TRL's, with other rules for LaTeX).
         delimiters: ends of the reasoning for trl.reasoning_accuracy_reward; the first that occurs counts.
     """
     if variant == "verifier":
@@ -81,9 +82,7 @@ def accuracy(
             return 0.0
         completion = completion.rpartition(ends[0])[2]
     try:
-        if variant == "open_r1.accuracy_reward":
-            right = compare("open_r1", str(answer), completion, seconds=limit)
-            return 1.0 if right is None else float(right)
-        return _score(compare("trl", str(answer), completion, seconds=limit))
+        operation = "open_r1" if variant == "open_r1.accuracy_reward" else "trl"
+        return _score(compare(operation, str(answer), completion, seconds=limit))
     except Undecided:
         return undecided

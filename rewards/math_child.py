@@ -3,7 +3,7 @@
 The kernel ends it when a comparison passes its time (an alarm with its default action stops C code too, and an orphan)
 and refuses it memory beyond `MEMORY` (Linux). It ignores Ctrl-C, which is the user's word to the parent.
 
-Requests: {"op": "same" | "trl" | "open_r1", "gold": ..., "text": ..., "seconds": ..., **options}
+Requests: {"op": "same" | "trl" | "open_r1" | "open_r1_latex", "gold": ..., "text": ..., "seconds": ..., **options}
 Replies:  {"ready": true} or {"error": traceback} once, then {"ok": true | false | null} or {"undecided": why}
 """
 
@@ -46,6 +46,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             return {"ok": math_equal.trl_accuracy(text, gold)}
         if request["op"] == "open_r1":
             return {"ok": math_equal.open_r1_accuracy(text, gold)}
+        if request["op"] == "open_r1_latex":
+            return {"ok": math_equal.open_r1_latex(text, gold)}
         options = {name: request[name] for name in ("precision", "strict", "relations")}
         return {"ok": math_equal.same_mathematics(gold, text, **options)}
     except Exception as error:  # of the libraries, on a text that a policy may write

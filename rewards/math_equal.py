@@ -76,20 +76,33 @@ def trl_accuracy(completion: str, solution: str) -> bool | None:
 
 
 def open_r1_accuracy(completion: str, solution: str) -> bool | None:
-    """open-r1's accuracy: as TRL's, but the gold must be LaTeX too and gold and completion change places."""
-    from latex2sympy2_extended import NormalizationConfig
+    """open-r1's accuracy: as TRL's, but for how the LaTeX of the completion is normalised."""
+    _silence()
+    gold = _parse(solution, extraction_mode="first_match")
+    return _verify(gold, _open_r1_answer(completion)) if gold else None
+
+
+def open_r1_latex(completion: str, solution: str) -> bool | None:
+    """What open-r1's length rewards call right: the gold must be LaTeX too, and gold and completion change places."""
     from math_verify import LatexExtractionConfig
 
     _silence()
+    gold = _parse(solution, LatexExtractionConfig(), extraction_mode="first_match")
+    return _verify(_open_r1_answer(completion), gold) if gold else None
+
+
+def _open_r1_answer(completion: str) -> list[Any]:
+    from latex2sympy2_extended import NormalizationConfig
+    from math_verify import LatexExtractionConfig
+
     config = LatexExtractionConfig(
         normalization_config=NormalizationConfig(
-            nits=False, malformed_operators=False, basic_latex=True, equations=True, boxed="all", units=True
+            nits=False, malformed_operators=False, basic_latex=True, boxed="all", units=True
         ),
         boxed_match_priority=0,
         try_extract_without_anchor=False,
     )
-    gold = _parse(solution, LatexExtractionConfig(), extraction_mode="first_match")
-    return _verify(_parse(completion, config, extraction_mode="first_match"), gold) if gold else None
+    return _parse(completion, config, extraction_mode="first_match")
 
 
 def _silence() -> None:

@@ -153,7 +153,7 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
     """Compares a gold and an answer in another process.
 
     Args:
-        operation: "same", "trl" or "open_r1": the functions of `math_equal`.
+        operation: "same", "trl", "open_r1" or "open_r1_latex": the functions of `math_equal`.
         gold: the gold answer.
         text: the statement of the answer, or the completion.
         seconds: wall time that the comparison may take; starting a process has 45 s of its own.

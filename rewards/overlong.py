@@ -8,10 +8,24 @@ from grpo.plugins.types import Case, Completion
 from grpo.rewards.units import Unit, size
 
 
+def prepare(*, limit: int, margin: int, **_others: object) -> None:
+    """Refuses options that cannot work.
+
+    Raises:
+        OptionError: not 0 <= margin <= limit.
+    """
+    if not 0 <= margin <= limit:
+        raise OptionError(
+            f"overlong: limit={limit}, margin={margin} are out of order. Choose 0 <= margin <= limit, for example "
+            "limit=1024, margin=256."
+        )
+
+
 @reward(
     version=1,
     range=(-1.0, 0.0),
     isolation="inline",
+    prepare=prepare,
     cases=[
         Case("", {}, 0.0),
         Case("word " * 80, {}, 0.0, {"unit": "words", "limit": 100, "margin": 20}),
@@ -38,11 +52,7 @@ def overlong(
     Raises:
         OptionError: not 0 <= margin <= limit.
     """
-    if not 0 <= margin <= limit:
-        raise OptionError(
-            f"overlong: limit={limit}, margin={margin} are out of order. Choose 0 <= margin <= limit, for example "
-            "limit=1024, margin=256."
-        )
+    prepare(limit=limit, margin=margin)
     length = size(completion, unit)
     if length is None:
         return None

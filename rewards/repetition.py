@@ -8,10 +8,24 @@ from grpo.plugins.types import Case, Completion
 from grpo.rewards.units import Unit, pieces
 
 
+def prepare(*, size: int, max_penalty: float, **_others: object) -> None:
+    """Refuses options that cannot work.
+
+    Raises:
+        OptionError: size is below 1, or max_penalty is not from -1 to 0.
+    """
+    if size < 1 or not -1.0 <= max_penalty <= 0.0:
+        raise OptionError(
+            f"repetition: size={size}, max_penalty={max_penalty} cannot be used. Choose a size of 1 or more and a "
+            "max_penalty from -1 to 0; give the reward a weight to make it count more."
+        )
+
+
 @reward(
     version=1,
     range=(-1.0, 0.0),
     isolation="inline",
+    prepare=prepare,
     cases=[
         Case("Six boxes of twelve apples are seventy-two apples.", {}, 0.0),
         Case("", {}, 0.0),
@@ -40,11 +54,7 @@ def repetition(
     Raises:
         OptionError: size is below 1, or max_penalty is not from -1 to 0.
     """
-    if size < 1 or not -1.0 <= max_penalty <= 0.0:
-        raise OptionError(
-            f"repetition: size={size}, max_penalty={max_penalty} cannot be used. Choose a size of 1 or more and a "
-            "max_penalty from -1 to 0; give the reward a weight to make it count more."
-        )
+    prepare(size=size, max_penalty=max_penalty)
     found = pieces(completion, unit)
     if found is None:
         return None

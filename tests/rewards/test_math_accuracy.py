@@ -53,11 +53,13 @@ def test_the_other_delimiters_of_the_reasoning_count_when_they_come_first():
     assert accuracy(text, "72", variant="trl.reasoning_accuracy_reward", delimiters=delimiters) == 1.0
 
 
-def test_the_open_r1_variant_pays_for_a_gold_that_it_cannot_read():
+def test_the_open_r1_variant_reads_any_gold_and_only_latex_answers():
     variant = "open_r1.accuracy_reward"
-    assert accuracy("\\boxed{72}", "$72$", variant=variant) == 1.0
-    assert accuracy("\\boxed{71}", "$72$", variant=variant) == 0.0
-    assert accuracy("\\boxed{71}", "72", variant=variant) == 1.0
+    for gold in ("$72$", "72"):
+        assert accuracy("\\boxed{72}", gold, variant=variant) == 1.0
+        assert accuracy("\\boxed{71}", gold, variant=variant) == 0.0
+        assert accuracy("72", gold, variant=variant) == 0.0
+    assert accuracy("\\boxed{72}", "seventy-two", variant=variant) is None
 
 
 def test_a_variant_abstains_at_its_limit():

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from grpo.plugins.errors import OptionError
+from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 from grpo.rewards.cosine import cosine
 from grpo.rewards.overlong import overlong
@@ -100,3 +101,19 @@ def test_the_published_cosines_differ_beyond_the_limit_and_on_unreadable_golds()
 def test_cosine_refuses_options_out_of_range(wrong):
     with pytest.raises(OptionError, match="cannot be used"):
         cosine(RIGHT, "72", **wrong)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "overlong:limit=1",
+        "repetition:size=0",
+        "cosine:wrong_short=-2",
+        "countdown:format_score=2",
+        "knights_and_knaves:format_score=-1",
+    ],
+)
+def test_options_out_of_range_are_refused_when_they_are_bound(spec, monkeypatch):
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    with pytest.raises(OptionError):
+        Host.discover().reward(spec)
