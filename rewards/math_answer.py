@@ -28,6 +28,7 @@ _MARK = re.compile(
 _BOX = re.compile(r"\\f?boxed\s?\{")
 _BRACE = re.compile(r"(?<!\\)[{}]")
 _JOINT = re.compile(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
 _SPACING = re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
 
 
@@ -60,11 +61,12 @@ def gold_text(answer: object) -> str | None:
         return None
     if isinstance(answer, int) and answer.bit_length() > 13_000:
         return None
-    return str(answer).rpartition("####")[2].strip() or None
+    text = str(answer).rpartition("####")[2].strip()
+    return text if plain(text) else None
 
 
 def plain(text: str) -> str:
-    """Returns a statement without what never changes its meaning: spacing, dollar signs, one box around all, case."""
+    """Returns a statement without what never changes its meaning: spacing, dollar signs, one box around all."""
     text = text.strip().strip("$").strip().removesuffix(".")
     box = _BOX.match(text)
     if box and closing_brace(text, box.end()) == len(text) - 1:
@@ -72,7 +74,8 @@ def plain(text: str) -> str:
     text = text.removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
     text = re.sub(r"\\[dtc]frac(?![a-z])", r"\\frac", text)
     text = re.sub(r"\\(?:text|mathrm|textbf|mathbf)\s?\{([^{}]*)\}", r"\1", text)
-    return _SPACING.sub("", text.replace("$", "")).removesuffix(".")
+    text = _BETWEEN_DIGITS.sub("_", text.replace("$", ""))
+    return _SPACING.sub("", text).removesuffix(".")
 
 
 def closing_brace(text: str, start: int) -> int:
@@ -95,7 +98,8 @@ def _stated(part: str) -> Statement:
                 return Statement(content, "tag", (content,))
         elif mark["line"] is not None:
             content = mark["line"].strip()
-            if content:
+            heading = content[:1].isalpha() and part[mark.end() :].strip()
+            if content and not heading:
                 return Statement(content, "hash", (content,))
         elif mark["final"]:
             if any(character.isalnum() for character in part[mark.end() : after]):
@@ -121,9 +125,10 @@ def _boxed(part: str, start: int) -> Statement | None:
         closing = closing_brace(part, box_end)
         if not 0 <= closing < opening or not _JOINT.fullmatch(part, closing + 1, opening):
             break
-        parts.insert(0, part[box_end:closing])
         opening = box_start
-        first = box_start
+        if plain(part[box_end:closing]) != plain(parts[0]):  # the same answer twice is one answer
+            parts.insert(0, part[box_end:closing])
+            first = box_start
     stop = end + 1 if end >= 0 else start + len(content)
     tail = part[stop : stop + 40].split("\n", 1)[0]
     if first < 0:

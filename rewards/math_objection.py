@@ -100,6 +100,10 @@ def _is_sum(outcome: str) -> bool:
 
 def _restates(outcome: str, gold: str, question: str) -> bool:
     text = plain(outcome)
-    if len(text) < 3 or text == plain(gold) or read_number(outcome, units=True) is not None:
+    if len(text) < 3 or _bare(text) == _bare(plain(gold)) or read_number(outcome, units=True) is not None:
         return False
     return text in plain(question)
+
+
+def _bare(text: str) -> str:
+    return text.replace("{", "").replace("}", "")

@@ -31,7 +31,7 @@ _MOST_DECIMALS = 12
 _TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
 _MARKUP = re.compile(r"\\(?:text|mathrm|textbf|mathbf|textit)\s?\{([^{}]*)\}")
 _WORDS = re.compile(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
-_WORD = re.compile(r"[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
+_WORD = re.compile(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
 _CUE = re.compile(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
 
 CASES = [

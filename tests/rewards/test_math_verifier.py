@@ -72,6 +72,10 @@ RIGHT = {
         ("Why is it 5? Because 2+3 = 5.", "5"),
         ("<think>\\boxed{3}</think> \\boxed{4}", "4"),
         ("1e-9", "0.000000001"),
+        (r"\boxed{5}. Done: \boxed{5}", "5"),
+        (r"So $\boxed{5}$." "\n\n" r"$\boxed{5}$", "5"),
+        ("#### Step 1\n2+3\n#### Conclusion\nThe answer is $5$.", "5"),
+        (r"\boxed{1\,000}", "1000"),
     ],
     "expressions": [
         (r"\boxed{1+\sqrt2}", r"\sqrt{2}+1"),
@@ -103,6 +107,7 @@ RIGHT = {
     "words and letters": [
         (r"\boxed{\text{Monday}}", "monday"),
         ("The answer is Paris.", "Paris"),
+        (r"\boxed{\text{No}}", "no"),
         ("<answer>New York City!</answer>", "new york city"),
         ("The answer is B because A is wrong.", "B"),
         ("It is not A; I think it's B", "(B)"),
@@ -174,6 +179,8 @@ WRONG = {
         (r"\boxed{>5}", "5"),
         (r"\boxed{1.2}", "1,2,3"),
         (r"\boxed{12}", "1,2"),
+        (r"\boxed{1 2}", "12"),
+        (r"\boxed{1\ 2}", "12"),
         (r"\boxed{\frac{1}{\mathrm{m}}}", r"\frac{1}{\mathrm{s}}"),
         (r"\boxed{q=2}", r"\boxed{p=5, q=2 \text{ and } p=7, q=3}"),
         (r"\boxed{\text{post}}", r"\text{stop}"),
@@ -208,6 +215,7 @@ def test_repeating_the_question_is_no_answer():
     for text in ("\\boxed{\\sqrt{12}}", question, f"{question}\n{question}", "The final answer is $\\sqrt{12}$."):
         assert math(text, gold, question).ok is False, text
     assert math("\\boxed{\\sqrt{12}}", gold, question, evaluated=False).ok is True
+    assert math("\\boxed{2\\sqrt3}", gold, "The side is $2\\sqrt3$. How high is it?").ok is True
     assert math("\\boxed{0.5}", "\\frac12", "Which is larger, 0.5 or 0.4?").ok is True
 
 
@@ -222,7 +230,7 @@ def test_options_change_what_counts_as_equal():
 
 
 def test_a_gold_that_is_nothing_to_compare_with_is_undecided():
-    for gold in ("", "  ", "#### ", None, True, ["5"], 10**20_000):
+    for gold in ("", "  ", "#### ", "$", None, True, ["5"], 10**20_000):
         verdict = math("\\boxed{5}", gold)
         assert (verdict.ok, verdict.extracted) == (None, None)
         assert verdict.reason
