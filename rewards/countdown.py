@@ -25,7 +25,7 @@ _RESULT = re.compile(r"-?[0-9][0-9,]*(?:\.[0-9]+)?", re.ASCII)
 _LEAD = re.compile(r"[^\n:=]{0,80}:\s")
 _LONGEST = 60
 _ROW = {"target": 24, "numbers": [3, 8, 1]}
-_HEADED = "Assistant: <think>8*3 = 24</think> <answer>8*3*1</answer>"
+_HEADED = "Assistant: <think>8 by 3.</think> <answer>8*3*1</answer>"
 
 
 @verifier(

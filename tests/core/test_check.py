@@ -323,6 +323,10 @@ FORMS = {"thousands comma", "trailing zero", "currency sign"}
     [
         ("gsm8k.correctness:variant=gist", FORMS, set()),
         ("gsm8k.correctness:variant=unsloth_copy", FORMS, set()),
+        ("gsm8k.correctness:variant=verl.strict", {"trailing zero", "currency sign", "alternatives"}, set()),
+        ("gsm8k.correctness:variant=verl.flexible", {"trailing zero", "thousands comma", "alternatives"}, set()),
+        ('countdown:variant=tinyzero,header="Assistant:"', {"final newline", "trailing space"}, set()),
+        ('knights_and_knaves:variant=logic_rl,header="Assistant:"', {"every number", "alternatives"}, set()),
         ("gsm8k.integer:variant=gist", set(), set()),
         ("gsm8k.strict_format:variant=gist", LAYOUT, {"only tags"}),
         ("gsm8k.strict_format:variant=unsloth_copy", {"gold"}, set()),
