@@ -9,15 +9,17 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Completion, Scored
-from grpo.rewards.judge_client import Reply, ask, lock_of
 from grpo.rewards.judge_endpoint import Endpoint, refuse_unusable
 from grpo.rewards.judge_prompt import ask_about, material_of, reply_schema
 from grpo.rewards.judge_reply import read_points
+
+if TYPE_CHECKING:  # the client needs asyncio and more; it is loaded with the first question
+    from grpo.rewards.judge_client import Reply
 
 _CORRECT = "The answer is correct: it reaches the same result as the reference answer, where there is one."
 _REMEMBERED = 100_000
@@ -148,6 +150,8 @@ async def judge(
         JudgeError: no verdict could be had.
         OptionError: the key's environment variable is not set.
     """
+    from grpo.rewards.judge_client import Reply, lock_of
+
     if answer is None:
         return None
     whole = completion if isinstance(completion, Completion) else Completion(completion)
@@ -174,6 +178,8 @@ async def judge(
 async def _judged(
     endpoint: Endpoint, material: tuple[tuple[str, str], ...], rubric: str, points: int
 ) -> tuple[int, Reply]:
+    from grpo.rewards.judge_client import ask
+
     asked = ask_about(material, rubric, points)
     reply = await ask(endpoint, asked.messages, reply_schema(points))
     return read_points(reply.text, asked.mark, points), reply

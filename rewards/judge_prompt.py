@@ -55,11 +55,11 @@ def material_of(completion: Completion, question: Any, reference: Any, longest: 
 
     Args:
         completion: its prompt is the task; of several turns, the whole conversation is the answer.
-        question: the task of a completion that has no prompt, or "".
+        question: the task of a completion that has no prompt, or None or "".
         reference: the reference answer, or "".
         longest: of a longer answer, only the first and the last half of so many characters are shown.
     """
-    task = _conversation(completion.prompt) if completion.prompt else str(question)
+    task = _conversation(completion.prompt) if completion.prompt else str("" if question is None else question)
     answer = _conversation(completion.messages) if completion.turns > 1 else completion.text
     pieces = [(title, text) for title, text in (("task", task), ("reference answer", str(reference))) if text]
     half, left_out = longest // 2, len(answer) - 2 * (longest // 2)

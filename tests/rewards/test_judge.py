@@ -81,7 +81,7 @@ def test_the_judge_sees_the_prompt_or_else_the_question_and_the_reference(stand_
     last = (Message(role="assistant", content="Paris"),)
     with Scorer([bound(stand_in)]) as scorer:
         scorer.score([Completion("Paris", prompt=prompt, row=ROW)])
-        scorer.score([Completion("Paris", row={})])
+        scorer.score([Completion("Paris", row={"question": None})])
         scorer.score([Completion("Paris", messages=(*talk, *last), prompt=prompt[1:], row=ROW, turns=2)])
     texts = [body["messages"][1]["content"] for body in stand_in.bodies]
     assert "task begins\n| system: Be brief.\n| \n| user: Capital?\n" in texts[0]
