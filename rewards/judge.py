@@ -1,12 +1,11 @@
 """A language model as the judge: a completion, its task and a rubric in, a score from 0 to 1 out.
 
-The judge is any OpenAI-compatible endpoint. What cannot be read as its verdict is a failure and never a score.
+The judge is any OpenAI-compatible endpoint. What cannot be read as its verdict is a failure and never a score. All that
+asking needs is imported where it is needed: listing the plugins loads this module too.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Completion, Scored
-from grpo.rewards.judge_endpoint import Endpoint, refuse_unusable
-from grpo.rewards.judge_prompt import ask_about, material_of, reply_schema
-from grpo.rewards.judge_reply import read_points
 
-if TYPE_CHECKING:  # the client needs asyncio and more; it is loaded with the first question
+if TYPE_CHECKING:
     from grpo.rewards.judge_client import Reply
+    from grpo.rewards.judge_endpoint import Endpoint
 
 _CORRECT = "The answer is correct: it reaches the same result as the reference answer, where there is one."
 _REMEMBERED = 100_000
@@ -53,6 +50,8 @@ def prepare(
     Raises:
         UsageError: names the option and the remedy.
     """
+    from grpo.rewards.judge_endpoint import Endpoint, refuse_unusable
+
     for name, text in (("model", model), ("rubric", rubric)):
         if not text.strip():
             raise OptionError(f"judge: {name} is blank. Write {name}=... into the SPEC or the table of the reward.")
@@ -150,7 +149,12 @@ async def judge(
         JudgeError: no verdict could be had.
         OptionError: the key's environment variable is not set.
     """
+    import hashlib
+    import json
+
     from grpo.rewards.judge_client import Reply, lock_of
+    from grpo.rewards.judge_endpoint import Endpoint
+    from grpo.rewards.judge_prompt import material_of
 
     if answer is None:
         return None
@@ -179,6 +183,8 @@ async def _judged(
     endpoint: Endpoint, material: tuple[tuple[str, str], ...], rubric: str, points: int
 ) -> tuple[int, Reply]:
     from grpo.rewards.judge_client import ask
+    from grpo.rewards.judge_prompt import ask_about, reply_schema
+    from grpo.rewards.judge_reply import read_points
 
     asked = ask_about(material, rubric, points)
     reply = await ask(endpoint, asked.messages, reply_schema(points))
