@@ -15,6 +15,7 @@ def grpo_rewards() -> list[RewardSpec]:
     """Returns the built-in rewards."""
     from grpo.rewards import email_parts
     from grpo.rewards.arithmetic import arithmetic
+    from grpo.rewards.code.spec import passing
     from grpo.rewards.cosine import cosine
     from grpo.rewards.countdown import countdown_score
     from grpo.rewards.email_rubric import email
@@ -31,6 +32,7 @@ def grpo_rewards() -> list[RewardSpec]:
 
     return [
         arithmetic,
+        passing,
         format,
         correctness,
         integer,
@@ -62,12 +64,13 @@ def grpo_rewards() -> list[RewardSpec]:
 @hookimpl
 def grpo_verifiers() -> list[VerifierSpec]:
     """Returns the built-in verifiers."""
+    from grpo.rewards.code.spec import code
     from grpo.rewards.countdown import countdown
     from grpo.rewards.knights import knights_and_knaves
     from grpo.rewards.math_verifier import math
     from grpo.rewards.verifier import gsm8k
 
-    return [gsm8k, math, countdown, knights_and_knaves]
+    return [gsm8k, math, code, countdown, knights_and_knaves]
 
 
 @hookimpl

@@ -1,5 +1,7 @@
 """What holds for every built-in reward and verifier."""
 
+import asyncio
+import inspect
 import json
 import pickle
 import subprocess
@@ -20,12 +22,15 @@ EXAMPLES = [(spec, case) for spec in SPECS for case in spec.cases if spec.name !
 def call(spec, text, row, options):
     first = Completion(text, row=row) if spec.whole else text
     result = spec(first, *(row.get(column.name, column.default) for column in spec.columns), **options)
+    if inspect.iscoroutine(result):
+        result = asyncio.run(result)
     return result.ok if spec.kind == "verifier" else result
 
 
 def test_the_public_names_are_these():
     assert sorted(spec.name for spec in REWARDS) == [
         "arithmetic",
+        "code",
         "cosine",
         "countdown",
         "email",
@@ -52,7 +57,7 @@ def test_the_public_names_are_these():
         "repetition",
         "text_match",
     ]
-    assert [spec.name for spec in grpo_verifiers()] == ["gsm8k", "math", "countdown", "knights_and_knaves"]
+    assert [spec.name for spec in grpo_verifiers()] == ["gsm8k", "math", "code", "countdown", "knights_and_knaves"]
 
 
 @pytest.mark.parametrize(("spec", "case"), EXAMPLES, ids=lambda value: getattr(value, "name", ""))
@@ -68,7 +73,7 @@ def test_each_case_scores_what_it_says(spec, case):
 def test_each_spec_documents_itself_with_cases_and_runs_inline_unless_it_computes(spec):
     assert len(spec.cases) >= 3
     assert len(spec.doc.splitlines()) >= 3
-    assert spec.isolation == ("process" if spec.name in ("cosine", "math") else "inline")
+    assert spec.isolation == ("process" if spec.name in ("code", "cosine", "math") else "inline")
     assert any(case.completion == "" or not any(c.isdigit() for c in case.completion) for case in spec.cases) or any(
         case.expect == 0.0 for case in spec.cases
     )

@@ -16,6 +16,7 @@ from grpo.rewards.proximity import proximity
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "rewards.md").read_text(encoding="utf-8")
 JUDGE = (DOCS / "judge.md").read_text(encoding="utf-8")
+CODE = (DOCS / "code.md").read_text(encoding="utf-8")
 REWARDS = {spec.name: spec for spec in grpo_rewards()}
 VARIANTS = ("corrected", "gist", "unsloth_copy")
 
@@ -50,7 +51,7 @@ def test_the_row_of_proximity_scores_is_right():
 def test_every_reward_and_option_is_named():
     for spec in REWARDS.values():
         assert f"`{spec.name}`" in PAGE
-        page = JUDGE if spec.name == "judge" else PAGE
+        page = {"judge": JUDGE, "code": CODE}.get(spec.name, PAGE)
         assert all(option.name.rpartition(".")[2] in page for option in spec.options if option.name != "eos")
 
 

@@ -1,0 +1,49 @@
+"""What a program may use while it is judged, and what to do about a machine that is busy with something else."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from grpo.plugins.sandbox_job import JobResult, Limits
+
+_ASLEEP = 0.05
+_AT_WORK = 0.5
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a program may use, and how far its tests go.
+
+    Attributes:
+        seconds: processor time of one test; its time on the clock is twice that and one second.
+        memory_bytes: memory of the program.
+        stop: end at the first test that fails.
+    """
+
+    seconds: float = 5.0
+    memory_bytes: int = 512 * 2**20
+    stop: bool = False
+
+    @property
+    def wall_seconds(self) -> float:
+        """Time on the clock of one test, in seconds."""
+        return 2 * self.seconds + 1
+
+    def limits(self, tests: int = 1) -> Limits:
+        """Returns the limits of a program that is to pass so many tests in one process."""
+        return Limits(
+            cpu_seconds=self.seconds * tests, wall_seconds=self.wall_seconds * tests, memory_bytes=self.memory_bytes
+        )
+
+
+def starved(result: JobResult) -> bool:
+    """Returns whether a program that was late had been waiting for the processor, and was not asleep."""
+    return _ASLEEP * result.wall_seconds < result.cpu_seconds < _AT_WORK * result.wall_seconds
+
+
+def retry_lock() -> asyncio.Lock:
+    """Returns the running loop's lock for programs that are tried again: one at a time."""
+    return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())

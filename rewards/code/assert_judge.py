@@ -1,0 +1,225 @@
+"""The split judge: a solution and prepared tests in, how each test ended out.
+
+Theory of operation. Tests and solution run in a sandbox each, joined by one socket (`Job.peer`). The tests report each
+unit on their own output, in lines that begin with a secret of this run; what is not reported, or not by that secret,
+has not passed. A solution that ends or hangs ends the conversation: the test that it ended on has failed, and the
+others go on with fresh sandboxes, up to a limit. A test that was late although the processor was busy elsewhere is
+tried once more, one such test at a time. Trouble of a sandbox is raised and never becomes a result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import signal
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo.plugins.errors import TransientError
+from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
+from grpo.rewards.code.allowance import Allowance, retry_lock, starved
+from grpo.rewards.code.assert_plan import Plan, leading_name
+from grpo.rewards.code.guest_program import shared_program, solution_program, tests_program
+from grpo.rewards.code.results import (
+    OUTCOME_OF_JOB,
+    SYNTAX_ERRORS,
+    CodeResult,
+    Integrity,
+    Outcome,
+    UnitResult,
+    UnusableTests,
+)
+
+_MOST_ENDS = 4
+_TESTS_OWN_SECONDS = 20.0
+_REPORT_BYTES = 16 * 2**20
+
+
+async def judge_asserts(
+    pool: SandboxPool,
+    program: str,
+    plan: Plan,
+    *,
+    entry_point: str = "",
+    integrity: Integrity = "split",
+    allowance: Allowance,
+) -> CodeResult:
+    """Judges a solution by prepared tests.
+
+    Args:
+        pool: where to run them.
+        program: the solution.
+        plan: the tests.
+        entry_point: the function under test, or "".
+        integrity: "shared" runs the solution and its tests in one sandbox, where a solution can fake its result.
+        allowance: time, memory, and whether to stop early.
+
+    Raises:
+        TransientError: a sandbox failed.
+        UnusableTests: the tests cannot be judged in two sandboxes.
+    """
+    tests: list[UnitResult] = []
+    tried: set[int] = set()
+    ends = 0
+    while True:
+        first = len(tests)
+        async with retry_lock() if first in tried else contextlib.nullcontext():
+            run = _Run(program, plan, first, entry_point, allowance)
+            report = await run.report(pool, integrity)
+        if report.starved and first + len(report.tests) - 1 not in tried:
+            tried.add(first + max(0, len(report.tests) - 1))
+            tests.extend(report.tests[:-1])
+            continue
+        tests.extend(report.tests)
+        ends += 1
+        if report.over or ends == _MOST_ENDS:
+            tests.extend([report.rest] * (plan.units - len(tests)))
+        if len(tests) == plan.units or (allowance.stop and not tests[-1].passed):
+            return CodeResult(tuple(tests), plan.units, integrity, report.degraded)
+
+
+@dataclass(slots=True)
+class _Report:
+    """What one run of the tests said.
+
+    Attributes:
+        tests: how the units ended, from the first that was to run.
+        rest: what the units that are not among them are, if they are not run again.
+        over: running the others again would change nothing.
+        starved: the last of them was late, but the solution had hardly any processor.
+    """
+
+    tests: list[UnitResult] = field(default_factory=list)
+    rest: UnitResult = field(default_factory=lambda: UnitResult("no_verdict", "the tests did not end"))
+    over: bool = False
+    starved: bool = False
+    degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of the units from the first one on."""
+
+    program: str
+    plan: Plan
+    first: int
+    entry_point: str
+    allowance: Allowance
+
+    async def report(self, pool: SandboxPool, integrity: Integrity) -> _Report:
+        """Runs them; returns what they said.
+
+        Raises:
+            TransientError: a sandbox failed.
+            UnusableTests: the tests cannot be judged in two sandboxes.
+        """
+        nonce = secrets.token_hex(16)
+        [result] = await pool.run([self._pair(nonce) if integrity == "split" else self._alone(nonce)])
+        peer = result if integrity == "shared" else result.peer
+        if result.trouble or peer is None:
+            why = result.reason or (peer.reason if peer else "it runs no peers")
+            raise TransientError(f"the sandbox failed ({result.outcome}): {why}")
+        report = _Report(degraded=tuple(sorted({*result.degraded, *peer.degraded})))
+        written = result.stdout.decode("ascii", "replace").splitlines()
+        lines = [json.loads(line[len(nonce) + 1 :]) for line in written if line.startswith(f"{nonce} ")]
+        for kind, *parts in lines:
+            if kind == "unjudged":
+                raise UnusableTests(parts[0])
+            if kind == "unit":
+                _note(report, parts[0] - self.first, _ended(parts[1], parts[2], peer, self.allowance))
+                report.starved = parts[1] == "late" and starved(peer)
+        _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance)
+        return report
+
+    def _limits(self) -> Limits:
+        return self.allowance.limits(self.plan.units - self.first + 1)
+
+    def _pair(self, nonce: str) -> Job:
+        """Returns the tests, with the solution as their peer."""
+        plan, limits = self.plan, self._limits()
+        tests = tests_program(
+            nonce=nonce,
+            setup=plan.setup,
+            source=plan.source,
+            names=list(plan.names),
+            entry_point=leading_name(self.entry_point),
+            first=self.first,
+            seconds=self.allowance.wall_seconds,
+            stop=self.allowance.stop,
+        )
+        solution = solution_program(
+            before=plan.setup,
+            source=self.program,
+            names=list(plan.names),
+            plain_classes=list(plan.plain_classes),
+            seconds=self.allowance.seconds,
+        )
+        own = Limits(
+            cpu_seconds=_TESTS_OWN_SECONDS,
+            wall_seconds=limits.wall_seconds + _TESTS_OWN_SECONDS,
+            memory_bytes=Limits().memory_bytes,
+            output_bytes=_REPORT_BYTES,
+        )
+        return Job(tests, limits=own, peer=Job(solution, limits=limits))
+
+    def _alone(self, nonce: str) -> Job:
+        """Returns the solution and the tests in one program."""
+        program = shared_program(
+            nonce=nonce,
+            before=self.plan.setup,
+            program=self.program,
+            source=self.plan.source,
+            first=self.first,
+            stop=self.allowance.stop,
+        )
+        return Job(program, limits=self._limits())
+
+
+def _note(report: _Report, place: int, ended: UnitResult) -> None:
+    """Notes how a unit ended; one that ran several times has passed if it did each time."""
+    while len(report.tests) < place:
+        report.tests.append(UnitResult("no_verdict", "the tests passed it over"))
+    if place == len(report.tests):
+        report.tests.append(ended)
+    elif report.tests[place].passed:
+        report.tests[place] = ended
+
+
+def _conclude(report: _Report, last: list[Any], result: JobResult, peer: JobResult, allowance: Allowance) -> None:
+    """Notes what the last line, or its absence, means for the units that were not reported."""
+    if last[0] == "load":
+        report.rest = _ended(last[1], last[2], peer, allowance, loading=True)
+        report.starved = last[1] == "late" and starved(peer)
+        report.tests = [report.rest]
+        report.over = True
+    elif last[0] == "broken":
+        report.rest = _ended("raised", last[1], peer, allowance)
+        report.over = True
+    elif last[0] == "done":
+        report.over = True
+    elif last[0] != "stopped":
+        outcome = OUTCOME_OF_JOB.get(result.outcome, "no_verdict")
+        report.rest = UnitResult(outcome, "the tests ended on what the program returned")
+        report.tests.append(report.rest)
+    elif report.tests:
+        report.rest = report.tests[-1]
+
+
+def _ended(how: str, why: str, peer: JobResult, allowance: Allowance, *, loading: bool = False) -> UnitResult:
+    """Returns how a unit ended, from the word that the tests have for it."""
+    if how == "passed":
+        return UnitResult("accepted")
+    if how in ("late", "gone", "garbled"):
+        return UnitResult(_outcome_of_end(how, peer, allowance), peer.reason)
+    if loading:
+        return UnitResult("compile_error" if why.startswith(SYNTAX_ERRORS) else "runtime_error", f"on loading: {why}")
+    return UnitResult("runtime_error" if how == "raised" else "wrong_answer", why)
+
+
+def _outcome_of_end(how: str, peer: JobResult, allowance: Allowance) -> Outcome:
+    if how == "late":
+        return "time_cpu" if peer.cpu_seconds >= allowance.seconds else "time_wall"
+    if peer.outcome == "signalled" and peer.signal in (signal.SIGPROF, signal.SIGXCPU):
+        return "time_cpu"
+    return OUTCOME_OF_JOB.get(peer.outcome, "runtime_error")

@@ -1,0 +1,60 @@
+"""The program in a completion: its text in, source code out, or None where there is none.
+
+A fenced block wins: of the blocks that are Python, or that name no language, the last one that defines what is asked
+for, or else the last. Without a fence the text after the reasoning is the program. Reads any text in linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
+_PYTHON = frozenset({"python", "py", "python3", "py3", "python2", "pycon", "ipython", "sage", ""})
+_THOUGHT = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+
+def program_of(completion: str, entry_point: str = "") -> str | None:
+    """Returns the program that a completion offers.
+
+    Args:
+        completion: the text.
+        entry_point: the function or class asked for; "" if unknown.
+    """
+    text = completion.replace("\r\n", "\n")
+    text = text[max((text.rfind(mark) + len(mark) for mark in _THOUGHT if mark in text), default=0) :]
+    blocks = list(fenced_blocks(text))
+    if blocks:
+        usable = [body for language, body in blocks if language in _PYTHON]
+        defining = [body for body in usable if entry_point and defines(body, entry_point)]
+        chosen = (defining or usable or [""])[-1]
+    else:
+        answers = _ANSWER.findall(text) if text.count("<answer>") == 1 else []
+        chosen = answers[-1].strip("\n") if answers else text
+    return chosen if chosen.strip() else None
+
+
+def fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yields the language, in lower case, and the body of each fenced block; the last may lack its end."""
+    opened: re.Match[str] | None = None
+    for match in _FENCE.finditer(text):
+        fence, language = match[1], match[2].strip()
+        if opened is None:
+            opened = match
+        elif fence[0] == opened[1][0] and len(fence) >= len(opened[1]) and not language:
+            yield _language(opened), text[opened.end() + 1 : match.start()]
+            opened = None
+    if opened is not None:
+        yield _language(opened), text[opened.end() + 1 :]
+
+
+def defines(program: str, name: str) -> bool:
+    """Returns whether a program defines a global of that name, as far as a search can tell."""
+    word = re.escape(name)
+    pattern = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{word}\b|^{word}[ \t]*(?::[^=\n]*)?=(?!=)"
+    return re.search(pattern, program, re.MULTILINE) is not None
+
+
+def _language(opened: re.Match[str]) -> str:
+    return opened[2].strip().split(" ")[0].strip("{}.:").lower()

@@ -1,0 +1,232 @@
+"""The solution's objects as the tests see them: stand-ins that ask the other sandbox and never believe it blindly.
+
+Theory of operation. What the solution returns crosses by value where it is plain data. What is not stays in the other
+sandbox and is a `Handle` here. A handle answers no question that a test could take for a verdict: it never equals
+plain data, whatever its class over there says, has no order beside plain data, and takes part in no arithmetic with
+it. Two handles may be compared over there: both are the solution's, so the answer is its own business in any case.
+Tests that name a class of the solution test that class and its operators. Only for them are operators with plain data
+passed on, and the methods that data have too; and what comes of an operator with plain data stays a handle that is no
+number, because `abs(answer - 0.5) < 1e-6` must not be the solution's to decide.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from grpo.rewards.code.guest_values import DATA_METHODS
+
+MOST_ITEMS = 1_000_000
+_ONE_BY_ONE = 16
+
+
+class Unjudgeable(BaseException):
+    """The tests do something that cannot cross between the sandboxes; nothing follows about the solution."""
+
+
+class Asked(Protocol):
+    """What a handle needs of the other sandbox."""
+
+    testing_classes: bool
+
+    def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Asks for one thing to be done, and returns or raises what came of it."""
+
+
+class Inside:
+    """What a handle stands for.
+
+    Attributes:
+        remote: the sandbox that has the object.
+        number: the object's number there.
+        name: the `__name__` of a function or class, else "".
+        is_class: it is a class.
+        mixed: it came of an operator with plain data.
+    """
+
+    __slots__ = ("is_class", "mixed", "name", "number", "remote")
+
+    def __init__(self, remote: Asked, number: int, name: str, is_class: bool) -> None:
+        self.remote = remote
+        self.number = number
+        self.name = name
+        self.is_class = is_class
+        self.mixed = False
+
+    def ask(self, kind: str, name: str, *given: Any) -> Any:
+        """Asks the other sandbox to do something with the object."""
+        return self.remote.ask(kind, self.number, name, given, {})
+
+
+def inside(handle: Handle) -> Inside:
+    """Returns what a handle stands for."""
+    found: Inside = object.__getattribute__(handle, "_inside")
+    return found
+
+
+def _unary(name: str, *, numeric: bool = False) -> Callable[[Handle], Any]:
+    def ask(self: Handle) -> Any:
+        its = inside(self)
+        if numeric and its.mixed:
+            raise TypeError(f"{name} of what an operator of the solution made of plain data")
+        return its.ask("op", name)
+
+    return ask
+
+
+def _compare(name: str) -> Callable[[Handle, Any], Any]:
+    def compare(self: Handle, other: Any) -> Any:
+        if type(other) is not Handle:
+            return NotImplemented
+        if inside(self).number == inside(other).number and name in ("__eq__", "__ne__"):
+            return name == "__eq__"
+        return inside(self).ask("op", name, other) is True
+
+    return compare
+
+
+def _operator(name: str) -> Callable[[Handle, Any], Any]:
+    def operate(self: Handle, other: Any) -> Any:
+        its = inside(self)
+        plain = type(other) is not Handle
+        if plain and not its.remote.testing_classes:
+            return NotImplemented
+        result = its.ask("op", name, other)
+        if type(result) is Handle:
+            inside(result).mixed = plain or its.mixed or inside(other).mixed
+        elif plain or its.mixed or inside(other).mixed:
+            raise TypeError(f"{name} of the solution's object and plain data gave plain data")
+        return result
+
+    return operate
+
+
+class Handle:
+    """An object of the solution, which stays in the other sandbox."""
+
+    __slots__ = ("_inside",)
+
+    def __init__(self, *given: Any) -> None:
+        if len(given) != 1 or type(given[0]) is not Inside:
+            raise Unjudgeable("the tests derive a class from one of the solution's")
+        object.__setattr__(self, "_inside", given[0])
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        raise Unjudgeable("the tests derive a class from one of the solution's")
+
+    def __getattr__(self, name: str) -> Any:
+        its = inside(self)
+        if name == "__name__" and its.name:
+            return its.name
+        if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__"):
+            raise AttributeError(name)
+        if name in DATA_METHODS and not its.remote.testing_classes:
+            raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
+        return its.ask("get", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inside(self).ask("set", name, value)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        its = inside(self)
+        return its.remote.ask("call", its.number, "", given, named)
+
+    def __hash__(self) -> int:
+        its = inside(self)
+        return hash(its.ask("op", "__hash__")) if its.remote.testing_classes else hash(its.number)
+
+    def __contains__(self, item: Any) -> bool:
+        its = inside(self)
+        if its.remote.testing_classes or type(item) is Handle:
+            return its.ask("op", "__contains__", item) is True
+        return any(item is each or item == each for each in self)
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = inside(self).ask("op", "__iter__")
+        return _items(iterator) if type(iterator) is Handle else iter(iterator)
+
+    def __next__(self) -> Any:
+        ended, items = _some(self, 1)
+        if ended and not items:
+            raise StopIteration
+        return items[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        return inside(self).ask("op", "__getitem__", key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        inside(self).ask("op", "__setitem__", key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        inside(self).ask("op", "__delitem__", key)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        its = inside(self)
+        if not its.is_class:
+            raise TypeError("isinstance() arg 2 must be a type")
+        return type(instance) is Handle and its.ask("isinstance", "", instance) is True
+
+    def __enter__(self) -> Any:
+        return inside(self).ask("enter", "")
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        inside(self).ask("exit", "", None if error is None else f"{kind.__name__}: {error}")
+
+    def __deepcopy__(self, memory: Any) -> Any:
+        if inside(self).remote.testing_classes:
+            raise Unjudgeable("the tests copy an object of the solution")
+        raise TypeError("an object of the solution cannot be copied")
+
+    def __copy__(self) -> Any:
+        return self.__deepcopy__({})
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Handle, f"__{_name}__", _compare(f"__{_name}__"))
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+]:
+    setattr(Handle, f"__{_name}__", _operator(f"__{_name}__"))
+    setattr(Handle, f"__r{_name}__", _operator(f"__r{_name}__"))
+for _name in ("len", "str", "repr", "reversed", "bool"):
+    setattr(Handle, f"__{_name}__", _unary(f"__{_name}__"))
+for _name in ("neg", "pos", "invert", "abs", "int", "float", "index"):
+    setattr(Handle, f"__{_name}__", _unary(f"__{_name}__", numeric=True))
+
+
+def _some(iterator: Handle, count: int) -> tuple[bool, list[Any]]:
+    """Returns whether the iterator has ended, and its next items."""
+    answer = inside(iterator).ask("items", "", count)
+    if type(answer) is not tuple or len(answer) != 2 or type(answer[1]) is not list or len(answer[1]) > count:
+        raise TypeError("the solution's iterator gave no items")
+    if not answer[0] and not answer[1]:
+        raise TypeError("the solution's iterator gave no item and no end")
+    return answer[0] is True, answer[1]
+
+
+def _items(iterator: Handle) -> Iterator[Any]:
+    """Yields the items of an iterator: first one by one, as it may be endless, then more at once."""
+    taken, count = 0, 1
+    while taken < MOST_ITEMS:
+        ended, items = _some(iterator, count)
+        yield from items
+        if ended:
+            return
+        taken += len(items)
+        if taken >= _ONE_BY_ONE:
+            count = min(2 * count, 1000)
+    raise TypeError(f"the solution's iterator gave more than {MOST_ITEMS} items")

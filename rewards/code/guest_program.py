@@ -1,0 +1,74 @@
+"""The programs of the two sandboxes of the split judge: what they are to do in, their source text out.
+
+The modules that run in a sandbox travel inside the program, compiled and in base64, which is quickest to read: to
+compile them for each job would cost more than most solutions take. An interpreter of another version than this one
+compiles them itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib.util
+import marshal
+import zlib
+from importlib import resources
+from typing import Any
+
+from grpo.plugins.sandbox_job import CHANNEL
+
+_PACKAGE = "grpo.rewards.code"
+_SOLUTION = ("guest_values", "guest_channel", "guest_customs", "guest_solution")
+_TESTS = ("guest_values", "guest_channel", "guest_customs", "guest_handles", "guest_remote", "guest_tests")
+_LOADER = """\
+import binascii, marshal, sys
+def load(magic, packages, modules):
+    kind = type(sys)
+    for name in packages:
+        sys.modules[name] = kind(name)
+        sys.modules[name].__path__ = []
+    same = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER == magic
+    for name, code, source in modules:
+        module = sys.modules[name] = kind(name)
+        if not same:
+            import zlib
+            code = compile(zlib.decompress(binascii.a2b_base64(source)), name, "exec", dont_inherit=True)
+        else:
+            code = marshal.loads(binascii.a2b_base64(code))
+        exec(code, module.__dict__)
+    return module
+"""
+
+
+def tests_program(**given: Any) -> str:
+    """Returns the program that runs tests; the arguments are those of `guest_tests.main` after the descriptor."""
+    return f"{_loading(_TESTS)}.main({CHANNEL}, **{given!a})\n"
+
+
+def solution_program(**given: Any) -> str:
+    """Returns the program that serves a solution; see `guest_solution.main`."""
+    return f"{_loading(_SOLUTION)}.main({CHANNEL}, **{given!a})\n"
+
+
+def shared_program(**given: Any) -> str:
+    """Returns the program that runs a solution and its tests in one process; see `guest_shared.main`."""
+    return f"{_loading((*_TESTS, 'guest_shared'))}.main(**{given!a})\n"
+
+
+def printing_program(*, source: str) -> str:
+    """Returns the program that runs another one as the main program."""
+    return f"{_loading(('guest_customs',))}.run_main({source!a})\n"
+
+
+@functools.cache
+def _loading(modules: tuple[str, ...]) -> str:
+    """Returns the text that loads modules and stands for the last of them."""
+    parts = _PACKAGE.split(".")
+    packages = tuple(".".join(parts[: count + 1]) for count in range(len(parts)))
+    loaded = []
+    for name in modules:
+        source = resources.files(_PACKAGE).joinpath(f"{name}.py").read_bytes()
+        code = compile(source, name, "exec", dont_inherit=True, optimize=2)
+        packed = (base64.b64encode(data).decode() for data in (marshal.dumps(code), zlib.compress(source, 9)))
+        loaded.append((f"{_PACKAGE}.{name}", *packed))
+    return f"{_LOADER}load({importlib.util.MAGIC_NUMBER!r}, {packages!r}, {tuple(loaded)!r})"

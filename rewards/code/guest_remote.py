@@ -1,0 +1,291 @@
+"""The tests' end of the channel: requests to the solution's sandbox out, values and exceptions in.
+
+Every answer is read strictly (`guest_values`); what is no proper answer ends the conversation. An argument that the
+solution changed in place is changed here too, as a test of a function that sorts in place expects.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import sys
+from collections import deque
+from typing import Any
+
+from grpo.rewards.code.guest_channel import Channel, Garbled, Gone, Late
+from grpo.rewards.code.guest_handles import Handle, Inside, Unjudgeable, inside
+from grpo.rewards.code.guest_values import DEEPEST, Codec, Malformed, Wire
+
+_MOST_ITEMS = 10_000
+_MOST_MATCHED = 300
+_FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+class Remote:
+    """The other sandbox.
+
+    Args:
+        channel: the socket to it.
+        plain_classes: classes of the tests whose instances cross by value, by name.
+        entry_point: the function under test, which is never taken for a class that the tests test; "" if unknown.
+
+    Attributes:
+        dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
+        testing_classes: the tests name a class of the solution, so its operators are tested.
+        raised: the exception that the solution raised last.
+    """
+
+    def __init__(self, channel: Channel, plain_classes: dict[str, type], entry_point: str = "") -> None:
+        self.channel = channel
+        self.dead = ""
+        self.testing_classes = False
+        self.raised: BaseException | None = None
+        self._later: list[tuple[Any, Any]] | None = None
+        self._codec = Codec(self._refer, self._resolve)
+        self._plain_classes = plain_classes
+        self._entry_point = entry_point
+        self._functions: list[Any] = []
+        self._errors: dict[str, type[Exception]] = {}
+
+    def loaded(self, names: list[str]) -> dict[str, Any] | str:
+        """Waits for the solution to load; returns those of its globals that are asked for, or why it did not load.
+
+        Raises:
+            Gone, Late, Garbled: it does not answer.
+        """
+        answer = self._receive()
+        try:
+            if answer[0] != "ready":
+                _, kinds, _, given, _ = answer
+                return f"{kinds[0]}: {', '.join(str(self._codec.read(wire)) for wire in given)}"
+            wires: dict[str, Wire] = answer[1]
+            wires = {name: wires[name] for name in names if name in wires}
+            self.testing_classes = any(self._is_tested_class(name, wire) for name, wire in wires.items())
+            errors = [(name, wire[4]) for name, wire in wires.items() if _is_error(wire)]
+            for name, kinds in sorted(errors, key=lambda error: len(error[1])):
+                self._errors[name] = type(name, (self._error_type(kinds),), {})
+            return {
+                name: self._errors[name] if _is_error(wire) else self._codec.read(wire) for name, wire in wires.items()
+            }
+        except _FAULTS as error:
+            raise self._ended("garbled", Garbled("what it loaded cannot be read")) from error
+
+    def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Asks for one thing to be done, and returns or raises what came of it.
+
+        Raises:
+            Gone, Late, Garbled: it does not answer.
+            Unjudgeable: an argument is of a kind that cannot cross.
+            BaseException: what the solution raised, as the built-in exception that it derives from.
+        """
+        if self.dead:
+            raise Gone
+        try:
+            wires = [self._codec.write(value) for value in given]
+            keywords = {key: self._codec.write(named[key]) for key in named}
+        except RecursionError as error:
+            if self._plain_classes:
+                raise Unjudgeable("the tests pass a structure that is too deep or goes round") from error
+            raise
+        self._send([kind, number, name, wires, keywords])
+        answer = self._receive()
+        while answer[0] == "callback":
+            self._called_back(answer)
+            answer = self._receive()
+        try:
+            if answer[0] == "value":
+                _, wire, changed, text = answer
+                result, raised = self._codec.read(wire), None
+            else:
+                _, kinds, _, wires, changed, text = answer
+                result, raised = None, self._error(kinds, [self._codec.read(wire) for wire in wires])
+            if changed is not None:
+                pairs = list(zip(given, [self._codec.read(wire) for wire in changed], strict=True))
+                self._later = self._later if self._later is None else [*self._later, *pairs]
+                if self._later is None:
+                    self._update(pairs)
+            if text:
+                sys.stdout.write(str(text))
+        except _FAULTS as fault:
+            raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
+        if raised is not None:
+            self.raised = raised
+            raise raised
+        return result
+
+    def __enter__(self) -> None:
+        """Begins an assertion: what the solution does to its arguments shows only when it has been decided.
+
+        Else a solution that empties its argument would pass `assert ordered(items) == sorted(items)`.
+        """
+        self._later = []
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        later, self._later = self._later, None
+        self._update(later or [])
+
+    def _update(self, pairs: list[tuple[Any, Any]]) -> None:
+        """Makes arguments what the solution left of them."""
+        for old, new in pairs:
+            _update(old, new, 0, frozenset(self._plain_classes.values()))
+
+    def _called_back(self, message: list[Any]) -> None:
+        """Calls a function of the tests for the solution."""
+        try:
+            _, number, wires, named = message
+            function = self._functions[number]
+            given = [self._codec.read(wire) for wire in wires]
+            keywords = {key: self._codec.read(named[key]) for key in named}
+        except _FAULTS as fault:
+            raise self._ended("garbled", Garbled("a call cannot be read")) from fault
+        try:
+            answer = ["returned", self._codec.write(function(*given, **keywords))]
+        except Exception as error:
+            answer = ["raised", f"{type(error).__name__}: {error}"]
+        self._send(answer)
+
+    def _send(self, message: list[Any]) -> None:
+        try:
+            self.channel.send(message)
+        except (Gone, Late) as error:
+            raise self._ended("gone" if isinstance(error, Gone) else "late", error) from None
+
+    def _receive(self) -> list[Any]:
+        try:
+            message = self.channel.receive()
+        except (Gone, Late) as error:
+            raise self._ended("gone" if isinstance(error, Gone) else "late", error) from None
+        except Garbled as error:
+            raise self._ended("garbled", error) from None
+        if type(message) is not list or not message:
+            raise self._ended("garbled", Garbled("not an answer"))
+        return message
+
+    def _ended(self, why: str, error: BaseException) -> BaseException:
+        self.dead = self.dead or why
+        return error
+
+    def _refer(self, value: Any) -> Wire:
+        if type(value) is Handle:
+            return ["h", inside(value).number]
+        kind = type(value)
+        if self._plain_classes.get(kind.__name__) is kind and type(getattr(value, "__dict__", None)) is dict:
+            parts = self._codec_part()
+            return ["o", kind.__name__, [[name, parts.write(item)] for name, item in vars(value).items()]]
+        if callable(value):
+            self._functions.append(value)
+            return ["k", len(self._functions) - 1]
+        if hasattr(kind, "__next__"):
+            items = list(itertools.islice(value, _MOST_ITEMS + 1))
+            if len(items) <= _MOST_ITEMS:
+                return ["I", [self._codec_part().write(item) for item in items]]
+        raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
+
+    def _resolve(self, tag: str, wire: list[Any]) -> Any:
+        if tag == "h":
+            _, number, name, is_class, _ = wire
+            if type(number) is not int or type(name) is not str or type(is_class) is not bool:
+                raise Malformed("not an object")
+            return Handle(Inside(self, number, name, is_class))
+        if tag == "k":
+            return self._functions[wire[1]]
+        if tag == "o":
+            _, name, pairs = wire
+            return self._object(self._plain_classes[name], pairs)
+        raise Malformed(f"no value has the tag {tag!r}")
+
+    def _object(self, kind: type, pairs: list[list[Any]]) -> Any:
+        """Returns an instance of a class of the tests; its methods and properties cannot be replaced by attributes."""
+        made: Any = object.__new__(kind)
+        parts = self._codec_part()
+        for name, wire in pairs:
+            of_class = getattr(kind, name, None)
+            if name.startswith("__") or callable(of_class) or isinstance(of_class, property):
+                raise Malformed("an attribute that the class has")
+            vars(made)[name] = parts.read(wire)
+        return made
+
+    def _codec_part(self) -> Codec:
+        return Codec(self._refer, self._resolve)
+
+    def _is_tested_class(self, name: str, wire: Wire) -> bool:
+        """Returns whether a global is a class that the tests name as one.
+
+        A solution may put a class where a function is asked for, so the name must look like a class's as well.
+        """
+        is_class = type(wire) is list and wire[0] == "h" and wire[3] is True
+        return is_class and name != self._entry_point and name.lstrip("_")[:1].isupper()
+
+    def _error(self, kinds: list[str], values: list[Any]) -> BaseException:
+        kind = self._error_type(kinds)
+        if issubclass(kind, StopIteration | StopAsyncIteration):
+            kind = RuntimeError  # it would end a loop of the tests, and the assertions in it
+        try:
+            error: BaseException = kind(*values)
+        except Exception:
+            error = RuntimeError(*values)
+        return error
+
+    def _error_type(self, kinds: list[str]) -> Any:
+        """Returns the tests' exception class for the names of the solution's, most derived first."""
+        for name in kinds:
+            if name in self._errors:
+                return self._errors[name]
+            known = getattr(builtins, name, None) if type(name) is str else None
+            if isinstance(known, type) and issubclass(known, (Exception, SystemExit)):
+                return known
+        return RuntimeError
+
+
+def _is_error(wire: Wire) -> bool:
+    return type(wire) is list and wire[0] == "h" and bool(wire[4])
+
+
+def _update(old: Any, new: Any, depth: int, classes: frozenset[type]) -> None:
+    """Makes a mutable value equal to another of its kind, keeping the identity of what it holds where it can."""
+    if type(old) is not type(new) or depth > DEEPEST or old is new:
+        return
+    if type(old) is list:
+        old[:] = _kept(list(old), new, depth, classes)
+    elif type(old) is tuple:
+        for before, after in zip(old, new, strict=False):
+            _update(before, after, depth + 1, classes)
+    elif isinstance(old, dict):
+        entries = dict(zip(new, _kept([old.get(key) for key in new], list(new.values()), depth, classes), strict=True))
+        old.clear()
+        dict.update(old, entries)
+    elif type(old) is set:
+        old.clear()
+        old.update(new)
+    elif type(old) is bytearray:
+        old[:] = new
+    elif type(old) is deque:
+        items = _kept(list(old), list(new), depth, classes)
+        old.clear()
+        old.extend(items)
+    elif type(old) in classes:
+        _update(vars(old), vars(new), depth + 1, classes)
+
+
+def _kept(before: list[Any], after: list[Any], depth: int, classes: frozenset[type]) -> list[Any]:
+    """Returns the new items, with the old objects for those that moved, and changed in place for those that did not."""
+    mutable = {list, dict, set, bytearray, deque, *classes}
+    places = {place for place, item in enumerate(before) if type(item) in mutable}
+    if not places or len(before) > _MOST_MATCHED:
+        return after
+    items = list(after)
+    left = []
+    for place, item in enumerate(after):
+        same = next((old for old in (place, *sorted(places)) if old in places and before[old] == item), None)
+        if same is not None:
+            items[place] = before[same]
+            places.discard(same)
+        else:
+            left.append(place)
+    for place in left:
+        if place in places and type(before[place]) is type(after[place]):
+            _update(before[place], after[place], depth + 1, classes)
+            items[place] = before[place]
+    return items

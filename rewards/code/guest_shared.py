@@ -1,0 +1,85 @@
+"""Tests and solution in one sandbox, for tests that cannot be split: a report on the sandbox's output out.
+
+The solution shares the interpreter with the tests and can therefore fake their report. What is judged like this is
+tagged as `integrity="shared"`. The report has the form of `guest_tests`.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+from typing import Any
+
+from grpo.rewards.code.guest_customs import customary
+from grpo.rewards.code.guest_tests import UNITS, Nowhere, Stop, Units
+
+
+class Here:
+    """Stands for the other sandbox, where there is none.
+
+    Attributes:
+        dead: nothing ends here but the process.
+        raised: no exception comes from elsewhere.
+        channel: has the deadline that `Units` sets; nobody keeps it.
+    """
+
+    def __init__(self) -> None:
+        self.dead = ""
+        self.raised: BaseException | None = None
+        self.channel = types.SimpleNamespace(deadline=None)
+
+    def __enter__(self) -> None:
+        """Begins an assertion; nothing is held back here."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Ends it."""
+
+
+def main(*, nonce: str, before: str, program: str, source: str, first: int, stop: bool) -> None:
+    """Runs a solution and its tests in this process.
+
+    Args:
+        nonce: begins every line of the report.
+        before: definitions that come with the problem.
+        program: the solution.
+        source: the tests, as `assert_plan` prepares them.
+        first: the first unit to run.
+        stop: end at the first unit that fails.
+    """
+    output = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr = Nowhere()
+
+    def report(line: list[Any]) -> None:
+        os.write(output, f"{nonce} {json.dumps(line)}\n".encode("ascii"))
+
+    module: Any = types.ModuleType("solution")
+    for name in ("solution", "submission", "candidate", "main", "answer"):
+        sys.modules[name] = module
+    space = vars(module)
+    try:
+        for text in (before, program):
+            _run(text, space)
+    except BaseException as error:  # the program may also call sys.exit()
+        report(["load", "raised", f"{type(error).__name__}: {error}"[:300]])
+        return
+    units = Units(Here(), report, first, 0.0, stop)
+    units.space, space[UNITS] = space, units
+    try:
+        _run(source, space)
+    except Stop:
+        report(["stopped", ""])
+    except BaseException as error:
+        report(["broken", f"{type(error).__name__}: {error}"[:300]])
+    else:
+        report(["done"])
+
+
+def _run(text: str, space: dict[str, Any]) -> None:
+    code = compile(text, "<program>", "exec", dont_inherit=True)
+    space.update({name: value for name, value in customary(code).items() if name not in space})
+    exec(code, space)

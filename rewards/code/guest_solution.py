@@ -1,0 +1,305 @@
+"""The untrusted side of the split judge: a solution in, served calls out.
+
+It loads the solution's program in this sandbox and does what the tests on the other side ask for: calls functions,
+makes and uses objects, and answers with values. Objects that do not cross by value stay here and are known by a number.
+Nothing on this side is trusted: the program shares the interpreter with this module and may replace all of it, which
+gains it nothing but the freedom to answer what it likes. It is given arguments and never an expected value.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import io
+import operator
+import signal
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from grpo.rewards.code.guest_channel import Channel, Gone
+from grpo.rewards.code.guest_customs import customary
+from grpo.rewards.code.guest_values import Codec, Malformed, Unsendable, Wire
+
+MODULE = "solution"
+_MOST_OUTPUT = 2**16
+_OPERATORS = (
+    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne contains getitem setitem"
+    " delitem"
+)
+_BINARY = {f"__{name}__": getattr(operator, f"__{name}__") for name in _OPERATORS.split()}
+_UNARY: dict[str, Callable[..., Any]] = {
+    "__neg__": operator.neg,
+    "__pos__": operator.pos,
+    "__invert__": operator.invert,
+    "__abs__": abs,
+    "__len__": len,
+    "__str__": str,
+    "__repr__": repr,
+    "__int__": int,
+    "__float__": float,
+    "__index__": operator.index,
+    "__bool__": bool,
+    "__hash__": hash,
+    "__iter__": iter,
+    "__reversed__": reversed,
+}
+
+
+class Server:
+    """Serves one solution over a channel.
+
+    Args:
+        channel: the socket to the tests.
+        plain_classes: classes that the tests define; instances of the solution's classes of these names cross by value.
+        seconds: processor time of one request, after which the process is ended.
+    """
+
+    def __init__(self, channel: Channel, plain_classes: list[str], seconds: float) -> None:
+        self._channel = channel
+        self._seconds = seconds
+        self._plain_classes = frozenset(plain_classes)
+        self._codec = Codec(self._refer, self._resolve)
+        self._objects: dict[int, Any] = {}
+        self._numbers: dict[int, int] = {}
+        self._shadows: dict[str, type] = {}
+        self._waiting: dict[int, Exception] = {}
+        self._output = _Output()
+        self._module = types.ModuleType(MODULE)
+
+    def load(self, before: str, source: str, names: list[str]) -> bool:
+        """Runs the program and reports the globals that the tests want; returns whether it got that far."""
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)
+        sys.modules[MODULE] = self._module
+        sys.stdout = self._output
+        sys.stdin = io.StringIO()
+        space = vars(self._module)
+        try:
+            for text in (before, source):
+                code = compile(text, f"<{MODULE}>", "exec", dont_inherit=True)
+                space.update({name: value for name, value in customary(code).items() if name not in space})
+                exec(code, space)
+        except BaseException as error:  # the program may also call sys.exit()
+            self._answer(["failed", *self._error(error)])
+            return False
+        found: dict[str, Wire] = {}
+        for name in names:
+            if name in space:
+                found[name] = self._safe(space[name])
+            elif isinstance(space.get("Solution"), type) and callable(getattr(space["Solution"], name, None)):
+                found[name] = self._safe(getattr(space["Solution"](), name))
+        self._answer(["ready", found])
+        return True
+
+    def serve(self) -> None:
+        """Answers requests until the other side ends."""
+        while True:
+            try:
+                request = self._channel.receive()
+            except Gone:
+                return
+            signal.setitimer(signal.ITIMER_PROF, self._seconds)
+            self._do(request)
+
+    def _do(self, request: list[Any]) -> None:
+        """Carries one request out and answers it."""
+        wires: list[Wire] = []
+        read: list[Any] = []
+        try:
+            kind, number, name, wires, named = request
+            read = [self._codec.read(wire) for wire in wires]
+            keywords = {key: self._codec.read(named[key]) for key in named}
+            wire = self._safe(self._carried_out(kind, number, name, read, keywords))
+        except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
+            self._answer(["raise", *self._error(error), self._changed(wires, read)])
+            return
+        self._answer(["value", wire, self._changed(wires, read)])
+
+    def _carried_out(self, kind: str, number: int, name: str, given: list[Any], named: dict[str, Any]) -> Any:
+        target = self._objects[number]
+        if kind == "call":
+            return target(*given, **named)
+        if kind == "get":
+            return getattr(target, name)
+        if kind == "set":
+            return setattr(target, name, given[0])
+        if kind == "items":
+            return self._items(number, target, given[0])
+        if kind == "isinstance":
+            return isinstance(given[0], target)
+        if kind == "enter":
+            return target.__enter__()
+        if kind == "exit":
+            error = None if given[0] is None else RuntimeError(given[0])
+            return target.__exit__(None if error is None else RuntimeError, error, None)
+        if name in _UNARY:
+            return _UNARY[name](target)
+        if name in _BINARY:
+            return _BINARY[name](target, *given)
+        return _BINARY[f"__{name[3:]}"](given[0], target)
+
+    def _items(self, number: int, iterator: Any, most: int) -> tuple[bool, list[Any]]:
+        """Returns whether the iterator has ended, and its next items; what it raises waits for them to be taken."""
+        items: list[Any] = []
+        if number in self._waiting:
+            raise self._waiting.pop(number)
+        while len(items) < most:
+            try:
+                items.append(next(iterator))
+            except StopIteration:
+                return True, items
+            except Exception as error:
+                if not items:
+                    raise
+                self._waiting[number] = error
+                break
+        return False, items
+
+    def _answer(self, answer: list[Any]) -> None:
+        text = self._output.taken()
+        try:
+            self._channel.send([*answer, text])
+        except ValueError as error:
+            self._channel.send(["raise", ["ValueError", "Exception"], 0, [str(error)], None, text])
+
+    def _safe(self, value: Any) -> Wire:
+        """Returns the wire form of a result; what cannot cross by value stays here as an object."""
+        try:
+            return self._codec.write(value)
+        except (Unsendable, RecursionError):
+            return self._kept(value)
+
+    def _changed(self, wires: list[Wire], read: list[Any]) -> list[Wire] | None:
+        """Returns the arguments as the call left them, or None when it left them as they came."""
+        if not any(type(wire) is list for wire in wires) or len(read) != len(wires):
+            return None
+        try:
+            after = [self._codec.write(value) for value in read]
+        except (Unsendable, RecursionError):
+            return None
+        return None if after == wires else after
+
+    def _error(self, error: BaseException) -> list[Any]:
+        """Returns the names of an exception's classes, its class as an object, and its arguments."""
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        given = []
+        for argument in error.args[:8]:
+            try:
+                given.append(self._codec.write(argument))
+            except (Unsendable, RecursionError):
+                given.append(type(argument).__name__)
+        return [kinds, self._number(type(error)), given]
+
+    def _number(self, value: Any) -> int:
+        """Keeps an object and returns its number, the same one each time."""
+        key = id(value)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers) + 1
+            self._objects[self._numbers[key]] = value
+        return self._numbers[key]
+
+    def _kept(self, value: Any) -> Wire:
+        kinds: list[str] = []
+        if isinstance(value, type) and issubclass(value, BaseException):
+            kinds = [kind.__name__ for kind in value.__mro__]
+        name = getattr(value, "__name__", "")
+        return ["h", self._number(value), name if type(name) is str else "", isinstance(value, type), kinds]
+
+    def _refer(self, value: Any) -> Wire:
+        if isinstance(value, Callback):
+            return ["k", value.number]
+        kind = type(value)
+        if kind.__name__ in self._plain_classes and type(getattr(value, "__dict__", None)) is dict:
+            return ["o", kind.__name__, [[name, self._codec_part(item)] for name, item in vars(value).items()]]
+        return self._kept(value)
+
+    def _codec_part(self, value: Any) -> Wire:
+        return Codec(self._refer, self._resolve).write(value)
+
+    def _resolve(self, tag: str, wire: list[Any]) -> Any:
+        if tag == "h":
+            return self._objects[wire[1]]
+        if tag == "k":
+            return Callback(wire[1], self._ask)
+        if tag == "I":
+            return iter([self._codec_part_read(item) for item in wire[1]])
+        if tag == "o":
+            _, name, pairs = wire
+            own = vars(self._module).get(name)
+            kind = own if isinstance(own, type) else self._shadows.setdefault(name, type(name, (), {}))
+            made: Any = object.__new__(kind)
+            for key, item in pairs:
+                setattr(made, key, self._codec_part_read(item))
+            return made
+        raise Malformed(f"no value has the tag {tag!r}")
+
+    def _codec_part_read(self, wire: Wire) -> Any:
+        return Codec(self._refer, self._resolve).read(wire)
+
+    def _ask(self, number: int, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Calls a function of the tests, serving what that asks for in turn."""
+        self._channel.send(
+            ["callback", number, [self._safe(item) for item in given], {key: self._safe(named[key]) for key in named}]
+        )
+        while True:
+            message = self._channel.receive()
+            if message[0] == "returned":
+                return self._codec.read(message[1])
+            if message[0] == "raised":
+                raise RuntimeError(message[1])
+            self._do(message)
+
+
+class Callback:
+    """A function of the tests, as the solution sees it."""
+
+    def __init__(self, number: int, ask: Callable[[int, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self.number = number
+        self._ask = ask
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self._ask(self.number, given, named)
+
+
+class _Output(io.TextIOBase):
+    """What the solution prints, kept up to a limit until the next answer."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._room = _MOST_OUTPUT
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if self._room > 0:
+            self._pieces.append(text[: self._room])
+            self._room -= len(text)
+        return len(text)
+
+    def taken(self) -> str:
+        """Returns and forgets what was written."""
+        text = "".join(self._pieces)
+        self._pieces, self._room = [], _MOST_OUTPUT
+        return text
+
+
+def main(
+    descriptor: int, *, before: str, source: str, names: list[str], plain_classes: list[str], seconds: float
+) -> None:
+    """Serves one solution until its tests end.
+
+    Args:
+        descriptor: the socket to the sandbox of the tests.
+        before: definitions that come with the problem, run before the program.
+        source: the program.
+        names: the globals that the tests use.
+        plain_classes: classes that the tests define too; see `Server`.
+        seconds: processor time of one request.
+    """
+    server = Server(Channel(descriptor), plain_classes, seconds)
+    if server.load(before, source, names):
+        server.serve()

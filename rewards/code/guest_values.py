@@ -1,0 +1,305 @@
+"""The values that cross between two sandboxes: Python values in, plain JSON out, and back.
+
+Theory of operation. Exact built-in types cross by value, each with a tag; what is neither plain data nor a type of the
+standard library crosses as a reference, which the two ends resolve by their `refer` and `resolve`. The reader trusts
+nothing: it builds values of exact types only, imports nothing, calls nothing that the writer names, and raises
+`Malformed` for everything else. So an object with comparisons of its own never arrives, and no pickle is read.
+Depth, digits and the number of values are capped.
+
+This module runs inside sandboxes too: it needs the standard library alone, and its rarer modules only on demand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+Wire = Any
+
+DEEPEST = 150
+MOST_BITS = 4_000_000
+MOST_VALUES = 2_000_000
+_SMALL = 2**62
+_HEX = "0123456789abcdef-"
+
+
+class Malformed(Exception):
+    """What was received is not a value."""
+
+
+class Unsendable(Exception):
+    """A value is too deep, too large or of a kind that does not cross."""
+
+
+TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, object)
+}
+TYPES["NoneType"] = type(None)
+TYPES["Counter"], TYPES["OrderedDict"], TYPES["deque"] = Counter, OrderedDict, deque
+DATA_METHODS = frozenset(
+    name
+    for kind in (str, bytes, list, tuple, dict, set, int, float, complex)
+    for name in dir(kind)
+    if not name.startswith("_")
+)
+"""What a test may ask of plain data by name; the solution's objects do not answer to these names."""
+_TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
+_SUBCLASSED = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
+_CLOCK = ("date", "datetime", "time", "timedelta")
+
+
+class Codec:
+    """Writes and reads values.
+
+    Args:
+        refer: makes the wire form of something that is no plain data; raises `Unsendable` when it will not.
+        resolve: makes a value of a wire form with an unknown tag; raises `Malformed`.
+    """
+
+    def __init__(self, refer: Callable[[Any], Wire], resolve: Callable[[str, list[Any]], Any]) -> None:
+        self._refer = refer
+        self._resolve = resolve
+        self._count = 0
+        self._rows: dict[tuple[str, ...], type] = {}
+
+    def write(self, value: Any) -> Wire:
+        """Returns the wire form of a value.
+
+        Raises:
+            Unsendable: it is too deep, too large or of a kind that does not cross.
+        """
+        self._count = 0
+        return self._write(value, 0)
+
+    def read(self, wire: Wire) -> Any:
+        """Returns the value of a wire form.
+
+        Raises:
+            Malformed: it is none.
+        """
+        self._count = 0
+        try:
+            return self._read(wire, 0)
+        except Malformed:
+            raise
+        except Exception as error:
+            raise Malformed(f"{type(error).__name__} while reading a value") from error
+
+    def _write(self, value: Any, depth: int) -> Wire:
+        kind = type(value)
+        if value is None or kind is bool or kind is str or kind is float:
+            return value
+        if kind is int:
+            return value if -_SMALL < value < _SMALL else ["i", _hex(value)]
+        self._count += 1
+        if depth > DEEPEST or self._count > MOST_VALUES:
+            raise Unsendable("a value is nested too deeply or too large")
+        deeper = depth + 1
+        if kind is list:
+            return ["l", [self._write(item, deeper) for item in value]]
+        if kind is tuple:
+            return ["t", [self._write(item, deeper) for item in value]]
+        if kind is dict:
+            return ["d", [[self._write(key, deeper), self._write(item, deeper)] for key, item in value.items()]]
+        if kind is set or kind is frozenset:
+            return ["s" if kind is set else "z", [self._write(item, deeper) for item in value]]
+        if kind is bytes or kind is bytearray:
+            return ["b" if kind is bytes else "B", value.hex()]
+        if kind is complex:
+            return ["c", value.real, value.imag]
+        if kind is range:
+            return ["r", *(self._write(part, deeper) for part in (value.start, value.stop, value.step))]
+        if value is Ellipsis:
+            return ["e"]
+        if issubclass(kind, type):
+            return ["y", _TYPE_NAMES[value]] if value in _TYPE_NAMES else self._refer(value)
+        return self._write_library(value, kind, deeper)
+
+    def _write_library(self, value: Any, kind: type, depth: int) -> Wire:
+        """Writes types of the standard library, and subclasses of built-in ones as what they hold."""
+        if kind is deque:
+            return ["q", value.maxlen, [self._write(item, depth) for item in value]]
+        if kind in (Counter, OrderedDict, defaultdict):
+            pairs = [[self._write(key, depth), self._write(item, depth)] for key, item in value.items()]
+            return ["C" if kind is Counter else "O" if kind is OrderedDict else "u", pairs]
+        decimal, fractions, clock = (sys.modules.get(name) for name in ("decimal", "fractions", "datetime"))
+        if decimal is not None and kind is decimal.Decimal:
+            return ["D", str(value)]
+        if fractions is not None and kind is fractions.Fraction:
+            return ["F", self._write(value.numerator, depth), self._write(value.denominator, depth)]
+        if clock is not None and kind in (clock.date, clock.datetime, clock.time, clock.timedelta):
+            return _write_clock(value, kind.__name__)
+        if issubclass(kind, _SUBCLASSED):
+            return self._write_subclass(value, kind, depth)
+        return self._refer(value)
+
+    def _write_subclass(self, value: Any, kind: type, depth: int) -> Wire:
+        held: Any
+        for plain in (int, float, complex, str, bytes, bytearray):
+            if issubclass(kind, plain):
+                return self._write(_plain(plain, value), depth)
+        many: Any
+        for many in (list, set, frozenset):
+            if issubclass(kind, many):
+                return self._write(many(many.__iter__(value)), depth)
+        if issubclass(kind, dict):
+            return self._write(dict(dict.items(value)), depth)
+        held = tuple(tuple.__iter__(value))
+        fields = getattr(kind, "_fields", None)
+        if type(fields) is tuple and len(fields) == len(held) and all(type(name) is str for name in fields):
+            return ["n", kind.__name__, list(fields), [self._write(item, depth) for item in held]]
+        return self._write(held, depth)
+
+    def _read(self, wire: Wire, depth: int) -> Any:
+        kind = type(wire)
+        if wire is None or kind is bool or kind is str or kind is int or kind is float:
+            return wire
+        self._count += 1
+        if depth > DEEPEST or self._count > MOST_VALUES or kind is not list or not wire or type(wire[0]) is not str:
+            raise Malformed("not a value")
+        tag, deeper = wire[0], depth + 1
+        if tag in ("l", "t", "s", "z"):
+            _, items = wire
+            read = [self._read(item, deeper) for item in _listed(items)]
+            return read if tag == "l" else tuple(read) if tag == "t" else set(read) if tag == "s" else frozenset(read)
+        if tag in ("d", "C", "O", "u"):
+            _, pairs = wire
+            held = {self._read(key, deeper): self._read(item, deeper) for key, item in _listed(pairs)}
+            return _mapping(tag, held)
+        if tag == "i":
+            return _unhex(wire[1])
+        if tag == "q":
+            _, most, items = wire
+            if most is not None and (type(most) is not int or most < 0):
+                raise Malformed("a deque of no length")
+            return deque([self._read(item, deeper) for item in _listed(items)], most)
+        if tag == "r":
+            return range(*(self._whole(part) for part in wire[1:4]))
+        if tag == "F":
+            from fractions import Fraction
+
+            return Fraction(self._whole(wire[1]), self._whole(wire[2]))
+        if tag == "n":
+            _, name, fields, items = wire
+            return self._row(name, _listed(fields))([self._read(item, deeper) for item in _listed(items)])
+        if tag in _LEAVES:
+            return _LEAVES[tag](wire)
+        return self._resolve(tag, wire)
+
+    def _whole(self, wire: Wire) -> int:
+        value = self._read(wire, DEEPEST)
+        if type(value) is not int:
+            raise Malformed("not a whole number")
+        return value
+
+    def _row(self, name: Any, fields: list[Any]) -> type:
+        """Returns a tuple type with named fields, as a named tuple has them."""
+        if not all(type(text) is str and text.isidentifier() and text[0] != "_" for text in fields):
+            raise Malformed("a tuple with impossible names")
+        key = (_text(name), *fields)
+        if key not in self._rows:
+            named = [(text, place) for place, text in enumerate(fields) if text not in DATA_METHODS]
+            spaces: dict[str, Any] = {text: property(itemgetter(place)) for text, place in named}
+            self._rows[key] = type(_text(name)[:100] or "row", (tuple,), {"__slots__": (), **spaces})
+        return self._rows[key]
+
+
+def _plain(kind: Any, value: Any) -> Any:
+    """Returns what a subclass of a scalar type holds, by the type's own methods."""
+    if kind is str:
+        return "".join(str.__iter__(value))
+    if kind in (bytes, bytearray):
+        return kind(memoryview(value))
+    return kind.__add__(value, kind())
+
+
+def _mapping(tag: str, held: dict[Any, Any]) -> Any:
+    if tag == "d":
+        return held
+    if tag == "O":
+        return OrderedDict(held)
+    if tag == "u":
+        return defaultdict(None, held)
+    counted: Counter[Any] = Counter()
+    dict.update(counted, held)
+    return counted
+
+
+def _hex(value: int) -> str:
+    if value.bit_length() > MOST_BITS:
+        raise Unsendable("a whole number is too large")
+    return f"{value:x}"
+
+
+def _unhex(text: Any) -> int:
+    if type(text) is not str or len(text) > MOST_BITS // 4 + 2 or text.strip(_HEX):
+        raise Malformed("not a whole number")
+    return int(text, 16)
+
+
+def _listed(wire: Any) -> list[Any]:
+    if type(wire) is not list:
+        raise Malformed("not a list")
+    return wire
+
+
+def _text(wire: Any) -> str:
+    if type(wire) is not str:
+        raise Malformed("not a text")
+    return wire
+
+
+def _float(wire: Any) -> float:
+    if type(wire) is not float:
+        raise Malformed("not a float")
+    return wire
+
+
+def _write_clock(value: Any, name: str) -> Wire:
+    if name == "timedelta":
+        return ["T", name, value.days, value.seconds, value.microseconds]
+    parts: list[Any] = [] if name == "time" else [value.year, value.month, value.day]
+    if name == "date":
+        return ["T", name, *parts]
+    offset = value.utcoffset()
+    shift = None if offset is None else offset.total_seconds()
+    return ["T", name, *parts, value.hour, value.minute, value.second, value.microsecond, shift]
+
+
+def _read_clock(wire: list[Any]) -> Any:
+    import datetime
+
+    name, parts = wire[1], wire[2:]
+    if name not in _CLOCK:
+        raise Malformed("not a time")
+    if name in ("datetime", "time"):
+        shift = parts.pop()
+        parts.append(None if shift is None else datetime.timezone(datetime.timedelta(seconds=_float(shift))))
+    if not all(type(part) is int for part in parts if part is not None and not isinstance(part, datetime.tzinfo)):
+        raise Malformed("not a time")
+    return getattr(datetime, name)(*parts)
+
+
+def _read_type(wire: list[Any]) -> type:
+    return TYPES[_text(wire[1])]
+
+
+def _read_decimal(wire: list[Any]) -> Any:
+    from decimal import Decimal
+
+    return Decimal(_text(wire[1])[:100_000])
+
+
+_LEAVES: dict[str, Callable[[list[Any]], Any]] = {
+    "b": lambda wire: bytes.fromhex(_text(wire[1])),
+    "B": lambda wire: bytearray.fromhex(_text(wire[1])),
+    "c": lambda wire: complex(_float(wire[1]), _float(wire[2])),
+    "e": lambda wire: Ellipsis,
+    "y": _read_type,
+    "D": _read_decimal,
+    "T": _read_clock,
+}

@@ -1,0 +1,69 @@
+"""Judging programs that print: a program with inputs in, how each output compared out.
+
+The outputs are compared here, in this process; an expected output never enters a sandbox. A program passes a test when
+it ends by itself with status 0 and the whole of what it printed is what was expected. Trouble of a sandbox is raised.
+"""
+
+from __future__ import annotations
+
+from grpo.plugins.errors import TransientError
+from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.comparison import Comparison, agrees
+from grpo.rewards.code.guest_program import printing_program
+from grpo.rewards.code.results import OUTCOME_OF_JOB, SYNTAX_ERRORS, CodeResult, UnitResult
+from grpo.rewards.code.task import Task
+
+_AT_ONCE = 16
+_MOST_LATE = 4
+_LATE = ("time_cpu", "time_wall")
+
+
+async def judge_outputs(
+    pool: SandboxPool,
+    program: str,
+    task: Task,
+    *,
+    comparison: Comparison = "trimmed",
+    tolerance: float = 1e-6,
+    allowance: Allowance,
+) -> CodeResult:
+    """Judges a program by what it prints for each input.
+
+    A program that was too slow for four tests is not run for the others: they count as failed in the same way.
+
+    Raises:
+        TransientError: a sandbox failed.
+    """
+    source = printing_program(source=program)
+    jobs = [Job(source, stdin=given, limits=allowance.limits()) for given in task.inputs]
+    tests: list[UnitResult] = []
+    degraded: set[str] = set()
+    size = 1
+    while len(tests) < len(jobs):
+        first = len(tests)
+        results = await pool.run(jobs[first : first + size])
+        for result, expected in zip(results, task.outputs[first:], strict=False):
+            if result.trouble:
+                raise TransientError(f"the sandbox failed ({result.outcome}): {result.reason}")
+            tests.append(_compared(result, expected, comparison, tolerance))
+            degraded.update(result.degraded)
+            if allowance.stop and not tests[-1].passed:
+                return CodeResult(tuple(tests), len(jobs), degraded=tuple(sorted(degraded)))
+        late = [test for test in tests if test.outcome in _LATE]
+        if len(late) >= _MOST_LATE:
+            tests.extend(late[-1:] * (len(jobs) - len(tests)))
+        size = min(2 * size, _AT_ONCE)
+    return CodeResult(tuple(tests), len(jobs), degraded=tuple(sorted(degraded)))
+
+
+def _compared(result: JobResult, expected: bytes, comparison: Comparison, tolerance: float) -> UnitResult:
+    if result.outcome in OUTCOME_OF_JOB:
+        return UnitResult(OUTCOME_OF_JOB[result.outcome], result.reason)
+    if result.exit_code != 0:
+        lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = lines[-1][:300] if lines else f"exit status {result.exit_code}"
+        return UnitResult("compile_error" if why.startswith(SYNTAX_ERRORS) else "runtime_error", why)
+    if agrees(result.stdout, expected, comparison, tolerance):
+        return UnitResult("accepted")
+    return UnitResult("wrong_answer", "another output than expected")

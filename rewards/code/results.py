@@ -1,0 +1,109 @@
+"""What became of a program's tests: one outcome per test, and one for all of them.
+
+The outcomes of a score are facts about the program. Trouble of a sandbox is no outcome at all: it is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal[
+    "accepted",
+    "wrong_answer",
+    "partial",
+    "compile_error",
+    "runtime_error",
+    "signalled",
+    "time_cpu",
+    "time_wall",
+    "memory",
+    "output",
+    "policy",
+    "no_verdict",
+]
+Integrity = Literal["split", "shared"]
+
+SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError", "UnicodeEncodeError", "UnicodeDecodeError")
+OUTCOME_OF_JOB: dict[str, Outcome] = {
+    "signalled": "signalled",
+    "time_cpu": "time_cpu",
+    "time_wall": "time_wall",
+    "memory": "memory",
+    "output": "output",
+    "policy": "policy",
+}
+
+
+class UnusableTests(Exception):
+    """The tests cannot be used, whatever the program is."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitResult:
+    """How one test ended: "accepted", or why it did not pass, with a line for people."""
+
+    outcome: Outcome
+    reason: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome == "accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeResult:
+    """How a program did.
+
+    Attributes:
+        tests: each test that was to run, in order; those after the first failure are missing when the judge stopped.
+        count: how many tests there are.
+        integrity: "split" (tests and program in sandboxes of their own, or outputs compared outside) or "shared".
+        degraded: the protections that were missing.
+    """
+
+    tests: tuple[UnitResult, ...]
+    count: int
+    integrity: Integrity = "split"
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> int:
+        """How many tests passed."""
+        return sum(test.passed for test in self.tests)
+
+    @property
+    def fraction(self) -> float:
+        """The share of the tests that passed."""
+        return self.passed / self.count
+
+    @property
+    def outcome(self) -> Outcome:
+        """Accepted when every test passed; partial when some did; else how the first one failed."""
+        if self.passed == self.count:
+            return "accepted"
+        return "partial" if self.passed else self.first_failure.outcome
+
+    @property
+    def first_failure(self) -> UnitResult:
+        """The first test that did not pass; there must be one."""
+        return next((test for test in self.tests if not test.passed), UnitResult("no_verdict"))
+
+    def line(self) -> str:
+        """Returns the result in one line."""
+        parts = [f"{self.outcome}: {self.passed} of {self.count} tests passed"]
+        if self.outcome != "accepted":
+            place = next((n for n, test in enumerate(self.tests, start=1) if not test.passed), len(self.tests) + 1)
+            why = self.first_failure
+            parts.append(f"test {place} {why.outcome}{': ' + why.reason if why.reason else ''}")
+        if self.integrity == "shared":
+            parts.append("integrity shared: tests and program ran in one sandbox")
+        if self.degraded:
+            parts.append(f"degraded: {', '.join(self.degraded)}")
+        return "; ".join(" ".join(part.split()) for part in parts)
+
+
+def all_failed(result: UnitResult, count: int, degraded: Sequence[str] = ()) -> CodeResult:
+    """Returns the result of a program that failed every test in the same way."""
+    return CodeResult((result,) * count, count, degraded=tuple(degraded))

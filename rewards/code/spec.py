@@ -1,0 +1,187 @@
+"""The verifier and the reward `code`: a completion and the tests of its row in, a verdict or a score out.
+
+Programs run in the sandbox that the option `sandbox` names, many at a time. Trouble of the sandbox is tried again and
+then a failure, which masks the completion; it is never a score.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from grpo.plugins.decorators import reward, verifier
+from grpo.plugins.errors import OptionError
+from grpo.plugins.types import Case, Verdict
+from grpo.rewards.code.comparison import Comparison
+from grpo.rewards.code.results import CodeResult, Integrity, UnusableTests
+
+Credit = Literal["all", "fraction", "threshold"]
+
+_LIMIT = 1800.0
+_MEBIBYTE = 2**20
+_DOUBLE = {"tests": ["assert double(2) == 4", "assert double(-3) == -6"], "entry_point": "double"}
+_ECHO = {"inputs": ["7\n", "a b\n"], "outputs": ["7\n", "a b\n"]}
+_RIGHT = "Here it is:\n```python\ndef double(x):\n    return 2 * x\n```\n"
+_HALF = "```python\ndef double(x):\n    return x + 2\n```"
+_CHEAT = "```python\nclass Yes(int):\n    __eq__ = lambda a, b: True\ndef double(x):\n    return Yes()\n```"
+
+
+def prepare(*, sandbox: str, seconds: float, memory: int, tolerance: float, **others: Any) -> None:
+    """Refuses options that cannot work.
+
+    Raises:
+        OptionError: a number is out of its range.
+        UsageError: no sandbox has that SPEC.
+    """
+    numbers = {"seconds": seconds, "memory": memory, "threshold": others.get("threshold", 1.0)}
+    for name, value in numbers.items():
+        if not 0 < value < float("inf"):
+            raise OptionError(f"{name}={value} must be a finite number above 0.")
+    if numbers["threshold"] > 1:
+        raise OptionError(f"threshold={numbers['threshold']:g} is a share of the tests: at most 1.")
+    if not 0 <= tolerance < float("inf"):
+        raise OptionError(f"tolerance={tolerance} must be a finite number, 0 or more.")
+    if sandbox != "local":
+        from grpo.plugins.host import Host
+
+        Host.discover().sandbox(sandbox)
+
+
+@verifier(
+    version=1,
+    timeout=_LIMIT,
+    prepare=prepare,
+    cases=[
+        Case(_RIGHT, _DOUBLE, True),
+        Case("```python\nprint(input())\n```", _ECHO, True),
+        Case(_HALF, _DOUBLE, False),
+        Case(_CHEAT, _DOUBLE, False),
+        Case("I do not know.", _DOUBLE, False),
+        Case("", _DOUBLE, False),
+        Case(_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
+    ],
+)
+async def code(
+    completion: str,
+    tests: Any = None,
+    test: Any = None,
+    test_list: Any = None,
+    test_setup_code: Any = None,
+    test_imports: Any = None,
+    inputs: Any = None,
+    outputs: Any = None,
+    fn_name: Any = None,
+    entry_point: Any = None,
+    prompt: Any = None,
+    *,
+    sandbox: str = "local",
+    seconds: float = 5.0,
+    memory: int = 512,
+    compare: Comparison = "trimmed",
+    tolerance: float = 1e-6,
+    stop_on_first_failure: bool = True,
+    integrity: Integrity = "split",
+) -> Verdict:
+    """Judges whether the completion's program passes every test of its row.
+
+    The program is the last fenced block that defines `entry_point`, or the last one, or the text without fences. The
+    tests are `tests` (assertions, a test file, or an object with inputs and outputs), HumanEval's `test`, MBPP's
+    `test_list`, or `inputs` and `outputs`; docs/code.md lists the forms. Assertions run in one sandbox and the program
+    in another, so that it cannot touch them; outputs are compared outside. Undecided when the tests cannot be used.
+
+    Options: sandbox (the SPEC of a sandbox), seconds (processor time of a test), memory (mebibytes), compare (exact,
+    trimmed, tokens, float) with tolerance for outputs, stop_on_first_failure, integrity (split, or shared for tests
+    that only run beside the program, which can then fake them).
+    """
+    columns = (tests, test, test_list, test_setup_code, test_imports, inputs, outputs, fn_name, entry_point, prompt)
+    limits = (seconds, memory * _MEBIBYTE, stop_on_first_failure)
+    try:
+        program, result = await _judged(completion, columns, sandbox, compare, tolerance, integrity, limits)
+    except UnusableTests as fault:
+        return Verdict(None, None, f"undecided: {fault}")
+    return Verdict(result.passed == result.count, program, result.line())
+
+
+@reward(
+    name="code",
+    version=1,
+    range=(0.0, 1.0),
+    timeout=_LIMIT,
+    prepare=prepare,
+    cases=[
+        Case(_RIGHT, _DOUBLE, 1.0),
+        Case("```python\nprint(input())\n```", _ECHO, 1.0),
+        Case(_HALF, _DOUBLE, 0.0),
+        Case(_HALF, _DOUBLE, 0.5, {"credit": "fraction"}),
+        Case(_HALF, _DOUBLE, 1.0, {"credit": "threshold", "threshold": 0.5}),
+        Case(_CHEAT, _DOUBLE, 0.0, {"credit": "fraction"}),
+        Case("I do not know.", _DOUBLE, 0.0),
+        Case("", _DOUBLE, 0.0),
+        Case(_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
+    ],
+)
+async def passing(
+    completion: str,
+    tests: Any = None,
+    test: Any = None,
+    test_list: Any = None,
+    test_setup_code: Any = None,
+    test_imports: Any = None,
+    inputs: Any = None,
+    outputs: Any = None,
+    fn_name: Any = None,
+    entry_point: Any = None,
+    prompt: Any = None,
+    *,
+    credit: Credit = "all",
+    threshold: float = 1.0,
+    sandbox: str = "local",
+    seconds: float = 5.0,
+    memory: int = 512,
+    compare: Comparison = "trimmed",
+    tolerance: float = 1e-6,
+    stop_on_first_failure: bool = False,
+    integrity: Integrity = "split",
+) -> float | None:
+    """Scores the completion's program by the tests of its row that it passes.
+
+    credit: all (1 when every test passed, else 0), fraction (the share of the tests that passed) or threshold (1 when
+    that share is at least `threshold`). With stop_on_first_failure the tests after the first failure count as failed.
+    Abstains when the tests cannot be used. Program, tests and the other options are those of the verifier `code`.
+    """
+    columns = (tests, test, test_list, test_setup_code, test_imports, inputs, outputs, fn_name, entry_point, prompt)
+    limits = (seconds, memory * _MEBIBYTE, stop_on_first_failure or credit == "all")
+    try:
+        _, result = await _judged(completion, columns, sandbox, compare, tolerance, integrity, limits)
+    except UnusableTests:
+        return None
+    if credit == "fraction":
+        return result.fraction
+    wanted = 1.0 if credit == "all" else threshold
+    return 1.0 if result.fraction >= wanted else 0.0
+
+
+async def _judged(
+    completion: str,
+    columns: tuple[Any, ...],
+    sandbox: str,
+    compare: Comparison,
+    tolerance: float,
+    integrity: Integrity,
+    limits: tuple[float, int, bool],
+) -> tuple[str | None, CodeResult]:
+    """Judges with what is imported when a program is to be judged, and not when plugins are listed."""
+    from grpo.plugins.sandbox_pools import pool_of
+    from grpo.rewards.code.allowance import Allowance
+    from grpo.rewards.code.judge import judge
+    from grpo.rewards.code.task import Columns, task_of
+
+    task = task_of(Columns(*columns), tolerance=tolerance if compare == "float" else 0.0)
+    return await judge(
+        pool_of(sandbox),
+        completion,
+        task,
+        comparison=compare,
+        tolerance=tolerance,
+        integrity=integrity,
+        allowance=Allowance(*limits),
+    )

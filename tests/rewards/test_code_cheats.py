@@ -1,0 +1,46 @@
+"""No program passes a test that it does not answer, and none takes the judge or the next program with it."""
+
+import asyncio
+import runpy
+from pathlib import Path
+
+import pytest
+
+from grpo.plugins.sandbox_pools import close_pools, pool_of
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.judge import judge
+from grpo.rewards.code.results import CodeResult
+from grpo.rewards.code.task import Columns, task_of
+
+_MODULE = runpy.run_path(str(Path(__file__).with_name("code_cheats.py")))
+CHEATS: dict[str, str] = _MODULE["CHEATS"]
+CHECK: str = _MODULE["CHECK"]
+HONEST = "def answer(x):\n    return 7 * x + 3"
+PARTIAL = {"the first tests only": 4}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """How every cheat did, judged side by side with the whole of the tests, and an honest program among them."""
+    programs = {"honest": HONEST, **CHEATS, "honest at the end": HONEST}
+    task = task_of(Columns(test=CHECK, entry_point="answer"))
+    allowance = Allowance(seconds=1.0)
+
+    async def every() -> list[CodeResult]:
+        judged = await asyncio.gather(
+            *(judge(pool_of(), source, task, allowance=allowance) for source in programs.values())
+        )
+        return [result for _, result in judged]
+
+    yield dict(zip(programs, asyncio.run(every()), strict=True))
+    close_pools()
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_passes_nothing_but_what_it_answers(results, name):
+    assert results[name].passed == PARTIAL.get(name, 0), results[name].line()
+
+
+@pytest.mark.parametrize("name", ["honest", "honest at the end"])
+def test_an_honest_program_beside_them_passes(results, name):
+    assert results[name].outcome == "accepted"

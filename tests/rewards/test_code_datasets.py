@@ -1,0 +1,102 @@
+"""The recorded data sets: every canonical solution is accepted, every stub rejected, every label reproduced."""
+
+import asyncio
+import gzip
+import json
+
+import pytest
+
+from grpo.plugins.sandbox_pools import close_pools, pool_of
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.judge import judge
+from grpo.rewards.code.task import Columns, task_of
+
+NAMES = tuple(Columns.__dataclass_fields__)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pools():
+    yield
+    close_pools()
+
+
+@pytest.fixture(scope="module")
+def human_eval(shared_data):
+    with gzip.open(shared_data / "humaneval" / "HumanEval.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def columns(row):
+    return Columns(**{name: row[name] for name in NAMES if name in row})
+
+
+def judged(pairs, *, stop=True, seconds=15.0):
+    """Judges completions of rows, all at once."""
+
+    async def every():
+        pool = pool_of()
+        allowance = Allowance(seconds=seconds, stop=stop)
+        return await asyncio.gather(
+            *(judge(pool, text, task_of(columns(row)), allowance=allowance) for text, row in pairs)
+        )
+
+    return [result for _, result in asyncio.run(every())]
+
+
+def rejected(pairs, results):
+    return {
+        row["task_id"]: result.line()
+        for (_, row), result in zip(pairs, results, strict=True)
+        if result.outcome != "accepted"
+    }
+
+
+def test_human_eval_accepts_every_canonical_solution_and_no_stub(human_eval):
+    pairs = [(row["canonical_solution"], row) for row in human_eval]
+    assert len(pairs) == 164
+    assert rejected(pairs, judged(pairs)) == {}
+    stubs = [("    return None\n", row) for row in human_eval]
+    assert len(rejected(stubs, judged(stubs))) == 164
+
+
+@pytest.mark.slow
+def test_mbpp_accepts_every_canonical_solution(shared_data):
+    rows = [json.loads(line) for line in (shared_data / "mbpp" / "mbpp.jsonl").read_text(encoding="utf-8").splitlines()]
+    pairs = [(row["code"], row) for row in rows]
+    assert len(pairs) == 974
+    assert rejected(pairs, judged(pairs)) == {}
+
+
+@pytest.mark.slow
+def test_sanitized_mbpp_accepts_every_canonical_solution(shared_data):
+    rows = json.loads((shared_data / "mbpp" / "sanitized-mbpp.json").read_text(encoding="utf-8"))
+    pairs = [(row["code"], row) for row in rows]
+    assert len(pairs) == 427
+    assert rejected(pairs, judged(pairs)) == {}
+
+
+def test_mbpp_rejects_a_stub_except_where_its_own_tests_ask_for_nothing_more(shared_data):
+    """Every test of task 899 expects True, so the constant passes it; that is the data's weakness."""
+    rows = [json.loads(line) for line in (shared_data / "mbpp" / "mbpp.jsonl").read_text(encoding="utf-8").splitlines()]
+    kept = [row for row in rows if row["task_id"] in range(880, 910)]
+    pairs = [(f"def {row['code'].rpartition('def ')[2].partition('(')[0]}(*given): return True", row) for row in kept]
+    accepted = {row["task_id"] for row in kept} - set(rejected(pairs, judged(pairs)))
+    assert accepted == {899}
+
+
+def test_recorded_submissions_get_their_labels(shared_data):
+    cases = [json.loads(line) for line in (shared_data / "cases" / "submission_cases.jsonl").read_text().splitlines()]
+    results = judged([(case["completion"], {"tests": case["tests"]}) for case in cases])
+    assert {case["id"]: result.outcome == "accepted" for case, result in zip(cases, results, strict=True)} == {
+        case["id"]: case["expected"] for case in cases
+    }
+
+
+def test_recorded_completions_get_their_pass_rates(shared_data):
+    cases = [
+        json.loads(line) for line in (shared_data / "cases" / "acecode_completions.jsonl").read_text().splitlines()
+    ]
+    results = judged([(case["completion"], {"tests": case["tests"]}) for case in cases], stop=False)
+    assert {case["id"]: result.fraction for case, result in zip(cases, results, strict=True)} == {
+        case["id"]: case["expected_pass_rate"] for case in cases
+    }

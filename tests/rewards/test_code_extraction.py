@@ -1,0 +1,81 @@
+"""Which text of a completion is the program."""
+
+import time
+
+import pytest
+
+from grpo.rewards.code.extraction import defines, fenced_blocks, program_of
+
+F = "def f():\n    return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("completion", "program"),
+    [
+        (f"```python\n{F}```", F),
+        (f"```py\n{F}```\nDone.", F),
+        (f"```Python3\n{F}```", F),
+        (f"```\n{F}```", F),
+        (f"~~~python\n{F}~~~", F),
+        (f"````python\n{F}````", F),
+        (f"text\n  ```python\n{F}    ```\n    ", F),
+        (f"```{{.python}}\n{F}```", F),
+        (f"```python title=a.py\n{F}```", F),
+        (f"First:\n```python\nx = 1\n```\nthen\n```python\n{F}```", F),
+        (f"```python\n{F}```\nOutput:\n```\n1\n```\n", "1\n"),
+        (f"```python\n{F}```\nRun it:\n```bash\npython f.py\n```", F),
+        (f"```python\n{F}```\n```text\n1\n```", F),
+        (f"```python\n{F}", F),
+        (F, F),
+        ("    return 1\n", "    return 1\n"),
+        (f"<think>```python\nx = 2\n```</think>\n```python\n{F}```", F),
+        (f"<think>I could write x.</think>\n{F}", "\n" + F),
+        (f"<reasoning>\nhm\n</reasoning>\n<answer>\n{F}</answer>", F.strip("\n")),
+        (f"```python\r\n{F}```".replace("\n", "\r\n").replace("\r\r", "\r"), F),
+        ("```cpp\nint main() {}\n```", None),
+        ("```python\n```", None),
+        ("", None),
+        (" \n\t", None),
+        ("<think>only thought</think>", None),
+    ],
+)
+def test_the_last_block_of_python_is_the_program_and_without_a_fence_the_text(completion, program):
+    assert program_of(completion) == program
+
+
+def test_the_last_block_that_defines_the_entry_point_wins():
+    text = f"```python\nbad = 1\n```\n```python\n{F}```\nFor example:\n```python\nprint(f())\n```"
+    assert program_of(text, "f") == F
+    assert program_of(text) == "print(f())\n"
+    assert program_of(text, "g") == "print(f())\n"
+    twice = f"```python\n{F}```\nBetter:\n```python\nf = lambda: 2\n```"
+    assert program_of(twice, "f") == "f = lambda: 2\n"
+
+
+def test_a_fence_in_a_longer_fence_is_text():
+    assert list(fenced_blocks("````md\n```python\nx\n```\n````")) == [("md", "```python\nx\n```\n")]
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ("def f(x): ...", True),
+        ("async def f(): ...", True),
+        ("class f: ...", True),
+        ("f = lambda: 1", True),
+        ("f: int = 1", True),
+        ("f == 1", False),
+        ("def ff(): ...", False),
+        ("    def f(): ...", False),
+        ("# def f", False),
+    ],
+)
+def test_a_definition_stands_at_the_beginning_of_a_line(program, found):
+    assert defines(program, "f") is found
+
+
+@pytest.mark.parametrize("piece", ["```", "```\n", "~~~\n`", "<answer>", "</think>", "def f", "\n", " ", "`"])
+def test_long_texts_are_read_in_linear_time(piece):
+    began = time.process_time()
+    program_of(piece * (500_000 // len(piece)), "f")
+    assert time.process_time() - began < 2.0
