@@ -27,6 +27,7 @@ from grpo.rewards.code.guest_handles import Unjudgeable
 from grpo.rewards.code.guest_remote import Remote
 
 UNITS = "__grpo_units__"
+_LAST_WORD = 0.2
 _LONGEST = 300
 
 
@@ -252,6 +253,7 @@ def main(
         found = remote.loaded(names)
     except (Gone, Late, Garbled):
         report(["load", remote.dead, ""])
+        time.sleep(_LAST_WORD if remote.dead == "gone" else 0)
         return
     except _SetupFault as error:
         report(["unjudged", str(error)[:_LONGEST]])
@@ -268,6 +270,8 @@ def main(
     units.space, space[UNITS] = space, units
     channel.deadline = time.monotonic() + seconds
     report(_run_tests(source, space, remote))
+    if remote.dead == "gone":
+        time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
 
 
 class Nowhere(io.TextIOBase):

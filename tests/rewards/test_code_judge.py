@@ -308,7 +308,8 @@ def test_a_test_that_ends_the_solution_does_not_end_the_others():
 
 def test_a_solution_that_never_gets_anywhere_is_given_up():
     result = judged("def f(x):\n    while True: pass", tests=[f"assert f({n}) == {n}" for n in range(50)], seconds=0.2)
-    assert [test.outcome for test in result.tests] == ["time_cpu"] * 50
+    assert {test.outcome for test in result.tests} <= {"time_cpu", "time_wall"}
+    assert len(result.tests) == 50
 
 
 @pytest.mark.parametrize(
