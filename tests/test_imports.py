@@ -34,9 +34,11 @@ HEAVY |= {"sympy", "mpmath", "math_verify", "latex2sympy2_extended"}
 OPTIONAL = {
     "bitsandbytes": "qlora",
     "docker": "docker",
+    "inspect_ai": "interop",
     "openai": "judge",
     "pytest": "dev",
     "tensorboard": "tensorboard",
+    "verifiers": "interop",
     "vllm": "vllm",
 }
 # Each comes with a declared distribution, at the version that this one asks for.
@@ -91,8 +93,9 @@ def test_the_environments_load_gymnasium_and_its_numpy_alone() -> None:
 
 
 def test_every_public_name_is_loaded_when_it_is_asked_for() -> None:
+    homes = ("grpo.plugins.", "grpo.core.check", "grpo.core.interop", "pluggy")
     for name in grpo.__all__:
-        assert getattr(grpo, name).__module__.startswith(("grpo.plugins.", "grpo.core.check", "pluggy")), name
+        assert getattr(grpo, name).__module__.startswith(homes), name
     assert set(grpo.__all__) < set(dir(grpo))
 
 
@@ -116,6 +119,9 @@ def test_the_public_names_are_these() -> None:
         "hookimpl",
         "reward",
         "rubric",
+        "to_inspect",
+        "to_trl",
+        "to_verifiers",
         "verifier",
     ]
 
@@ -141,7 +147,7 @@ def test_every_imported_distribution_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {name_of(requirement) for requirement in project["dependencies"]}
     for module, extra in OPTIONAL.items():
-        assert any(name_of(r) == module for r in project["optional-dependencies"][extra])
+        assert any(name_of(r) == name_of(module) for r in project["optional-dependencies"][extra])
     distributions = metadata.packages_distributions()
     undeclared = []
     for package in PACKAGES:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from grpo.core.check import check_env, check_reward, check_verifier
     from grpo.core.check_sandbox import check_sandbox
+    from grpo.core.interop import to_inspect, to_trl, to_verifiers
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
@@ -39,6 +40,9 @@ __all__ = [
     "hookimpl",
     "reward",
     "rubric",
+    "to_inspect",
+    "to_trl",
+    "to_verifiers",
     "verifier",
 ]
 
@@ -61,6 +65,9 @@ _HOMES = {
     "hookimpl": "plugins.hookspecs",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
+    "to_inspect": "core.interop",
+    "to_trl": "core.interop",
+    "to_verifiers": "core.interop",
     "verifier": "plugins.decorators",
 }
 

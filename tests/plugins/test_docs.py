@@ -47,6 +47,9 @@ def test_the_public_names_are_pinned() -> None:
         "hookimpl",
         "reward",
         "rubric",
+        "to_inspect",
+        "to_trl",
+        "to_verifiers",
         "verifier",
     ]
     for name in grpo.__all__:
