@@ -21,7 +21,7 @@ from grpo.core.score_tally import table
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.host import Host
 
-_MATH_ROWS = 1024
+_MATH_ROWS = 256
 _LAYOUT = re.compile(r"\A\s*<think>.+?</think>.*?####\s*-?[\d,.]+\s*\Z", re.DOTALL)
 
 
