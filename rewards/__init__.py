@@ -76,9 +76,10 @@ def grpo_verifiers() -> list[VerifierSpec]:
 @hookimpl
 def grpo_sandboxes() -> list[SandboxSpec]:
     """Returns the built-in sandboxes."""
+    from grpo.rewards.sandbox.docker_pool import DOCKER
     from grpo.rewards.sandbox.local import LOCAL
 
-    return [LOCAL]
+    return [LOCAL, DOCKER]
 
 
 if __name__ == "rewards":

@@ -16,38 +16,70 @@ from typing import Any
 
 _SLACK = 4 * 2**20  # so that a write that reaches over the limit succeeds in part, and shows
 _PACKAGE = "grpo.rewards.sandbox"
-# In the order of their imports. Each imports the standard library and those before it.
-_MODULES = ("kernel", "syscall_numbers", "seccomp", "landlock", "wire", "python_main", "runner", "zygote", "launcher")
+_PACKAGES = ("grpo", "grpo.plugins", "grpo.rewards", _PACKAGE)
+# In the order of their imports; each imports the standard library and those before it.
+_INSIDE = ("kernel", "syscall_numbers", "seccomp", "landlock", "wire", "python_main", "runner", "zygote", "launcher")
+_AROUND = ("frames", "bundle", "cgroup", "interpreter", "profiles", "plan", "slot", "room", "pool", "agent")
 
 STUB = """
 import json, os, sys, types
-def load(descriptor):
-    given = json.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+def load(data):
+    given = json.loads(data)
     for name, source in given["modules"].items():
         module = types.ModuleType(name)
         module.__file__ = name
         if source is None:
             module.__path__ = []
         sys.modules[name] = module
+    sys.modules["grpo"].sources = given["modules"]
+    for name, source in given["modules"].items():
         if source is not None:
-            exec(compile(source, name, "exec"), module.__dict__)
+            exec(compile(source, name, "exec"), sys.modules[name].__dict__)
     return given["plan"]
+def read(descriptor):
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 """
-LAUNCH = STUB + "plan = load(int(sys.argv[2]))\n"
+LAUNCH = STUB + "plan = load(read(int(sys.argv[2])))\n"
 LAUNCH += f"sys.modules['{_PACKAGE}.launcher'].main(int(sys.argv[1]), int(sys.argv[2]), plan)\n"
-SERVE = STUB + "plan = load(4)\nos.close(4)\n"
-SERVE += f"sys.modules['{_PACKAGE}.zygote'].main(plan['inside'])\n"
+SERVE = STUB + "plan = load(read(4))\nos.close(4)\n"
+SERVE += f"del sys.modules['grpo'].sources\nsys.modules['{_PACKAGE}.zygote'].main(plan['inside'])\n"
+# Its modules come first on its input, after their length.
+ASSIST = (
+    STUB
+    + """
+def exactly(size):
+    parts = []
+    while size:
+        parts.append(os.read(0, min(size, 65536)))
+        size -= len(parts[-1]) or sys.exit("the input ended")
+    return b"".join(parts)
+plan = load(exactly(int.from_bytes(exactly(4), "big")))
+"""
+)
+ASSIST += f"sys.modules['{_PACKAGE}.agent'].main(plan)\n"
 
 
 @lru_cache(maxsize=1)
-def sources() -> dict[str, str | None]:
-    """Returns the modules by name; packages have no source."""
-    found: dict[str, str | None] = {"grpo": None, "grpo.rewards": None, _PACKAGE: None}
-    for name in _MODULES:
-        loader: Any = sys.modules[__name__].__spec__.loader  # type: ignore[union-attr]
-        path = os.path.join(os.path.dirname(__file__), f"{name}.py")
-        found[f"{_PACKAGE}.{name}"] = loader.get_data(path).decode()
-    return found
+def _sources() -> dict[str, str | None]:
+    """Returns all modules by name; packages have no source."""
+    given = getattr(sys.modules["grpo"], "sources", None)
+    if given is not None:  # this process itself was made from a bundle
+        return dict(given)
+    loader: Any = sys.modules[__name__].__spec__.loader  # type: ignore[union-attr]
+    here = os.path.dirname(os.path.abspath(__file__))
+    paths = {f"{_PACKAGE}.{name}": os.path.join(here, f"{name}.py") for name in (*_INSIDE, *_AROUND)}
+    plugins = os.path.join(os.path.dirname(os.path.dirname(here)), "plugins")
+    first = {f"grpo.plugins.{name}": os.path.join(plugins, f"{name}.py") for name in ("errors", "sandbox_job")}
+    found: dict[str, str | None] = dict.fromkeys(_PACKAGES)
+    return found | {name: loader.get_data(path).decode() for name, path in {**first, **paths}.items()}
+
+
+def packed(plan: Mapping[str, Any], *, around: bool = False) -> bytes:
+    """Returns what the stubs read: a plan, and the modules for a sandbox or (`around`) for the pool of a container."""
+    modules = _sources()
+    if not around:
+        modules = {name: modules[name] for name in (*_PACKAGES, *(f"{_PACKAGE}.{name}" for name in _INSIDE))}
+    return json.dumps({"modules": modules, "plan": dict(plan)}).encode()
 
 
 def memory_file(name: str, content: bytes, *, sealed: bool = True) -> int:
@@ -71,8 +103,3 @@ def output_file(name: str, most: int) -> int:
     os.ftruncate(descriptor, most + _SLACK)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
     return descriptor
-
-
-def bundled(plan: Mapping[str, Any]) -> int:
-    """Returns a memory file with the modules and a plan."""
-    return memory_file("grpo-bundle", json.dumps({"modules": sources(), "plan": plan}).encode())

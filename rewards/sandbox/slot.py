@@ -18,12 +18,13 @@ import weakref
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobOutcome, JobResult, Limits
 from grpo.rewards.sandbox import wire
-from grpo.rewards.sandbox.bundle import LAUNCH, bundled, memory_file, output_file
+from grpo.rewards.sandbox.bundle import LAUNCH, memory_file, output_file, packed
 from grpo.rewards.sandbox.plan import Planned
 
 START_SECONDS = 30.0
 # Programs after which a zygote is replaced: a bound on what could pile up in a long-lived process.
 MOST_JOBS = 5000
+_ENDING = 0.5  # seconds
 _OWN_MEMORY = 64 * 2**20  # of the launcher and the zygote
 
 _alive: weakref.WeakSet[Slot] = weakref.WeakSet()
@@ -52,7 +53,7 @@ class Slot:
         self.jobs = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        bundle, log = bundled(planned.plan), os.memfd_create("grpo-log")
+        bundle, log = memory_file("grpo-bundle", packed(planned.plan)), os.memfd_create("grpo-log")
         descriptors = [inner.fileno(), bundle]
         try:
             self._process = subprocess.Popen(
@@ -165,8 +166,11 @@ class Slot:
         """Ends the sandbox and everything in it; safe to call twice."""
         self._control.close()
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
+            try:
+                self._process.wait(_ENDING)  # its connection is closed, so that it ends by itself
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGKILL)
+                self._process.wait()
         if self._group:
             self._group.remove()
 

@@ -1,0 +1,253 @@
+"""One warm container: jobs in, results out, through one connection to its agent.
+
+The container is made with everything that an engine can take away taken away; the agent in it makes the same sandboxes
+as the pool `local`, one namespace deeper. Its labels say whose it is, so that another run can remove it when that
+process is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo.plugins.errors import SandboxUnavailable
+from grpo.plugins.sandbox_job import Job, JobResult
+from grpo.rewards.sandbox.bundle import ASSIST, packed
+from grpo.rewards.sandbox.frames import LENGTH, MOST, pack_job, unpack_result, unpack_values
+from grpo.rewards.sandbox.seccomp import engine_profile
+
+LABEL = "org.grpo.sandbox"
+OWNER = "org.grpo.sandbox.owner"
+START_SECONDS = 60.0
+_STDOUT, _STDERR = 1, 2
+_KEPT = 4000
+
+
+class ContainerLost(Exception):
+    """The container, the engine or the connection is gone; nothing is known about the jobs that ran."""
+
+
+class Container:
+    """A running container and its connection."""
+
+    def __init__(self, client: Any, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+        """Starts it and waits until its agent is ready.
+
+        Args:
+            client: the engine's client, `docker.DockerClient`.
+            image: an image with Python 3.11 or newer as `python3`.
+            settings: more arguments for the engine, such as `runtime` and `mem_limit`.
+            plan: see `agent.main`.
+
+        Raises:
+            SandboxUnavailable: the agent cannot work there.
+            docker.errors.DockerException: the engine refuses.
+        """
+        self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult]]] = {}
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._number = 0
+        self._lost = ""
+        self._errors = b""
+        self._pending = bytearray()
+        self._container = client.containers.create(
+            image,
+            ["python3", "-I", "-S", "-B", "-c", ASSIST],
+            labels={LABEL: "1", OWNER: owner()},
+            **hardened(client, settings),
+        )
+        try:
+            parameters = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+            attached = self._container.attach_socket(params=parameters)
+            self._attached = attached
+            self._socket: socket.socket = getattr(attached, "_sock", attached)
+            self._socket.settimeout(START_SECONDS)
+            self._container.start()
+            bundle = packed(plan, around=True)
+            self._socket.sendall(LENGTH.pack(len(bundle)) + bundle)
+            said = unpack_values(self._frame())
+            if "ready" not in said:
+                raise SandboxUnavailable(f"no sandbox can be made in the image '{image}': {said.get('error')}")
+            self.capabilities: dict[str, bool] = {str(name): bool(given) for name, given in said["ready"].items()}
+            self._socket.settimeout(None)
+        except (ContainerLost, OSError, ValueError) as error:
+            self.close()
+            text = self._errors.decode("utf-8", "replace").strip() or str(error)
+            raise SandboxUnavailable(f"no sandbox can be made in the image '{image}': {text[-600:]}") from error
+        except BaseException:
+            self.close()
+            raise
+        self._reader = threading.Thread(target=self._read, name="grpo-container", daemon=True)
+        self._reader.start()
+
+    @property
+    def lost(self) -> bool:
+        """True when it takes no more jobs."""
+        return bool(self._lost)
+
+    async def run(self, job: Job) -> JobResult:
+        """Runs one job.
+
+        Raises:
+            ContainerLost: it ended meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[JobResult] = loop.create_future()
+        with self._lock:
+            if self._lost:
+                raise ContainerLost(self._lost)
+            self._number += 1
+            number = self._number
+            self._waiting[number] = (loop, answer)
+        try:
+            frame = pack_job(number, job)
+            await loop.run_in_executor(None, self._send, frame) if len(frame) > 65536 else self._send(frame)
+            return await answer
+        finally:
+            with self._lock:
+                self._waiting.pop(number, None)
+
+    def close(self) -> None:
+        """Ends and removes it; safe to call twice."""
+        self._fail("the container was closed")
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(AttributeError, OSError):
+            self._attached.close()
+        remove(self._container)
+
+    def _send(self, frame: bytes) -> None:
+        try:
+            with self._writing:
+                self._socket.sendall(frame)
+        except OSError as error:
+            self._fail(str(error))
+            raise ContainerLost(str(error)) from error
+
+    def _read(self) -> None:
+        """Hands each result to whom it belongs, until the connection ends."""
+        reason = "the container ended"
+        try:
+            while True:
+                number, result = unpack_result(self._frame())
+                with self._lock:
+                    known = self._waiting.pop(number, None)
+                if known:
+                    loop, answer = known
+                    loop.call_soon_threadsafe(_settle, answer, result, None)
+        except (ContainerLost, OSError, ValueError, RuntimeError) as error:
+            reason = f"{reason}: {error}"
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        with self._lock:
+            self._lost = self._lost or reason
+            waiting, self._waiting = list(self._waiting.values()), {}
+        for loop, answer in waiting:
+            with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, answer, None, ContainerLost(reason))
+
+    def _frame(self) -> bytes:
+        """Reads one frame of the agent out of the engine's stream."""
+        [size] = LENGTH.unpack(self._output(LENGTH.size))
+        if size > MOST:
+            raise ContainerLost(f"a frame of {size} bytes")
+        return self._output(size)
+
+    def _output(self, size: int) -> bytes:
+        """Reads bytes of the agent's stdout; the engine wraps both streams in chunks with a head of eight bytes."""
+        while len(self._pending) < size:
+            kind, length = struct.unpack(">BxxxI", self._exactly(8))
+            chunk = self._exactly(length)
+            if kind == _STDOUT:
+                self._pending += chunk
+            elif kind == _STDERR:
+                self._errors = (self._errors + chunk)[-_KEPT:]
+        found = bytes(self._pending[:size])
+        del self._pending[:size]
+        return found
+
+    def _exactly(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            got = self._socket.recv(min(size - len(parts), 2**20))
+            if not got:
+                raise ContainerLost("the connection ended")
+            parts += got
+        return bytes(parts)
+
+
+def hardened(client: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments that take everything away that a container can do without."""
+    security = ["no-new-privileges:true", f"seccomp={json.dumps(engine_profile())}"]
+    if any("apparmor" in option for option in client.info().get("SecurityOptions") or ()):
+        security.append("apparmor=unconfined")  # its profile for containers forbids the mounts of the inner sandboxes
+    return {
+        "stdin_open": True,
+        "network_mode": "none",
+        "cap_drop": ["ALL"],
+        "security_opt": security,
+        "read_only": True,
+        "tmpfs": {"/tmp": "size=1m,mode=1777"},
+        "user": "65534:65534",
+        "ipc_mode": "private",
+        "pids_limit": 512,
+        "log_config": {"Type": "none"},
+        "working_dir": "/",
+        **settings,
+    }
+
+
+def remove(container: Any) -> bool:
+    """Removes a container by force; says whether it did. One that is gone, or an engine that is, is no trouble."""
+    import docker
+    import requests
+
+    try:
+        container.remove(force=True, v=True)
+    except (docker.errors.DockerException, requests.exceptions.RequestException):
+        return False
+    return True
+
+
+def owner() -> str:
+    """Returns who this process is: the machine's boot, the process and when it started."""
+    return f"{_boot()}/{os.getpid()}/{_started(os.getpid())}"
+
+
+def orphaned(label: str) -> bool:
+    """Says whether the process of an owner label is gone; one of another machine is never ours to judge."""
+    boot, _, rest = label.partition("/")
+    process, _, started = rest.partition("/")
+    return boot == _boot() and process.isdigit() and _started(int(process)) != started
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def _started(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def _settle(answer: asyncio.Future[JobResult], result: JobResult | None, error: Exception | None) -> None:
+    if answer.done():
+        return
+    if result is not None:
+        answer.set_result(result)
+    elif error is not None:
+        answer.set_exception(error)

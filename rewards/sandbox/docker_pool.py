@@ -1,0 +1,192 @@
+"""The sandbox `docker`: programs in warm containers of a container engine, reached through its SDK.
+
+In: options and jobs. Out: results. Each container runs the same sandboxes as the pool `local`, so that a program has
+the engine's walls around those of its own. A container that ends, or an engine that restarts, costs a retry; when the
+engine stays away the jobs are "unavailable", which is never a score.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grpo.plugins.errors import SandboxUnavailable
+from grpo.plugins.sandbox_job import Job, JobResult
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import SandboxSpec
+from grpo.rewards.sandbox.container import LABEL, OWNER, Container, ContainerLost, orphaned, remove
+from grpo.rewards.sandbox.room import Room
+
+_TRIES = 2
+_PAUSE = 0.5
+
+
+class DockerPool:
+    """One warm container at a time, with several sandboxes in it."""
+
+    def __init__(
+        self, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any], patience: float, host: str
+    ) -> None:
+        """Starts the container.
+
+        Raises:
+            SandboxUnavailable: there is no engine, no such image, or no sandbox can be made in it.
+        """
+        self._image, self._settings, self._plan = image, settings, plan
+        self._patience, self._host = patience, host
+        self._room = Room(max(2, int(plan["slots"])))
+        self._lock = threading.Lock()
+        self._closed = False
+        self._container = self._started()
+
+    async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
+        """Runs jobs, as many at once as there are sandboxes, and returns their results in order."""
+        results: dict[int, JobResult] = {}
+        pending = iter(enumerate(jobs))
+
+        async def work() -> None:
+            for number, job in pending:
+                results[number] = await self._run_one(job)
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(self._room.size, len(jobs))):
+                workers.create_task(work())
+        return [results[number] for number in range(len(jobs))]
+
+    def capabilities(self) -> Mapping[str, bool]:
+        """Returns the profiles and protections of the image and this engine."""
+        return {**self._container.capabilities, "container": True}
+
+    def close(self) -> None:
+        """Ends and removes the container."""
+        self._closed = True
+        self._container.close()
+
+    @classmethod
+    def reap(cls, host: str = "") -> int:
+        """Removes containers whose process is gone, of all runs on this machine; returns how many."""
+        import docker
+
+        client = connected(host)
+        try:
+            found = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+            return sum(remove(one) for one in found if orphaned(str(one.labels.get(OWNER, ""))))
+        except docker.errors.DockerException as error:
+            raise SandboxUnavailable(f"the container engine cannot list its containers: {error}") from error
+        finally:
+            client.close()
+
+    async def _run_one(self, job: Job) -> JobResult:
+        places = 2 if job.peer else 1
+        await self._room.take(places)
+        try:
+            for attempt in range(_TRIES):
+                try:
+                    container = self._container
+                    if container.lost:
+                        container = await asyncio.get_running_loop().run_in_executor(None, self._renewed, container)
+                    return await container.run(job)
+                except ContainerLost as error:
+                    if attempt == _TRIES - 1:
+                        return JobResult("sandbox_error", reason=f"{error}, twice")
+                except (SandboxUnavailable, ValueError) as error:
+                    trouble = isinstance(error, SandboxUnavailable)
+                    return JobResult("unavailable" if trouble else "sandbox_error", reason=str(error))
+            raise AssertionError("unreachable")
+        finally:
+            self._room.give(places)
+
+    def _renewed(self, lost: Container) -> Container:
+        """Returns a container in the place of a lost one, waiting for an engine that restarts."""
+        with self._lock:
+            if self._container is not lost:
+                return self._container
+            lost.close()
+            deadline = time.monotonic() + self._patience
+            while True:
+                if self._closed:
+                    raise SandboxUnavailable("the pool is closed")
+                try:
+                    self._container = self._started()
+                except SandboxUnavailable:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_PAUSE)
+                else:
+                    return self._container
+
+    def _started(self) -> Container:
+        import docker
+        import requests
+
+        client = connected(self._host)
+        try:
+            return Container(client, self._image, self._settings, self._plan)
+        except docker.errors.ImageNotFound as error:
+            raise SandboxUnavailable(
+                f"the engine has no image '{self._image}'. Get it with: docker pull {self._image}"
+            ) from error
+        except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+            raise SandboxUnavailable(f"the container engine refuses the sandbox: {error}") from error
+
+
+def connected(host: str) -> Any:
+    """Returns a client of the engine.
+
+    Raises:
+        SandboxUnavailable: the SDK is not installed, or no engine answers.
+    """
+    try:
+        import docker
+    except ImportError as error:
+        raise SandboxUnavailable("the sandbox 'docker' needs the SDK: pip install 'grpo-kit[docker]'") from error
+    try:
+        client = docker.DockerClient(base_url=host) if host else docker.from_env()
+        client.ping()
+    except Exception as error:
+        raise SandboxUnavailable(
+            f"no container engine answers{f' at {host}' if host else ''} ({error}). Start it, or set DOCKER_HOST, or "
+            "use the sandbox 'local'."
+        ) from error
+    return client
+
+
+def docker(
+    *,
+    image: str = "python:3.12-slim",
+    slots: int = 0,
+    runtime: str = "",
+    memory_mb: int = 4096,
+    host: str = "",
+    patience: float = 30.0,
+    allow_degraded: bool = False,
+) -> DockerPool:
+    """Runs programs in a warm, hardened container; needs a container engine and the extra `docker`.
+
+    Args:
+        image: an image with Python 3.11 or newer as `python3`.
+        slots: how many programs run at once; default: two for each core.
+        runtime: the engine's runtime, for example runsc (gVisor); default: the engine's own.
+        memory_mb: the memory of the container, for all programs together.
+        host: the engine's address; default: DOCKER_HOST, else the local engine.
+        patience: seconds to wait for an engine that restarts.
+        allow_degraded: run although a protection is missing inside the container; each result then names it.
+
+    Raises:
+        SandboxUnavailable: there is no engine, no such image, or no sandbox can be made in it.
+    """
+    settings: dict[str, Any] = {"mem_limit": f"{memory_mb}m", "memswap_limit": f"{memory_mb}m"}
+    if runtime:
+        settings["runtime"] = runtime
+    plan = {"slots": slots or 2 * len(os.sched_getaffinity(0)), "allow_degraded": allow_degraded}
+    return DockerPool(image, settings, plan, patience, host)
+
+
+DOCKER = SandboxSpec(
+    name="docker", version=1, factory=docker, doc=inspect.getdoc(docker) or "", options=options_of(docker)
+)

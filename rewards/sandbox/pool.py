@@ -1,0 +1,189 @@
+"""A pool of sandboxes on this machine: jobs in, their results out, in order.
+
+The sandboxes (`slot.Slot`) are started when they are first needed and serve one job at a time. A job with a peer takes
+two. What a lost sandbox was running is tried once more in a new one. The same pool runs inside the containers of the
+sandbox `docker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from grpo.plugins.errors import SandboxUnavailable
+from grpo.plugins.sandbox_job import Job, JobResult
+from grpo.rewards.sandbox import cgroup
+from grpo.rewards.sandbox.plan import Plans
+from grpo.rewards.sandbox.profiles import NAMES
+from grpo.rewards.sandbox.room import Room
+from grpo.rewards.sandbox.slot import ProtectionMissing, Slot, SlotLost
+
+_TRIES = 2
+_BUSY = 0.2  # of the time on the clock: a program that computed this much and was still too slow was starved
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A sandbox with its language."""
+
+    profile: str
+    slot: Slot
+
+
+class LocalPool:
+    """Sandboxes of this machine, each for one program at a time."""
+
+    def __init__(self, plans: Plans, slots: int) -> None:
+        """Starts the first sandbox, so that what is missing shows at once.
+
+        Raises:
+            SandboxUnavailable: a protection is missing, or the interpreter cannot run.
+        """
+        self._plans = plans
+        self._room = Room(max(2, slots))
+        self._idle: list[Running] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self._give_slot(self._start("python"))
+
+    async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
+        """Runs jobs, as many at once as there are sandboxes, and returns their results in order."""
+        results: dict[int, JobResult] = {}
+        pending = iter(enumerate(jobs))
+
+        async def work() -> None:
+            for number, job in pending:
+                results[number] = await self._run_one(job)
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(self._room.size, len(jobs))):
+                workers.create_task(work())
+        return [results[number] for number in range(len(jobs))]
+
+    def capabilities(self) -> Mapping[str, bool]:
+        """Returns the profiles and protections, and whether this machine gives them."""
+        return {**self._plans.capabilities(), "peer": True}
+
+    def close(self) -> None:
+        """Ends every sandbox that is not at work, and each other one when its job ends."""
+        self._closed = True
+        with self._lock:
+            slots, self._idle = self._idle, []
+        for running in slots:
+            running.slot.close()
+
+    @classmethod
+    def reap(cls) -> int:
+        """Removes what crashed runs left: nothing but control groups can be left, for a sandbox ends with its pool."""
+        return cgroup.reap()
+
+    async def _run_one(self, job: Job) -> JobResult:
+        fault = self._fault_of(job) or (self._fault_of(job.peer, "peer") if job.peer else "")
+        if fault:
+            return JobResult("sandbox_error", reason=fault)
+        places = 2 if job.peer else 1
+        result = await self._with_places(job, places)
+        starved = result.outcome == "time_wall" and result.cpu_seconds > _BUSY * result.wall_seconds
+        starved = starved and job.limits.processes == 1
+        return await self._with_places(job, self._room.size) if starved and self._room.size > places else result
+
+    async def _with_places(self, job: Job, places: int) -> JobResult:
+        await self._room.take(places)
+        try:
+            for attempt in range(_TRIES):
+                try:
+                    return await (self._run_pair(job, job.peer) if job.peer else self._run_alone(job, None))
+                except SlotLost as error:
+                    if attempt == _TRIES - 1:
+                        return JobResult("sandbox_error", reason=str(error))
+            raise AssertionError("unreachable")
+        finally:
+            self._room.give(places)
+
+    async def _run_alone(self, job: Job, channel: socket.socket | None) -> JobResult:
+        slot = await self._take_slot(job.profile)
+        if isinstance(slot, JobResult):
+            return slot
+        return await self._on_slot(slot, job, channel)
+
+    async def _run_pair(self, job: Job, peer: Job) -> JobResult:
+        slots = [await self._take_slot(one.profile) for one in (job, peer)]
+        for taken in slots:
+            if isinstance(taken, JobResult):
+                for other in slots:
+                    if isinstance(other, Running):
+                        self._give_slot(other)
+                return taken
+        first, second = (slot for slot in slots if isinstance(slot, Running))
+        ends = socket.socketpair()
+        beside = asyncio.ensure_future(self._on_slot(second, peer, ends[1]))
+        try:
+            result = await self._on_slot(first, job, ends[0])
+        except BaseException:
+            second.slot.stop()
+            await asyncio.gather(beside, return_exceptions=True)
+            raise
+        if not beside.done():
+            second.slot.stop()
+        return replace(result, peer=await beside)
+
+    async def _on_slot(self, running: Running, job: Job, channel: socket.socket | None) -> JobResult:
+        """Runs a job and gives the slot back, or ends it when it was lost or the caller is gone."""
+        try:
+            result = await running.slot.run(job, channel)
+        except BaseException:
+            running.slot.close()
+            raise
+        finally:
+            if channel:
+                channel.close()
+        self._give_slot(running)
+        return result
+
+    async def _take_slot(self, profile: str) -> Running | JobResult:
+        """Returns an idle sandbox for a profile, or a new one, or why there is none."""
+        with self._lock:
+            for number, running in enumerate(self._idle):
+                if running.profile == profile:
+                    return self._idle.pop(number)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self._start, profile)
+        except SandboxUnavailable as error:
+            return JobResult("unavailable", reason=str(error))
+
+    def _start(self, profile: str) -> Running:
+        planned = self._plans.make(profile)
+        if planned is None:
+            raise SandboxUnavailable(f"this machine has no profile '{profile}': what it needs is not installed.")
+        try:
+            return Running(profile, Slot(planned))
+        except ProtectionMissing as missing:
+            self._plans.give_up(missing.args[0])
+            return self._start(profile)
+
+    def _give_slot(self, running: Running) -> None:
+        """Keeps a sandbox for the next job; worn ones, and the longest idle of too many, are ended."""
+        ended = []
+        with self._lock:
+            if self._closed or running.slot.worn:
+                ended.append(running)
+            else:
+                self._idle.append(running)
+                if len(self._idle) > self._room.size:
+                    ended.append(self._idle.pop(0))
+        for old in ended:
+            old.slot.close()
+
+    def _fault_of(self, job: Job, which: str = "job") -> str:
+        """Says what is wrong with a job before it runs, or returns ""."""
+        if job.profile not in NAMES:
+            return f"the {which} has the unknown profile '{job.profile}'"
+        for name in job.files:
+            path = PurePosixPath(name)
+            if not name or path.is_absolute() or ".." in path.parts or "\0" in name:
+                return f"the {which} has a file with the name {name!r}; file names are relative and without '..'"
+        return ""
