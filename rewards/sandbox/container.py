@@ -26,9 +26,11 @@ from grpo.rewards.sandbox.seccomp import engine_profile
 
 LABEL = "org.grpo.sandbox"
 OWNER = "org.grpo.sandbox.owner"
+SOCKET = "unix:///var/run/docker.sock"
 START_SECONDS = 60.0
 _STDOUT, _STDERR = 1, 2
 _KEPT = 4000
+_ENDING = 5.0  # seconds
 
 
 class ContainerLost(Exception):
@@ -38,11 +40,14 @@ class ContainerLost(Exception):
 class Container:
     """A running container and its connection."""
 
-    def __init__(self, client: Any, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    def __init__(
+        self, client: Any, host: str, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any]
+    ) -> None:
         """Starts it and waits until its agent is ready.
 
         Args:
             client: the engine's client, `docker.DockerClient`.
+            host: the engine's address, or "" for the default.
             image: an image with Python 3.11 or newer as `python3`.
             settings: more arguments for the engine, such as `runtime` and `mem_limit`.
             plan: see `agent.main`.
@@ -58,6 +63,9 @@ class Container:
         self._lost = ""
         self._errors = b""
         self._pending = bytearray()
+        self._socket: Any = None
+        self._reader: threading.Thread | None = None
+        self._client, self._host = client, host
         self._container = client.containers.create(
             image,
             ["python3", "-I", "-S", "-B", "-c", ASSIST],
@@ -66,9 +74,8 @@ class Container:
         )
         try:
             parameters = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-            attached = self._container.attach_socket(params=parameters)
-            self._attached = attached
-            self._socket: socket.socket = getattr(attached, "_sock", attached)
+            self._attached = self._container.attach_socket(params=parameters)
+            self._socket = getattr(self._attached, "_sock", self._attached)
             self._socket.settimeout(START_SECONDS)
             self._container.start()
             bundle = packed(plan, around=True)
@@ -118,11 +125,18 @@ class Container:
     def close(self) -> None:
         """Ends and removes it; safe to call twice."""
         self._fail("the container was closed")
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(AttributeError, OSError):
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            if self._reader is not None and self._reader is not threading.current_thread():
+                self._reader.join(_ENDING)
+            self._socket.close()
             self._attached.close()
-        remove(self._container)
+            self._socket = None
+        with contextlib.suppress(OSError):
+            knock(self._host)
+            remove(self._container)
+        self._client.close()
 
     def _send(self, frame: bytes) -> None:
         try:
@@ -206,33 +220,42 @@ def hardened(client: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def knock(host: str) -> None:
+    """Raises `OSError` when nobody listens at a local address: the SDK would leave its own socket open."""
+    address = host or os.environ.get("DOCKER_HOST") or SOCKET
+    if address.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(address.removeprefix("unix://"))
+
+
 def remove(container: Any) -> bool:
     """Removes a container by force; says whether it did. One that is gone, or an engine that is, is no trouble."""
     import docker
-    import requests
 
     try:
         container.remove(force=True, v=True)
-    except (docker.errors.DockerException, requests.exceptions.RequestException):
+    except (docker.errors.DockerException, OSError):
         return False
     return True
 
 
 def owner() -> str:
-    """Returns who this process is: the machine's boot, the process and when it started."""
-    return f"{_boot()}/{os.getpid()}/{_started(os.getpid())}"
+    """Returns who this process is: where its number means something, the process, and when it started."""
+    return f"{_place()}/{os.getpid()}/{_started(os.getpid())}"
 
 
 def orphaned(label: str) -> bool:
-    """Says whether the process of an owner label is gone; one of another machine is never ours to judge."""
-    boot, _, rest = label.partition("/")
+    """Says whether the process of an owner label is gone; one of another machine or container is not ours to judge."""
+    place, _, rest = label.partition("/")
     process, _, started = rest.partition("/")
-    return boot == _boot() and process.isdigit() and _started(int(process)) != started
+    return place == _place() and process.isdigit() and _started(int(process)) != started
 
 
-def _boot() -> str:
+def _place() -> str:
+    """Returns the boot of this machine and the pid namespace, within which a process number names one process."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return socket.gethostname()
 

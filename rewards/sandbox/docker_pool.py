@@ -19,7 +19,7 @@ from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobResult
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import SandboxSpec
-from grpo.rewards.sandbox.container import LABEL, OWNER, Container, ContainerLost, orphaned, remove
+from grpo.rewards.sandbox.container import LABEL, OWNER, SOCKET, Container, ContainerLost, knock, orphaned, remove
 from grpo.rewards.sandbox.room import Room
 
 _TRIES = 2
@@ -42,6 +42,7 @@ class DockerPool:
         self._room = Room(max(2, int(plan["slots"])))
         self._lock = threading.Lock()
         self._closed = False
+        self.reap(host)
         self._container = self._started()
 
     async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
@@ -76,7 +77,7 @@ class DockerPool:
         try:
             found = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
             return sum(remove(one) for one in found if orphaned(str(one.labels.get(OWNER, ""))))
-        except docker.errors.DockerException as error:
+        except (docker.errors.DockerException, OSError) as error:
             raise SandboxUnavailable(f"the container engine cannot list its containers: {error}") from error
         finally:
             client.close()
@@ -118,20 +119,22 @@ class DockerPool:
                         raise
                     time.sleep(_PAUSE)
                 else:
+                    lost.close()  # what an engine that was away could not remove
                     return self._container
 
     def _started(self) -> Container:
         import docker
-        import requests
 
         client = connected(self._host)
         try:
-            return Container(client, self._image, self._settings, self._plan)
+            return Container(client, self._host, self._image, self._settings, self._plan)
         except docker.errors.ImageNotFound as error:
+            client.close()
             raise SandboxUnavailable(
                 f"the engine has no image '{self._image}'. Get it with: docker pull {self._image}"
             ) from error
-        except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        except (docker.errors.DockerException, OSError) as error:
+            client.close()
             raise SandboxUnavailable(f"the container engine refuses the sandbox: {error}") from error
 
 
@@ -145,13 +148,15 @@ def connected(host: str) -> Any:
         import docker
     except ImportError as error:
         raise SandboxUnavailable("the sandbox 'docker' needs the SDK: pip install 'grpo-kit[docker]'") from error
+    address = host or os.environ.get("DOCKER_HOST") or SOCKET
     try:
+        knock(address)
         client = docker.DockerClient(base_url=host) if host else docker.from_env()
         client.ping()
     except Exception as error:
         raise SandboxUnavailable(
-            f"no container engine answers{f' at {host}' if host else ''} ({error}). Start it, or set DOCKER_HOST, or "
-            "use the sandbox 'local'."
+            f"no container engine answers at {address} ({error}). Start it, or set DOCKER_HOST, or use the sandbox "
+            "'local'."
         ) from error
     return client
 

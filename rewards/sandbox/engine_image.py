@@ -1,4 +1,8 @@
-"""An image for tests, made of this machine's own Python: no registry is needed."""
+"""An image of this machine's own Python for a container engine: no registry is needed.
+
+In: a client of the engine. Out: the name of an image with the interpreter, its library and nothing else. As a program,
+`python -m grpo.rewards.sandbox.engine_image`, it makes the image in the engine at DOCKER_HOST.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from grpo.rewards.sandbox.docker_pool import connected
 from grpo.rewards.sandbox.interpreter import LIBRARIES, default_python, find_interpreter
 
-IMAGE = "grpo-sandbox:test"
+IMAGE = "grpo-sandbox:python"
 
 
 def made_image(client: Any) -> str:
@@ -21,7 +26,9 @@ def made_image(client: Any) -> str:
     multiarch = next(Path("/usr/lib").glob("*-linux-gnu"), Path("/usr/lib64")).as_posix()
     with tempfile.TemporaryFile() as packed:
         with tarfile.open(fileobj=packed, mode="w") as image:
-            for folder in ("tmp", "proc", "dev", "etc", "sys"):
+            paths = [Path(path.replace(LIBRARIES, multiarch)) for _, path in (*found.mounts, *found.links)]
+            parents = {parent.as_posix().lstrip("/") or "." for path in paths for parent in path.parents}
+            for folder in sorted({*parents, "tmp", "proc", "dev", "etc", "sys"}):
                 entry = tarfile.TarInfo(folder)
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
                 image.addfile(entry)
@@ -41,6 +48,13 @@ def made_image(client: Any) -> str:
     return IMAGE
 
 
+def main() -> None:
+    """Makes the image and prints its name."""
+    client = connected("")
+    print(made_image(client))
+    client.close()
+
+
 def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     parts = entry.name.split("/")
     if {"site-packages", "__pycache__", "test", "idlelib", "ensurepip"} & set(parts) or entry.name.endswith(".a"):
@@ -48,3 +62,7 @@ def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     entry.uid = entry.gid = 0
     entry.mode |= 0o444 | (0o111 if entry.isdir() else 0)
     return entry
+
+
+if __name__ == "__main__":
+    main()
