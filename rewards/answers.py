@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal
 
 from grpo.rewards.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
@@ -35,8 +37,19 @@ _EQUALS = re.compile(r"(?<![!<>])=")
 _THEREFORE = re.compile(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?][)\"'*]{0,3}\s")
 _GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013-]*+"
+_RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
+    **dict.fromkeys(("+", "plus"), lambda x: x + x),
+    **dict.fromkeys(("-", "\u2013", "minus"), lambda x: x - x),
+    **dict.fromkeys(
+        ("*", "\u00d7", "\u00b7", "^", "x", "times", "multiplied by", "\\times", "\\cdot", "\\ast"), lambda x: x * x
+    ),
+    **dict.fromkeys(("\u00f7", "divided by", "\\div"), lambda x: Fraction(1)),
+}
+_OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reverse=True))
+_OPERATOR = re.compile(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
 _JOINT = re.compile(
-    rf"(?!\s*+\(){_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260){_GAP})*+", re.IGNORECASE
+    rf"(?!\s*+\(){_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|{_OPERATORS}){_GAP})*+",
+    re.IGNORECASE,
 )
 
 
@@ -178,13 +191,21 @@ def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list
 
 
 def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
-    chain = [numbers[0]]
+    chain, results = [numbers[0]], list[Number]()
     for number in numbers[1:]:
         left, right = sorted((chain[-1], number), key=lambda n: n.start)
         if not _JOINT.fullmatch(content, left.end, right.start):
             break
+        if left.value == right.value:
+            results += _result(content[left.end : right.start], left)
         chain.append(number)
-    return tuple(chain)
+    return (*chain, *results)
+
+
+def _result(joint: str, operand: Number) -> list[Number]:
+    """What a calculation left undone with twice the same number comes to: 81 for "9 * 9", so that it is no 9."""
+    operator = _OPERATOR.fullmatch(joint)
+    return [] if operator is None else [replace(operand, value=_RESULTS[operator[1].lower()](operand.value))]
 
 
 def _leads(content: str) -> bool:
