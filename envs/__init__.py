@@ -6,18 +6,20 @@ this package does not import gymnasium.
 
 from __future__ import annotations
 
+from grpo.envs.code import CODE
 from grpo.envs.gsm8k import GSM8K
 from grpo.envs.registration import register_when_imported
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
 
+register_when_imported("grpo/code-v1", entry_point="grpo.envs.code:make")
 register_when_imported("grpo/gsm8k-v1", entry_point="grpo.envs.gsm8k:make")
 
 
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Returns the built-in environments."""
-    return [GSM8K]
+    return [GSM8K, CODE]
 
 
 if __name__ == "envs":

@@ -1,13 +1,15 @@
 """Rows from local files.
 
-In: a `.jsonl` or `.parquet` file, or a folder with one such file (or several numbered ones) per split. Out: the rows
-of a split with the place of each, such as "rows.jsonl, line 3", read one after another.
+In: a `.jsonl`, `.jsonl.gz`, `.json` (one list) or `.parquet` file, or a folder with one such file (or several
+numbered ones) per split. Out: the rows of a split with the place of each, such as "rows.jsonl, line 3", read one after
+another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +18,7 @@ from grpo.plugins.errors import DatasetError
 Placed = tuple[str, object]
 T = TypeVar("T")
 
-SUFFIXES = (".jsonl", ".parquet")
+SUFFIXES = (".jsonl", ".parquet", ".jsonl.gz", ".json")
 HELD_OUT_SHARE = 10
 HELD_OUT_MOST = 500
 
@@ -84,18 +86,51 @@ def read_file(path: Path) -> Iterator[Placed]:
     """
     if not path.is_file():
         raise DatasetError(
-            f"no file {path}. Give a .jsonl or .parquet file, a folder with train and test, or a hub id."
+            f"no file {path}. Give a .jsonl, .json or .parquet file, a folder with train and test, or a hub id."
         )
-    if path.suffix not in SUFFIXES:
+    if not path.name.endswith(SUFFIXES):
         raise DatasetError(
-            f"{path}: a file named '*{path.suffix}' cannot be read. Use .jsonl (one JSON object per line) or .parquet."
+            f"{path}: a file named '*{path.suffix}' cannot be read. Use .jsonl (one JSON object per line), .jsonl.gz, "
+            ".json (one list of objects) or .parquet."
         )
-    yield from _read_jsonl(path) if path.suffix == ".jsonl" else _read_parquet(path)
+    if path.suffix == ".parquet":
+        yield from _read_parquet(path)
+    elif path.suffix == ".json":
+        yield from _read_json(path)
+    else:
+        yield from _read_jsonl(path)
+
+
+def _read_json(path: Path) -> Iterator[Placed]:
+    try:
+        rows = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: not JSON: {error}. Write one list of objects.") from error
+    if not isinstance(rows, list):
+        raise DatasetError(f"{path}: holds a {type(rows).__name__}. Write one list of objects.")
+    for number, row in enumerate(rows, start=1):
+        yield f"{path}, row {number}", row
+
+
+def _lines(path: Path) -> Generator[bytes]:
+    """Yields the lines of a file, unpacked if need be."""
+    if path.suffix != ".gz":
+        with path.open("rb") as file:
+            yield from file
+        return
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path) as packed:
+            yield from packed
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DatasetError(f"{path}: not readable as gzip: {error}. Pack the file anew.") from error
 
 
 def _read_jsonl(path: Path) -> Iterator[Placed]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+    with contextlib.closing(_lines(path)) as lines:
+        for number, line in enumerate(lines, start=1):
             where = f"{path}, line {number}"
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")

@@ -7,17 +7,14 @@ environment that asks their questions. This module is light; gymnasium is import
 from __future__ import annotations
 
 import inspect
-import re
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from grpo.envs.embedded import read_embedded
-from grpo.envs.files import SUFFIXES, read_split
-from grpo.envs.hub import read_hub
 from grpo.envs.problem import read_problem
+from grpo.envs.sources import dataset_kind, read_placed, refuse_unused
 from grpo.envs.templates import TemplateName, choose_template
-from grpo.plugins.errors import DatasetError, OptionError, did_you_mean
+from grpo.plugins.errors import OptionError
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
 
@@ -25,10 +22,7 @@ if TYPE_CHECKING:
     import gymnasium
 
 Level = Literal["easy", "medium", "mixed", "hard"]
-DatasetKind = Literal["embedded", "local", "hub"]
-_USED_BY: dict[str, DatasetKind] = {"subset": "hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
-_FILE_SUFFIXES = (*SUFFIXES, ".json", ".csv", ".tsv", ".txt")
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_USED_BY = {"subset": "hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
 
 
 def make(
@@ -99,42 +93,11 @@ def rows(
     choose_template(template, system=system, pattern=pattern)
     if level not in get_args(Level):
         raise OptionError(f"no level '{level}'. Choose one of: {', '.join(get_args(Level))}.")
-    kind = _kind_of(dataset)
-    for option in GSM8K.options:
-        used = _USED_BY.get(option.name, kind)
-        if used != kind and given[option.name] != option.default:
-            raise OptionError(
-                f"the option '{option.name}' means nothing for dataset={dataset}: it is for {used} datasets. Remove it."
-            )
-    if kind == "embedded":
-        placed = read_embedded(level, size, data_seed, split)
-    elif kind == "local":
-        placed = read_split(Path(dataset).expanduser(), split)
-    else:
-        placed = read_hub(dataset, subset, split)
+    kind = dataset_kind(dataset)
+    refuse_unused(GSM8K.options, given, _USED_BY, kind)
+    embedded = kind == "embedded"
+    placed = read_embedded(level, size, data_seed, split) if embedded else read_placed(dataset, subset, split, kind)
     return [read_problem(row, where, question=question, answer=answer).row() for where, row in placed]
-
-
-def _kind_of(dataset: str) -> DatasetKind:
-    """Tells where a dataset is: what exists here, or is written like a path, is local; "owner/name" is a hub id.
-
-    Raises:
-        DatasetError: none of these, or a path that cannot be looked at.
-    """
-    if dataset == "embedded":
-        return "embedded"
-    try:
-        path = Path(dataset).expanduser()
-        if dataset and (dataset[0] in "./~" or path.suffix in _FILE_SUFFIXES or path.exists()):
-            return "local"
-    except (OSError, ValueError, RuntimeError) as error:
-        raise DatasetError(f"dataset={dataset!r} cannot be looked at: {error}. Check the path.") from error
-    if _HUB_ID.fullmatch(dataset):
-        return "hub"
-    raise DatasetError(
-        f"no dataset '{dataset}'.{did_you_mean(dataset, ['embedded'])} Use embedded, a .jsonl or .parquet file, a "
-        "folder with train and test files, or a hub id (owner/name)."
-    )
 
 
 GSM8K = EnvSpec(

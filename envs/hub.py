@@ -9,7 +9,7 @@ from __future__ import annotations
 from grpo.envs.files import Placed, held_out
 from grpo.plugins.errors import DatasetError, did_you_mean
 
-_DEFAULT_SUBSETS = {"openai/gsm8k": "main"}
+_DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "full"}
 
 
 def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
@@ -19,7 +19,7 @@ def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
 
     Args:
         name: "owner/name".
-        subset: the configuration of the dataset, or None for its only one ("main" for openai/gsm8k).
+        subset: the configuration of the dataset, or None for its only one ("main" for openai/gsm8k, "full" for MBPP).
         split: "train", "test" or another split of the dataset.
 
     Raises:
