@@ -10,13 +10,18 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from grpo.envs.code import CODE
 from grpo.envs.gsm8k import GSM8K
 from grpo.envs.problem import read_problem
 from grpo.envs.templates import TEMPLATES
 from grpo.plugins.errors import DatasetError
+from grpo.plugins.specs import EnvSpec
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
-OPTIONS = [line for line in PAGE.partition("| option |")[2].partition("\n\n")[0].splitlines() if line.startswith("| `")]
+OPTIONS = [
+    [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("| `")]
+    for table in PAGE.split("| option |")[1:]
+]
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -36,9 +41,10 @@ def test_the_example_environment_passes_the_checker_and_its_rows_can_be_played()
     assert spec.factory().reset(options={"row": train[1]})[1]["row"] == {"number": 3, "answer": "6"}
 
 
-def test_every_option_stands_in_the_table_with_its_default() -> None:
-    for option in GSM8K.options:
-        line = next(line for line in OPTIONS if f"`{option.name}`" in line.split("|")[1])
+@pytest.mark.parametrize(("spec", "table"), [(GSM8K, OPTIONS[0]), (CODE, OPTIONS[1])])
+def test_every_option_stands_in_the_table_with_its_default(spec: EnvSpec, table: list[str]) -> None:
+    for option in spec.options:
+        line = next(line for line in table if f"`{option.name}`" in line.split("|")[1])
         assert option.default is None or f"`{option.default}`" in line
 
 

@@ -20,7 +20,7 @@ GOOD = '{"question": "q", "answer": "1+1=<<1+1=2>>2\\n#### 2"}\n'
 
 
 def test_the_hook_offers_it_with_its_rewards_and_verifier() -> None:
-    assert grpo.envs.grpo_envs() == [GSM8K]
+    assert GSM8K in grpo.envs.grpo_envs()
     assert (GSM8K.rewards, GSM8K.verifier) == (("proximity", "gsm8k.soft_format"), "gsm8k")
     assert (GSM8K.max_turns, GSM8K.hub_dataset) == (1, "openai/gsm8k")
 
