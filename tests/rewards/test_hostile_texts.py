@@ -84,8 +84,9 @@ SAME_READING = {"arithmetic", "gsm8k", "gsm8k.correctness", "text_match"}
 
 def settings():
     for spec in [*grpo_rewards(), *grpo_verifiers()]:
-        # The judge needs an endpoint (test_judge_injection.py), `math` computes (test_math_hostile.py).
-        if spec.name in ("cosine", "judge", "math"):
+        # The judge needs an endpoint (test_judge_injection.py), `math` computes (test_math_hostile.py), `code` runs
+        # programs (test_code_extraction.py has the texts).
+        if spec.name in ("code", "cosine", "judge", "math"):
             continue
         if not any(option.name == "variant" for option in spec.options):
             yield spec, {}
