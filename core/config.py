@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.spec_text import is_file
 
-LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
+LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
+Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 PluginRef = str | dict[str, Any]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -43,6 +44,7 @@ class TrainSection(_Section):
         warmup_lr: their learning rate; None: chosen by full or LoRA training.
         gradient_checkpointing: trade time for memory.
         share_prompts: compute a prompt once for the completions of its group where the model allows it.
+        head: who computes log-probabilities and the loss: grpo without logits, or TRL as it comes, to compare.
         dtype: of the weights; None: float32 for full fine-tuning on CPU, else the checkpoint's own.
     """
 
@@ -63,6 +65,7 @@ class TrainSection(_Section):
     warmup_lr: Annotated[float, Field(gt=0)] | None = None
     gradient_checkpointing: bool = False
     share_prompts: bool = True
+    head: Literal["grpo", "trl"] = "grpo"
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
 
 
@@ -70,14 +73,18 @@ class LossSection(_Section):
     """The objective; the names are the field's.
 
     Attributes:
-        type: how token losses are averaged (GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476).
-        epsilon, epsilon_high: lower and upper clip range of the probability ratio; None: the same.
+        type: how token losses are averaged (GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476), and for
+            cispo (2506.13585) and gspo (2507.18071) also what they are.
+        epsilon, epsilon_high: lower and upper clip range of the probability ratio; None: the same. For cispo,
+            epsilon_high is the largest weight of a token.
         delta: upper bound of the ratio in the two-sided clip (INTELLECT-2), or None.
         beta: weight of the KL divergence from the reference policy; 0 loads no reference.
         mask_truncated_completions: leave completions that hit the length limit out of the loss.
         scale_rewards: divide advantages by the standard deviation of the group, of the batch, or not at all.
         num_iterations: optimizer passes over each generated batch (mu in the GRPO paper).
-        importance_sampling_level: ratio per token, or per sequence (GSPO, 2507.18071).
+        importance_sampling_level: ratio per token, or per sequence; None: chosen by `type`.
+        rollout_correction: how to weigh tokens that the rollout engine and the policy find differently probable.
+        rollout_correction_cap: their largest weight.
     """
 
     type: LossName = "dapo"
@@ -88,7 +95,25 @@ class LossSection(_Section):
     mask_truncated_completions: bool = False
     scale_rewards: Literal["group", "batch", "none"] = "group"
     num_iterations: Annotated[int, Field(ge=1)] = 1
-    importance_sampling_level: Literal["token", "sequence"] = "token"
+    importance_sampling_level: Literal["token", "sequence"] | None = None
+    rollout_correction: Correction = "none"
+    rollout_correction_cap: Annotated[float, Field(ge=1)] = 2.0
+
+    @property
+    def level(self) -> Literal["token", "sequence"]:
+        """Where the probability ratio is taken."""
+        return self.importance_sampling_level or ("sequence" if self.type == "gspo" else "token")
+
+    @model_validator(mode="after")
+    def _settings_of_cispo_and_gspo(self) -> LossSection:
+        if self.type == "cispo" and (self.epsilon_high is None or self.level == "sequence" or self.delta is not None):
+            raise ValueError(
+                "cispo needs epsilon_high, the largest weight of a token (for example 5), and neither "
+                "delta nor a ratio per sequence"
+            )
+        if self.type == "gspo" and self.level == "token":
+            raise ValueError("gspo takes its ratio per sequence: leave importance_sampling_level out, or use grpo")
+        return self
 
     @model_validator(mode="after")
     def _delta_above_the_clip(self) -> LossSection:
@@ -215,6 +240,12 @@ class RunConfig(_Section):
     output: OutputSection = OutputSection()
     failures: FailureSection = FailureSection()
     canaries: CanarySection = CanarySection()
+
+    @model_validator(mode="after")
+    def _settings_that_trl_does_not_have(self) -> RunConfig:
+        if self.train.head == "trl" and self.loss.rollout_correction != "none":
+            raise ValueError("loss.rollout_correction is computed by our head only: leave train.head='trl' out")
+        return self
 
 
 def load_config(file: Path | None, pairs: Sequence[str], flags: Mapping[str, Any]) -> RunConfig:

@@ -9,9 +9,9 @@ Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
 - `_calculate_rewards`: completions in, [N, R] scores out, by the scorer; failures stay apart from zeros.
 - `_generate_and_score_completions`: TRL's advantages are replaced by those of core/advantage.py, and failed
   completions leave the loss.
-- `compute_loss`: compares the log-probabilities of sampling and training on the first pass over a batch.
-- `_get_per_token_logps_and_entropies`: computes a prompt once for its completions (core/packing.py), and remembers
-  what `compute_loss` compares.
+- `compute_loss`: our objectives (core/loss.py) on the rows that have something to learn from; compares the
+  log-probabilities of sampling and training on the first pass over a batch.
+- `_get_per_token_logps_and_entropies`: without logits (core/head.py), and a prompt once for its completions.
 - `_load_from_checkpoint`: also loads the trained adapter when a reference adapter stands beside it.
 """
 
@@ -27,19 +27,25 @@ from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 from trl.models import unwrap_model_for_generation
+from trl.trainer.utils import maybe_gather_lm_head_ctx
 
 from grpo.core.batch import Batch, advantages_of, batch_metrics, score_column, stop_on_failures
 from grpo.core.episodes import completed
-from grpo.core.packing import can_pack, pack
+from grpo.core.forward import completion_logps
+from grpo.core.head import attach_logps
+from grpo.core.loss import Counts, Tokens, importance_weights, objective_of, policy_loss
+from grpo.core.minibatch import counted, trained_rows
+from grpo.core.packing import can_pack
 from grpo.core.plan import Plan, row_order
 from grpo.core.rollout import Sampled, SamplingParams, sample
 from grpo.core.rows import prompt_rows, worked_answers
 from grpo.core.score_outcome import Outcome
+from grpo.core.trl_arguments import grpo_arguments, warmup_arguments
+from grpo.core.update_metrics import update_metrics, update_sums
 from grpo.plugins.errors import RunError
 from grpo.plugins.types import Completion
 
 Score = Callable[[Sequence[Completion]], dict[str, list[Outcome]]]
-NO_LENGTH_LIMIT = None
 REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
@@ -55,6 +61,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         on_batch: receives every generation, on every process.
         callbacks: of transformers.
     """
+
+    num_iterations: int
 
     def __init__(
         self,
@@ -75,7 +83,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._sampled: list[Sampled] = []
         self._seconds = {"generate": 0.0, "score": 0.0}
         self._training_logps: torch.Tensor | None = None
-        self._packs = plan.config.train.share_prompts and can_pack(model.config)
+        packs = plan.config.train.share_prompts and can_pack(model.config)
+        self._pack_for = model.config.get_text_config().hidden_size if packs else None
+        self._objective = objective_of(plan.config.loss)
         super().__init__(
             model=model,
             reward_funcs=[_named_reward(reward.name) for reward in plan.rewards],
@@ -85,6 +95,13 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             callbacks=list(callbacks),
         )
         self.remove_callback(PrinterCallback)
+        # The balancing loss of mixture-of-experts models is TRL's, so they keep its head.
+        self._own_head = plan.config.train.head == "grpo" and not self.aux_loss_enabled
+        if self._own_head:
+            for policy in (self.model, self.ref_model):
+                if policy is not None:
+                    inner = policy.get_base_model() if hasattr(policy, "peft_config") else policy
+                    attach_logps(inner, self.temperature, maybe_gather_lm_head_ctx)
         if not plan.config.train.warmup_steps and REFERENCE in getattr(model, "peft_config", {}):
             # A fresh adapter starts as the base model, so the reference is the disabled adapter and needs no copy.
             model.delete_adapter(REFERENCE)
@@ -144,7 +161,13 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return gathered
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        iterations = self.num_iterations
+        if self._own_head:
+            self.num_iterations = 1  # the first pass finds the old log-probabilities, TRL need not
+        try:
+            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        finally:
+            self.num_iterations = iterations
         batch = self._gather_batch()
         stop_on_failures(batch, self._plan.rewards, self._plan.config.failures.stop_share)
         here = self.accelerator.process_index * len(inputs)
@@ -209,11 +232,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         compute_aux_loss: bool = False,
         **images: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        packed = None
-        whole = batch_size is None or batch_size >= len(input_ids)
-        if self._packs and whole and not compute_aux_loss:
-            packed = pack(input_ids, attention_mask, logits_to_keep, self.model.config.get_text_config().hidden_size)
-        if packed is None:
+        if not self._own_head:
             result: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
             result = super()._get_per_token_logps_and_entropies(
                 model,
@@ -225,40 +244,85 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 compute_aux_loss,
                 **images,
             )
-        else:
-            with self.accelerator.autocast():
-                output = model(
-                    input_ids=packed.input_ids,
-                    position_ids=packed.position_ids,
-                    attention_mask=packed.attention_mask,
-                    shift_labels=packed.labels,
-                    fused_lm_head=True,
+            self._training_logps = result[0].detach()
+            return result
+        size = batch_size or len(input_ids)
+        with self.accelerator.autocast():
+            parts = [
+                completion_logps(
+                    model,
+                    input_ids[first : first + size],
+                    attention_mask[first : first + size],
+                    logits_to_keep,
+                    pack_for=self._pack_for,
+                    entropy=compute_entropy,
                 )
-            entropies = packed.unpack(output.entropy) if compute_entropy else None
-            result = packed.unpack(output.log_probs), entropies, None
-        self._training_logps = result[0].detach()
-        return result
+                for first in range(0, len(input_ids), size)
+            ]
+        logps = torch.cat([part[0] for part in parts])
+        entropies = [part[1] for part in parts if part[1] is not None]
+        return logps, torch.cat(entropies) if entropies else None, None
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        if self._own_head:
+            loss = self._policy_loss(model, inputs)
+        else:
+            loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            if self._on_policy() and self._training_logps is not None:
+                sampled, mask = inputs["sampling_per_token_logps"], inputs["completion_mask"]
+                self._log_sampling_difference(self._training_logps, sampled, mask)
         if not torch.isfinite(loss):
             raise RunError(
                 f"the loss of step {self.state.global_step + 1} is {loss.item()}. Lower train.lr, or train in float32 "
                 "with train.dtype='float32'."
             )
-        first_pass = self._step // self.args.steps_per_generation % self.num_iterations == 0
-        if self.model.training and first_pass and self._training_logps is not None:
-            self._log_sampling_difference(inputs)
-        self._training_logps = None
         return loss
 
-    def _log_sampling_difference(self, inputs: dict[str, Any]) -> None:
+    def _on_policy(self) -> bool:
+        """True on the first pass over a batch, before any optimizer step on it."""
+        return bool(self._step // self.args.steps_per_generation % self.num_iterations == 0)
+
+    def _policy_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        part = trained_rows(inputs, every_token=self.beta != 0.0)
+        logps, entropies, _ = self._get_per_token_logps_and_entropies(
+            model, part.input_ids(), part.attention_mask(), part.width, compute_entropy=True
+        )
+        found, mask = part.tensors, part.loss_mask()
+        old = None if self._on_policy() else found["old_per_token_logps"]
+        if old is None and self.num_iterations > 1:  # for the next passes over this batch
+            inputs["old_per_token_logps"] = torch.zeros_like(inputs["completion_mask"], dtype=logps.dtype)
+            inputs["old_per_token_logps"][part.kept, : part.width] = logps.detach()
+        settings, sampled = self._plan.config.loss, found["sampling_per_token_logps"]
+        policy = logps.detach() if old is None else old
+        importance = importance_weights(
+            policy, sampled, mask, settings.rollout_correction, settings.rollout_correction_cap
+        )
+        whole = counted(inputs)
+        accumulation = self.current_gradient_accumulation_steps
+        per_process = self.accelerator.num_processes * self.args.steps_per_generation / accumulation
+        value = policy_loss(
+            self._objective,
+            Tokens(logps, mask, found["advantages"], old, found.get("ref_per_token_logps"), importance),
+            Counts(
+                rows=len(whole),
+                tokens=whole.sum(),
+                batch_tokens=inputs["num_items_in_batch"] / per_process,
+                longest=self.max_completion_length,
+                accumulation=accumulation,
+            ),
+        )
+        gathered = self.accelerator.gather(update_sums(value, entropies, mask, importance)[None])
+        for name, number in update_metrics(gathered, kl=value.kl is not None, weighted=importance is not None).items():
+            self._metrics["train"][name].append(number)
+        if self._on_policy():
+            self._log_sampling_difference(logps.detach(), sampled, mask)
+        return value.loss
+
+    def _log_sampling_difference(self, logps: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> None:
         """Compares the log-probabilities of sampling and of training: the same policy must give the same numbers."""
-        assert self._training_logps is not None
-        mask = inputs["completion_mask"].bool()
-        difference = (self._training_logps - inputs["sampling_per_token_logps"]).abs()[mask]
+        difference = (logps - sampled).abs()[mask.bool()]
         largest = difference.max() if len(difference) else torch.zeros((), device=mask.device)
         self._metrics["train"]["sampling/sampling_logp_difference/max"].append(
             self.accelerator.gather(largest).max().item()
@@ -266,41 +330,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
 
 def grpo_config(plan: Plan, output_dir: Path) -> GRPOConfig:
-    """Translates a plan into TRL's arguments; every step generates once and is logged."""
-    config, train, loss = plan.config, plan.config.train, plan.config.loss
-    return GRPOConfig(
-        output_dir=str(output_dir),
-        max_steps=train.steps,
-        num_generations=train.group_size,
-        per_device_train_batch_size=train.micro_batch_size,
-        gradient_accumulation_steps=plan.accumulation,
-        steps_per_generation=plan.accumulation,
-        learning_rate=train.lr,
-        lr_scheduler_type=train.lr_schedule,
-        warmup_steps=train.lr_warmup_steps,
-        adam_beta1=train.adam_beta1,
-        adam_beta2=train.adam_beta2,
-        weight_decay=train.weight_decay,
-        max_grad_norm=train.max_grad_norm,
-        gradient_checkpointing=train.gradient_checkpointing,
-        max_completion_length=config.rollout.max_completion_length,
-        temperature=config.rollout.temperature,
-        loss_type=loss.type,
-        epsilon=loss.epsilon,
-        epsilon_high=loss.epsilon_high,
-        delta=loss.delta,
-        beta=loss.beta,
-        mask_truncated_completions=loss.mask_truncated_completions,
-        scale_rewards=loss.scale_rewards,
-        num_iterations=loss.num_iterations,
-        importance_sampling_level=loss.importance_sampling_level,
-        shuffle_dataset=False,  # row_order fixes the order of the whole run
-        save_steps=config.output.save_every,
-        save_total_limit=config.output.keep,
-        report_to=list(config.output.report_to),
-        seed=config.seed,
-        **_common_arguments(train.dtype),
-    )
+    """Translates a plan into TRL's arguments."""
+    return GRPOConfig(**grpo_arguments(plan, output_dir))
 
 
 def warm_up(
@@ -324,41 +355,13 @@ def warm_up(
     order = row_order(len(taught), train.warmup_steps * plan.batch_size, plan.config.seed)
     trainer = SFTTrainer(
         model=model,
-        args=SFTConfig(
-            output_dir=str(output_dir),
-            max_steps=train.warmup_steps,
-            per_device_train_batch_size=train.micro_batch_size,
-            gradient_accumulation_steps=plan.accumulation,
-            learning_rate=train.warmup_lr,
-            lr_scheduler_type="linear",
-            max_length=NO_LENGTH_LIMIT,
-            completion_only_loss=True,
-            gradient_checkpointing=train.gradient_checkpointing,
-            save_strategy="no",
-            report_to=[],
-            seed=plan.config.seed,
-            **_common_arguments(train.dtype),
-        ),
+        args=SFTConfig(**warmup_arguments(plan, output_dir)),
         train_dataset=worked_answers(taught, tokenizer).select(order),
         processing_class=tokenizer,
         callbacks=list(callbacks),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
-
-
-def _common_arguments(dtype: str | None) -> dict[str, Any]:
-    on_gpu = torch.cuda.is_available()
-    return {
-        "use_cpu": not on_gpu,
-        "bf16": on_gpu and dtype == "bfloat16",
-        "fp16": False,
-        "logging_steps": 1,
-        "logging_nan_inf_filter": False,
-        "disable_tqdm": True,
-        "remove_unused_columns": False,
-        "dataloader_pin_memory": on_gpu,
-    }
 
 
 def _named_reward(name: str) -> Callable[..., list[float]]:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from grpo.core.forward import completion_logps
+from grpo.core.head import attach_logps
 from grpo.core.packing import can_pack, pack
 
 PROMPT, COMPLETION, HIDDEN, VOCABULARY = 30, 20, 64, 97
@@ -14,7 +16,6 @@ PROMPT, COMPLETION, HIDDEN, VOCABULARY = 30, 20, 64, 97
 
 def small_model(family: str) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
-    from trl.trainer.utils import add_fused_lm_head
 
     torch.manual_seed(1)
     config = AutoConfig.for_model(
@@ -30,7 +31,7 @@ def small_model(family: str) -> Any:
         tie_word_embeddings=True,
     )
     model = AutoModelForCausalLM.from_config(config)
-    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    attach_logps(model, 1.0)
     return model
 
 
@@ -55,25 +56,12 @@ def ragged_batch(groups: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     return ids[order], mask[order]
 
 
-def plain(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    labels = ids.masked_fill(mask == 0, -100)
-    labels[:, :-COMPLETION] = -100
-    output = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
-    return output.log_probs[:, -COMPLETION:], output.entropy[:, -COMPLETION:]
-
-
-def packed(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    rows = pack(ids, mask, COMPLETION, HIDDEN)
-    assert rows is not None
-    assert rows.input_ids.numel() < ids.numel()
-    output = model(
-        input_ids=rows.input_ids,
-        position_ids=rows.position_ids,
-        attention_mask=rows.attention_mask,
-        shift_labels=rows.labels,
-        fused_lm_head=True,
-    )
-    return rows.unpack(output.log_probs), rows.unpack(output.entropy)
+def forward(
+    model: Any, ids: torch.Tensor, mask: torch.Tensor, *, pack_for: int | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    logps, entropy = completion_logps(model, ids, mask, COMPLETION, pack_for=pack_for, entropy=True)
+    assert entropy is not None
+    return logps, entropy
 
 
 @pytest.mark.parametrize("family", ["qwen2", "llama", "qwen3"])
@@ -81,13 +69,16 @@ def test_packed_rows_equal_plain_rows_and_so_do_their_gradients(family: str) -> 
     model = small_model(family)
     assert can_pack(model.config)
     ids, mask = ragged_batch(groups=3, size=4)
+    rows = pack(ids, mask, COMPLETION, HIDDEN)
+    assert rows is not None
+    assert rows.input_ids.numel() < ids.numel()
     present = mask[:, -COMPLETION:].bool()
     weight = torch.randn(present.shape, generator=torch.Generator().manual_seed(3)) * present
     results, gradients = [], []
-    for forward in (plain, packed):
+    for pack_for in (None, HIDDEN):
         model.zero_grad()
-        logps, entropies = forward(model, ids, mask)
-        (logps * weight + 0.1 * entropies * weight).sum().backward()
+        logps, entropies = forward(model, ids, mask, pack_for=pack_for)
+        (logps * weight).sum().backward()
         results.append((logps.detach(), entropies.detach()))
         gradients.append({name: p.grad.clone() for name, p in model.named_parameters()})
     for one, other in zip(*results, strict=True):

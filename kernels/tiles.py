@@ -1,0 +1,36 @@
+"""How large a piece of the logits is worked on at once: shapes and device in, rows and vocabulary columns out.
+
+The workspace of a kernel is one tile of logits, [rows, columns] in float32, and in the frozen-head mode the sums
+[rows, H] beside it. Larger tiles make better matrix products; tiles that fit the cache make the passes over them
+cheap, which matters most for small H, where a logit costs few multiply-adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The most rows (tokens) and columns (vocabulary entries) of logits that exist at a time."""
+
+    rows: int
+    columns: int
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.columns < 1:
+            raise ValueError(f"a tile of {self.rows} x {self.columns} logits holds nothing; both must be at least 1")
+
+
+def default_tile(device: torch.device, hidden: int) -> Tile:
+    """Returns the tile for a device and a hidden size H."""
+    if device.type == "cpu":
+        return Tile(rows=1024, columns=1024)
+    return Tile(rows=1024 if hidden <= 2048 else 2048, columns=8192)
+
+
+def spans(total: int, step: int) -> list[tuple[int, int]]:
+    """Cuts `range(total)` into pieces of at most `step`: their first and last-but-one-past numbers."""
+    return [(first, min(first + step, total)) for first in range(0, total, step)]

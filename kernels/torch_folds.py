@@ -1,0 +1,111 @@
+"""The passes over a tile of logits in plain torch: a tile in, sums brought up to date and the tile overwritten.
+
+Theory of operation. `fold` runs once per tile on the way through the vocabulary. It overwrites the logits with
+exp(z - m), the weights with which the caller sums rows of W, where m is the row's largest logit so far; what was
+summed under an older m is multiplied by `sums.shrink`. `gradient` runs on tiles that were projected again when the
+sums are final, and overwrites them with dL/dz. Every step works in place: on a CPU these passes read memory, and cost
+about as much as the products at small hidden sizes.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from grpo.kernels.head import Head
+from grpo.kernels.sums import TAKEN_OUT, Sums
+
+
+def boost(head: Head) -> float:
+    """What the returned tiles are multiplied by; 1, since they stay in the dtype of sums."""
+    return 1.0
+
+
+def fold(
+    y: torch.Tensor, target: torch.Tensor, first: int, sums: Sums, head: Head, *, entropy: bool, weights: bool
+) -> torch.Tensor:
+    """Folds the logits of the vocabulary entries from `first` on into the sums.
+
+    Args:
+        y: [n, w] in the dtype of sums, from `Head.logits`; overwritten.
+        target: [n] int64.
+        first: the vocabulary entry of column 0.
+        sums: of these rows.
+        head: for its softcap.
+        entropy: keep `spread`, too.
+        weights: the returned tile will be used.
+
+    Returns:
+        [n, w]: exp(z - m), 0 at the target; with a softcap times its derivative.
+    """
+    z, slope = _capped(y, head, slope=weights)
+    column = (target - first).clamp(0, y.shape[1] - 1)[:, None]
+    here = (target - first == column[:, 0])[:, None]
+    at_target = z.gather(1, column)
+    sums.target.copy_(torch.where(here[:, 0], at_target[:, 0], sums.target))
+    if slope is not None:
+        sums.slope.copy_(torch.where(here[:, 0], slope.gather(1, column)[:, 0], sums.slope))
+    z.scatter_(1, column, torch.where(here, TAKEN_OUT, at_target))
+
+    peak = torch.maximum(sums.peak, z.amax(dim=1))
+    fallen = sums.peak - peak
+    torch.exp(fallen, out=sums.shrink)
+    z.sub_(peak[:, None])
+    if entropy:
+        e = torch.exp(z)
+        sums.spread.add_(sums.total * fallen).mul_(sums.shrink)
+        sums.spread.add_(torch.linalg.vecdot(e, z))
+        z = e
+    else:
+        z.exp_()
+    sums.total.mul_(sums.shrink).add_(z.sum(dim=1))
+    sums.peak.copy_(peak)
+    return z.mul_(slope) if slope is not None else z
+
+
+def gradient(
+    y: torch.Tensor,
+    first: int,
+    head: Head,
+    target: torch.Tensor,
+    log_total: torch.Tensor,
+    missed: torch.Tensor,
+    entropy: torch.Tensor | None,
+    grad_logp: torch.Tensor,
+    grad_entropy: torch.Tensor | None,
+) -> torch.Tensor:
+    """Overwrites logits with the gradient of the loss, up to the constant `Head.gain`.
+
+        dL/dz_j = dL/dlogp (1[j = t] - p_j) - dL/dentropy p_j (log p_j + entropy)
+
+    Args:
+        y, first, head, target: as for `fold`.
+        log_total, missed, entropy: [n] final, from the sums; entropy only with `grad_entropy`.
+        grad_logp, grad_entropy: [n] in the dtype of sums.
+
+    Returns:
+        [n, w], the tile.
+    """
+    z, slope = _capped(y, head, slope=True)
+    column = (target - first).clamp(0, y.shape[1] - 1)[:, None]
+    here = (target - first == column[:, 0])[:, None]
+    z.sub_(log_total[:, None])
+    if grad_entropy is None or entropy is None:
+        z.exp_().mul_(-grad_logp[:, None])
+        own = grad_logp * missed
+    else:
+        own = grad_logp * missed
+        p = torch.exp(z)
+        z.add_(entropy[:, None]).mul_(-grad_entropy[:, None])
+        own = own + (p * z).gather(1, column)[:, 0]
+        z.sub_(grad_logp[:, None]).mul_(p)
+    z.scatter_(1, column, torch.where(here, own[:, None], z.gather(1, column)))
+    return z.mul_(slope) if slope is not None else z
+
+
+def _capped(y: torch.Tensor, head: Head, *, slope: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Applies the softcap in place; also returns its derivative when asked for and there is one."""
+    if head.softcap is None:
+        return y, None
+    t = y.div_(head.softcap).tanh_()
+    flat = 1 - t * t if slope else None
+    return t.mul_(head.softcap / head.temperature), flat

@@ -1,0 +1,367 @@
+"""`linear_logp` against float64: every mode, dtype and option, its gradients, its edges and what it holds in memory.
+
+The same tests run the Triton passes on a GPU, or with TRITON_INTERPRET=1 on CPU (tests/kernels/test_triton.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+
+from grpo.kernels import Tile, linear_logp, naive_logp
+
+DEVICE = "cuda" if torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1" else "cpu"
+N, H, V, RANK = 13, 24, 101, 3
+TOLERANCE = {torch.float64: 1e-11, torch.float32: 5e-6, torch.bfloat16: 1.2e-2, torch.float16: 2e-3}
+LOGP_TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-6, torch.bfloat16: 1e-6, torch.float16: 1e-6}
+
+
+@dataclass(frozen=True)
+class Problem:
+    hidden: torch.Tensor
+    weight: torch.Tensor
+    target: torch.Tensor
+    bias: torch.Tensor | None = None
+    lora: tuple[torch.Tensor, torch.Tensor, float] | None = None
+    temperature: float = 1.0
+    softcap: float | None = None
+    logit_scale: float = 1.0
+
+    def parameters(self) -> list[torch.Tensor]:
+        return [t for t in (self.hidden, self.weight, self.bias, *(self.lora or ())[:2]) if t is not None]
+
+    def run(self, function: Callable[..., Any], **settings: Any) -> Any:
+        return function(
+            self.hidden,
+            self.weight,
+            self.target,
+            bias=self.bias,
+            lora=self.lora,
+            temperature=self.temperature,
+            softcap=self.softcap,
+            logit_scale=self.logit_scale,
+            **settings,
+        )
+
+
+def problem(
+    dtype: torch.dtype = torch.float32,
+    *,
+    trained: bool = True,
+    bias: bool = False,
+    lora: bool = False,
+    shape: tuple[int, int, int] = (N, H, V),
+    **settings: Any,
+) -> Problem:
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(*size: int, grad: bool = trained) -> torch.Tensor:
+        values = torch.randn(size, generator=generator, dtype=torch.float64).to(DEVICE, dtype)
+        return values.requires_grad_(grad)
+
+    count, width, vocabulary = shape
+    target = torch.randint(0, vocabulary, (count,), generator=generator)
+    if count > 4:
+        target[0], target[1], target[2:4] = 0, vocabulary - 1, 7 % vocabulary  # first, last, duplicates
+    return Problem(
+        hidden=draw(count, width, grad=True),
+        weight=draw(vocabulary, width),
+        target=target.to(DEVICE),
+        bias=draw(vocabulary) if bias else None,
+        lora=(draw(RANK, width), draw(vocabulary, RANK), 0.5) if lora else None,
+        **settings,
+    )
+
+
+@torch.no_grad()
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-30))
+
+
+def gradients(of: Problem, logp: torch.Tensor, entropy: torch.Tensor | None) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    weights = torch.randn(2, len(logp), generator=generator, dtype=torch.float64).to(DEVICE)
+    loss = (logp * weights[0]).sum()
+    if entropy is not None:
+        loss = loss + (entropy * weights[1]).sum()
+    return list(torch.autograd.grad(loss, [p for p in of.parameters() if p.requires_grad]))
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "bias and a scale": {"bias": True, "logit_scale": 0.25},
+    "cold": {"temperature": 0.1},
+    "hot": {"temperature": 2.0},
+    "softcap": {"softcap": 5.0, "temperature": 0.7},
+    "adapter": {"lora": True},
+    "everything": {"bias": True, "lora": True, "softcap": 4.0, "temperature": 0.8, "logit_scale": 1.5},
+}
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+@pytest.mark.parametrize("mode", ["jacobian", "recompute", "recompute with an entropy term"])
+def test_values_and_gradients_equal_those_of_float64(dtype: torch.dtype, options: dict[str, Any], mode: str) -> None:
+    jacobian, differentiable = mode == "jacobian", mode.endswith("term")
+    given = problem(dtype, trained=not jacobian, **options)
+    found = given.run(
+        linear_logp,
+        mode="jacobian" if jacobian else "recompute",
+        entropy="grad" if differentiable else "value",
+        tile=Tile(5, 16),
+    )
+    wanted = given.run(naive_logp)
+    for one, other in zip(found, wanted, strict=True):
+        assert error(one, other) < LOGP_TOLERANCE[dtype] * 3
+    pairs = zip(
+        gradients(given, found[0], found[1] if differentiable else None),
+        gradients(given, wanted[0], wanted[1] if differentiable else None),
+        strict=True,
+    )
+    for one, other in pairs:
+        assert one.dtype == dtype
+        assert error(one, other) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("tile", [Tile(1, 1), Tile(4, 8), Tile(100, 7), Tile(3, 1000), None])
+def test_the_tile_changes_nothing(tile: Tile | None, trained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo.kernels.recompute.KEPT_BYTES", 0)
+    given = problem(trained=trained, bias=True, lora=True, softcap=9.0, shape=(5, 8, 19))
+    found, wanted = given.run(linear_logp, tile=tile)[0], given.run(naive_logp)[0]
+    assert error(found, wanted) < 1e-6
+    for one, other in zip(gradients(given, found, None), gradients(given, wanted, None), strict=True):
+        assert error(one, other) < 1e-5
+
+
+def test_logits_kept_from_the_forward_pass_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = problem(bias=True)
+    results = []
+    for kept in (0, 2**20):
+        monkeypatch.setattr("grpo.kernels.recompute.KEPT_BYTES", kept)
+        logp, _ = given.run(linear_logp)
+        first = gradients(given, logp, None)
+        results.append((logp.detach(), first))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_backward_can_run_twice(trained: bool) -> None:
+    given = problem(trained=trained)
+    logp, _ = given.run(linear_logp)
+    first = torch.autograd.grad(logp.sum(), given.hidden, retain_graph=True)[0]
+    assert torch.equal(first, torch.autograd.grad(logp.sum(), given.hidden)[0])
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="float64 always takes the torch passes")
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("softcap", [None, 3.0])
+def test_the_torch_passes_pass_gradcheck(trained: bool, softcap: float | None) -> None:
+    given = problem(torch.float64, trained=trained, bias=True, lora=True, softcap=softcap, shape=(3, 4, 7))
+
+    def function(*parameters: torch.Tensor) -> Any:
+        hidden, weight, bias, a, b = parameters
+        same = replace(given, hidden=hidden, weight=weight, bias=bias, lora=(a, b, 0.5))
+        logp, entropy = same.run(linear_logp, tile=Tile(2, 3), entropy="grad" if trained else "none")
+        return (logp, entropy) if trained else logp
+
+    assert torch.autograd.gradcheck(function, given.parameters())
+
+
+@pytest.mark.parametrize("margin", [0.0, 5.0, 15.0, 30.0, 60.0])
+@pytest.mark.parametrize("trained", [False, True])
+def test_confident_tokens_keep_their_gradient(margin: float, trained: bool) -> None:
+    """A target that leads by up to 60 nats: 1 - p must not be lost to rounding."""
+    hidden = torch.eye(4, 8, device=DEVICE).requires_grad_()
+    weight = 0.1 * torch.randn(50, 8, generator=torch.Generator().manual_seed(3)).to(DEVICE)
+    target = torch.arange(4, device=DEVICE)
+    weight[:4, :4] += margin * torch.eye(4, device=DEVICE)
+    given = Problem(hidden, weight.requires_grad_(trained), target)
+    logp, _ = given.run(linear_logp, tile=Tile(4, 16))
+    exact_hidden = hidden.detach().double().requires_grad_()
+    z = exact_hidden @ weight.detach().double().t()
+    rest = z.masked_fill(torch.nn.functional.one_hot(target, 50).bool(), -torch.inf).logsumexp(dim=1)
+    exact = torch.nn.functional.logsigmoid(z.gather(1, target[:, None])[:, 0] - rest)
+    assert (logp <= 0).all()
+    torch.testing.assert_close(logp.double(), exact, rtol=1e-4, atol=0)
+    gradient = torch.autograd.grad(logp.sum(), hidden)[0]
+    assert error(gradient, torch.autograd.grad(exact.sum(), exact_hidden)[0]) < 1e-4
+
+
+def test_an_offset_of_all_logits_cancels() -> None:
+    given = problem(trained=False)
+    plain = given.run(linear_logp, entropy="value")
+    shifted = replace(given, bias=torch.full((V,), 1e4, device=DEVICE)).run(linear_logp, entropy="value")
+    for one, other in zip(plain, shifted, strict=True):
+        assert (one - other).abs().max() < 5e-3  # float32 itself rounds logits of 1e4 to 1e-3
+
+
+def test_entries_of_the_vocabulary_may_be_switched_off() -> None:
+    given = problem(trained=False)
+    bias = torch.zeros(V, device=DEVICE)
+    bias[50:60] = -torch.inf
+    given = replace(given, bias=bias, target=given.target.clamp(max=49))
+    logp, entropy = given.run(linear_logp, entropy="value", tile=Tile(4, 8))
+    wanted = naive_logp(given.hidden, torch.cat([given.weight[:50], given.weight[60:]]), given.target)
+    assert error(logp, wanted[0]) < 1e-6
+    assert entropy is not None
+    assert error(entropy, wanted[1]) < 1e-5
+    assert torch.isfinite(torch.autograd.grad(logp.sum(), given.hidden)[0]).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 8, 9), (1, 8, 9), (3, 8, 1), (2, 8, 2), (5, 7, 1001)])
+@pytest.mark.parametrize("trained", [False, True])
+def test_small_and_odd_shapes(shape: tuple[int, int, int], trained: bool) -> None:
+    given = problem(trained=trained, shape=shape, bias=True)
+    logp, entropy = given.run(linear_logp, entropy="value", tile=Tile(4, 64))
+    assert entropy is not None
+    wanted = given.run(naive_logp)
+    torch.testing.assert_close(logp.double(), wanted[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(entropy.double(), wanted[1], rtol=1e-5, atol=1e-6)
+    for one, other in zip(gradients(given, logp, None), gradients(given, wanted[0], None), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_masked_rows_give_zero_gradients() -> None:
+    for trained in (False, True):
+        given = problem(trained=trained)
+        logp, _ = given.run(linear_logp)
+        for gradient in gradients(given, logp * 0.0, None):
+            assert not gradient.any()
+
+
+def test_without_gradients_nothing_is_kept_and_the_numbers_are_the_same_bits() -> None:
+    """The log-probabilities of sampling and of the first training pass are compared with each other."""
+    given = problem(trained=False)
+    logp, _ = given.run(linear_logp)
+    with torch.no_grad():
+        again, entropy = given.run(linear_logp)
+    assert again.grad_fn is None
+    assert entropy is None
+    assert torch.equal(logp.detach(), again)
+    full, _ = replace(given, weight=given.weight.detach().requires_grad_()).run(linear_logp)
+    assert torch.equal(full.detach(), again)
+
+
+@contextmanager
+def largest_allocation() -> Iterator[list[int]]:
+    """Collects the sizes in bytes of the tensors that operators return."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    sizes = [0]
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            tensors = out if isinstance(out, tuple | list) else [out]
+            sizes.extend(t.untyped_storage().nbytes() for t in tensors if isinstance(t, torch.Tensor))
+            return out
+
+    with Watch():
+        yield sizes
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="watches operators of torch")
+def test_a_frozen_head_allocates_no_second_head_and_no_logits() -> None:
+    given = problem(trained=False, shape=(64, 8, 40_000))
+    with torch.no_grad():
+        given.run(linear_logp, tile=Tile(16, 256))  # autograd's worker threads are outside the watch
+    with largest_allocation() as sizes:
+        logp, _ = given.run(linear_logp, tile=Tile(16, 256), entropy="value")
+    logp.sum().backward()
+    assert given.weight.grad is None
+    views_of_the_weight = {given.weight.untyped_storage().nbytes()}
+    assert max(set(sizes) - views_of_the_weight) <= 16 * 256 * 4
+
+
+def test_it_follows_autocast() -> None:
+    given = problem(trained=True)
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        logp, _ = given.run(linear_logp)
+    rounded = naive_logp(given.hidden.bfloat16(), given.weight.bfloat16(), given.target)[0]
+    assert logp.dtype == torch.float32
+    assert error(logp, rounded) < 1e-6
+    assert all(gradient.dtype == torch.float32 for gradient in gradients(given, logp, None))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch._dynamo itself
+def test_it_works_inside_a_compiled_function() -> None:
+    given = problem(trained=True)
+
+    def step(hidden: torch.Tensor) -> torch.Tensor:
+        return linear_logp(hidden * 2, given.weight, given.target)[0] * 3
+
+    compiled = torch.compile(step, backend="eager")
+    assert torch.equal(compiled(given.hidden), step(given.hidden))
+
+
+def test_tied_embeddings_and_accumulation_add_up() -> None:
+    weight = torch.randn(30, 8, generator=torch.Generator().manual_seed(4)).to(DEVICE).requires_grad_()
+    target = torch.arange(6, device=DEVICE)
+    for _ in range(2):
+        linear_logp(weight[target + 1] * 2, weight, target)[0].sum().backward()
+    found = weight.grad
+    weight.grad = None
+    for _ in range(2):
+        naive_logp(weight[target + 1] * 2, weight, target)[0].sum().backward()
+    assert found is not None
+    assert weight.grad is not None
+    assert error(found, weight.grad) < 1e-6
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_sharded_weights_are_whole_only_inside_the_context(trained: bool) -> None:
+    given = problem(trained=trained)
+    whole = given.weight.detach().clone()
+    entered = []
+
+    @contextmanager
+    def gathered() -> Iterator[None]:
+        given.weight.data = whole.clone()
+        entered.append(1)
+        try:
+            yield
+        finally:
+            given.weight.data = torch.empty(0, device=DEVICE)
+
+    given.weight.data = torch.empty(0, device=DEVICE)
+    logp, _ = given.run(linear_logp, gathered=gathered)
+    forward = len(entered)
+    grads = gradients(given, logp, None)
+    assert len(entered) == forward + trained  # a frozen head is not needed in the backward pass
+    given.weight.data = whole
+    for one, other in zip(grads, gradients(given, given.run(naive_logp)[0], None), strict=True):
+        assert error(one, other) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mode": "jacobian"}, "the head has parameters to train"),
+        ({"temperature": 0.0}, "must be above 0"),
+        ({"softcap": -1.0}, "must be above 0"),
+        ({"bias": torch.zeros(3)}, r"bias must be \[V\]"),
+        ({"lora": (torch.zeros(2, 3), torch.zeros(3, 2), 1.0)}, r"lora must be A \[r, H\]"),
+        ({"target": torch.zeros(2, dtype=torch.long)}, r"Flatten batch and length"),
+        ({"target": torch.zeros(N)}, "target int64"),
+        ({"weight": torch.zeros(V, H, dtype=torch.int8)}, "quantised"),
+        ({"weight": torch.zeros(0)}, "sharded"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(change: dict[str, Any], message: str) -> None:
+    given = problem(trained="mode" in change)
+    arguments = {"hidden": given.hidden, "weight": given.weight, "target": given.target}
+    moved = {k: v.to(DEVICE) if isinstance(v, torch.Tensor) else v for k, v in change.items()}
+    with pytest.raises(ValueError, match=message):
+        linear_logp(**{**arguments, **moved})
+
+
+def test_a_tile_holds_something() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Tile(0, 4)

@@ -1,0 +1,55 @@
+"""The Triton passes: compared with float64 by Triton's interpreter on CPU, and compiled for the GPUs that we mean.
+
+They run where triton is installed; on a GPU, tests/kernels/test_logp.py runs all of its tests on the same passes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="triton comes with CUDA builds of torch")
+
+SUITE = Path(__file__).with_name("test_logp.py")
+INTERPRETED = (  # the interpreter takes a second for a test, so it runs the ones that reach every branch of the kernels
+    "(equal_those_of_float64 and everything and not float64]) or confident and 30 or switched_off "
+    "or (tile_changes and tile3) or shapes"
+)
+
+
+def test_the_interpreted_passes_equal_float64() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE), "-k", INTERPRETED],
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("capability", [80, 90])
+def test_the_passes_compile_for_a_gpu(capability: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton import compile as build
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from grpo.kernels import triton_folds
+
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        pytest.skip("interpreted kernels are not compiled")
+    scalars = {"width": "i32", "first": "i32", "softcap": "fp32", "inv_t": "fp32", "boost": "fp32", "taken_out": "fp32"}
+    for kernel in (triton_folds._fold_kernel, triton_folds._gradient_kernel):
+        constants = {"is_capped": True, "with_entropy": True, "with_weights": True, "block": 1024}
+        constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
+        types = {name: "*fp32" for name in kernel.arg_names if name.endswith("_ptr")}
+        types |= {name: kind for name, kind in scalars.items() if name in kernel.arg_names}
+        types |= {"out_ptr": f"*{dtype}", "target_ptr": "*i64"} | dict.fromkeys(constants, "constexpr")
+        source = ASTSource(fn=kernel, signature=types, constexprs=constants)
+        assert build(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]
