@@ -1,18 +1,24 @@
-"""How fast rewards are scored: rows a second beside the bare function in a loop and beside TRL's way of calling.
+"""How fast rewards are scored: rows a second beside the bare function in a loop, TRL's way of calling and verifiers'.
 
-Run it on a quiet machine: python benchmarks/scoring.py [--rows 4096] [--repeats 5]. TRL's way is what its trainer does
-with a synchronous reward: columns to lists, one call with all of them, None to NaN, a float32 tensor. The reward `math`
-gets answers that take computer algebra, new ones each time, since sympy remembers what it has simplified.
+Run it on a quiet machine: python benchmarks/scoring.py [--rows 4096] [--repeats 5] [--cheap]. TRL's way is what its
+trainer does with a synchronous reward: columns to lists, one call with all of them, None to NaN, a float32 tensor.
+verifiers' way is `Task.score` of all traces at once on one event loop, with the function as the task's reward (its
+release 0.4 has no Rubric any more); it is measured where verifiers is installed, and its traces are made beforehand.
+The reward `math` gets answers that take computer algebra, new ones each time, since sympy remembers what it has
+simplified.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import importlib.util
 import os
 import platform
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from grpo import Completion, RewardSpec, reward
@@ -54,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=4096)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--cheap", action="store_true", help="leave out the reward that computes for seconds")
     arguments = parser.parse_args()
     words = "<think>She sells the eggs that are left, so she makes {n} dollars a day. "
     texts = [words.format(n=n) + f"</think>\n#### {n}" for n in range(arguments.rows)]
@@ -63,9 +70,10 @@ def main() -> None:
     plugins += [host.reward("gsm8k.correctness"), host.reward("proximity")]
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} processors")
     rows = [measure(plugin, lambda _: cheap, arguments.repeats) for plugin in plugins]
-    count = min(arguments.rows, _MATH_ROWS)
-    rows.append(measure(host.reward("math"), lambda number: sums(count, number * count), arguments.repeats))
-    heading = ("reward", "isolation", "rows", "bare loop/s", "TRL's way/s", "scorer/s", "bare loop = 1")
+    if not arguments.cheap:
+        count = min(arguments.rows, _MATH_ROWS)
+        rows.append(measure(host.reward("math"), lambda number: sums(count, number * count), arguments.repeats))
+    heading = ("reward", "isolation", "rows", "bare loop/s", "TRL's way/s", "verifiers/s", "scorer/s", "bare loop = 1")
     print(table(heading, rows))
 
 
@@ -80,22 +88,24 @@ def measure(plugin: BoundReward, make: Callable[[int], list[Completion]], repeat
     count = len(make(0))
     with Scorer([plugin]) as scorer:
         scorer.score(make(0)[:8])
-        ways: list[Callable[[list[Completion]], Any]] = [
-            lambda completions: bare_loop(plugin, completions),
-            lambda completions: trl_way(plugin, completions),
-            scorer.score,
+        ways: list[Callable[[list[Completion]], Callable[[], Any]]] = [
+            lambda completions: partial(bare_loop, plugin, completions),
+            lambda completions: partial(trl_way, plugin, completions),
+            lambda completions: partial(scorer.score, completions),
         ]
+        if importlib.util.find_spec("verifiers") is not None:
+            ways.append(partial(verifiers_way, plugin))
         seconds = [float("inf")] * len(ways)
         for repeat in range(repeats):  # in turns, so that a busy moment hits every way alike
             for index, way in enumerate(ways):
-                completions = make(1 + repeat * len(ways) + index)
+                call = way(make(1 + repeat * len(ways) + index))
                 started = time.perf_counter()
-                way(completions)
+                call()
                 seconds[index] = min(seconds[index], time.perf_counter() - started)
         assert not scorer.first_failure, scorer.first_failure
-    speeds = [f"{count / each:,.0f}" for each in seconds]
+    bare, trl, ours, *verifiers = [f"{count / each:,.0f}" for each in seconds]
     ratio = f"{seconds[0] / seconds[2]:.2f}"
-    return plugin.name, plugin.spec.isolation, str(count), *speeds, ratio
+    return plugin.name, plugin.spec.isolation, str(count), bare, trl, *(verifiers or ["-"]), ours, ratio
 
 
 def bare_loop(plugin: BoundReward, completions: list[Completion]) -> list[Any]:
@@ -115,6 +125,36 @@ def trl_way(plugin: BoundReward, completions: list[Completion]) -> Any:
     columns = {name: [row[name] for row in rows] for name in names}
     values = batch(plugin.spec, plugin.options, [completion.text for completion in completions], **columns)
     return torch.tensor([value if value is not None else float("nan") for value in values], dtype=torch.float32)
+
+
+def verifiers_way(plugin: BoundReward, completions: list[Completion]) -> Callable[[], Any]:
+    """Returns what scores the completions by verifiers: traces of a task whose reward is the function."""
+    import verifiers.v1 as vf
+    from verifiers.v1.trace import AgentInfo, TraceTask
+
+    function, options = plugin.spec.function, plugin.options
+    names = [column.name for column in plugin.spec.columns if column.required]
+
+    class Data(vf.TaskData):  # type: ignore[misc]
+        answer: str
+
+    class Scored(vf.Task[Data]):  # type: ignore[misc]
+        @vf.reward
+        async def reward(self, task: Any, trace: Any) -> float:
+            value = function(trace.last_reply, *(getattr(task, name) for name in names), **options)
+            return float("nan") if value is None else float(value)
+
+    agent = AgentInfo(config=vf.AgentConfig())
+    pairs = []
+    for completion in completions:
+        task = Scored(Data(prompt="", answer=completion.row["answer"]))
+        trace = vf.Trace(task=TraceTask(type="Scored", data=task.data), agent=agent, root_reply=completion.text)
+        pairs.append((task, trace))
+
+    async def score() -> None:
+        await asyncio.gather(*(task.score(trace) for task, trace in pairs))
+
+    return lambda: asyncio.run(score())
 
 
 def batch(spec: RewardSpec, options: Any, completions: list[str], **columns: list[Any]) -> list[Any]:
