@@ -20,7 +20,7 @@ from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import Allowance, retry_lock, starved
 from grpo.rewards.code.assert_plan import Plan, leading_name
-from grpo.rewards.code.guest_program import shared_program, solution_program, tests_program
+from grpo.rewards.code.guest_program import preloaded_by, shared_program, solution_program, tests_program
 from grpo.rewards.code.results import (
     OUTCOME_OF_JOB,
     SYNTAX_ERRORS,
@@ -115,7 +115,9 @@ class _Run:
             UnusableTests: the tests cannot be judged in two sandboxes.
         """
         nonce = secrets.token_hex(16)
-        [result] = await pool.run([self._pair(nonce) if integrity == "split" else self._alone(nonce)])
+        [result] = await pool.run(
+            [self._pair(nonce, preloaded_by(pool)) if integrity == "split" else self._alone(nonce)]
+        )
         peer = result if integrity == "shared" else result.peer
         if result.trouble or peer is None:
             why = result.reason or (peer.reason if peer else "it runs no peers")
@@ -135,10 +137,11 @@ class _Run:
     def _limits(self) -> Limits:
         return self.allowance.limits(self.plan.units - self.first + 1)
 
-    def _pair(self, nonce: str) -> Job:
+    def _pair(self, nonce: str, preloaded: bool) -> Job:
         """Returns the tests, with the solution as their peer."""
         plan, limits = self.plan, self._limits()
         tests = tests_program(
+            preloaded,
             nonce=nonce,
             setup=plan.setup,
             source=plan.source,
@@ -149,6 +152,7 @@ class _Run:
             stop=self.allowance.stop,
         )
         solution = solution_program(
+            preloaded,
             before=plan.setup,
             source=self.program,
             names=list(plan.names),

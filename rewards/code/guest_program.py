@@ -2,7 +2,7 @@
 
 The modules that run in a sandbox travel inside the program, compiled and in base64, which is quickest to read: to
 compile them for each job would cost more than most solutions take. An interpreter of another version than this one
-compiles them itself.
+compiles them itself. Sandboxes with the capability "judge" have them already.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import functools
 import importlib.util
 import marshal
 import zlib
+from collections.abc import Hashable
 from importlib import resources
 from typing import Any
 
-from grpo.plugins.sandbox_job import CHANNEL
+from grpo.plugins.sandbox_job import CHANNEL, SandboxPool
 
 _PACKAGE = "grpo.rewards.code"
 _SOLUTION = ("guest_values", "guest_channel", "guest_customs", "guest_solution")
@@ -40,14 +41,14 @@ def load(magic, packages, modules):
 """
 
 
-def tests_program(**given: Any) -> str:
+def tests_program(preloaded: bool, /, **given: Any) -> str:
     """Returns the program that runs tests; the arguments are those of `guest_tests.main` after the descriptor."""
-    return f"{_loading(_TESTS)}.main({CHANNEL}, **{given!a})\n"
+    return f"{_last(_TESTS, preloaded)}.main({CHANNEL}, **{given!a})\n"
 
 
-def solution_program(**given: Any) -> str:
+def solution_program(preloaded: bool, /, **given: Any) -> str:
     """Returns the program that serves a solution; see `guest_solution.main`."""
-    return f"{_loading(_SOLUTION)}.main({CHANNEL}, **{given!a})\n"
+    return f"{_last(_SOLUTION, preloaded)}.main({CHANNEL}, **{given!a})\n"
 
 
 def shared_program(**given: Any) -> str:
@@ -55,9 +56,27 @@ def shared_program(**given: Any) -> str:
     return f"{_loading((*_TESTS, 'guest_shared'))}.main(**{given!a})\n"
 
 
-def printing_program(*, source: str) -> str:
+def printing_program(preloaded: bool, /, *, source: str) -> str:
     """Returns the program that runs another one as the main program."""
-    return f"{_loading(('guest_customs',))}.run_main({source!a})\n"
+    return f"{_last(('guest_customs',), preloaded)}.run_main({source!a})\n"
+
+
+def preloaded_by(pool: SandboxPool) -> bool:
+    """Returns whether a pool's sandboxes hold the modules of the judge before a job begins.
+
+    A pool is asked once, as asking may look at the machine, and a pool that cannot be remembered not at all.
+    """
+    return isinstance(pool, Hashable) and _asked(pool)
+
+
+@functools.lru_cache(maxsize=16)
+def _asked(pool: SandboxPool) -> bool:
+    return pool.capabilities().get("judge", False)
+
+
+def _last(modules: tuple[str, ...], preloaded: bool) -> str:
+    """Returns the text that stands for the last of some modules."""
+    return f"__import__('sys').modules['{_PACKAGE}.{modules[-1]}']" if preloaded else _loading(modules)
 
 
 @functools.cache

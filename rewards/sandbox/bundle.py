@@ -16,14 +16,25 @@ from typing import Any
 
 _SLACK = 4 * 2**20  # so that a write that reaches over the limit succeeds in part, and shows
 _PACKAGE = "grpo.rewards.sandbox"
-_PACKAGES = ("grpo", "grpo.plugins", "grpo.rewards", _PACKAGE)
+_JUDGE = "grpo.rewards.code"
+_PACKAGES = ("grpo", "grpo.plugins", "grpo.rewards", _PACKAGE, _JUDGE)
 # In the order of their imports; each imports the standard library and those before it.
 _INSIDE = ("kernel", "syscall_numbers", "seccomp", "landlock", "wire", "python_main", "runner", "zygote", "launcher")
 _AROUND = ("frames", "bundle", "cgroup", "interpreter", "profiles", "plan", "slot", "room", "pool", "agent")
+# What the split judge runs in sandboxes: loaded by the zygote alone, so that no job has to.
+_PRELOADED = (
+    "guest_values",
+    "guest_channel",
+    "guest_customs",
+    "guest_solution",
+    "guest_handles",
+    "guest_remote",
+    "guest_tests",
+)
 
 STUB = """
 import json, os, sys, types
-def load(data):
+def load(data, preload=False):
     given = json.loads(data)
     for name, source in given["modules"].items():
         module = types.ModuleType(name)
@@ -33,7 +44,7 @@ def load(data):
         sys.modules[name] = module
     sys.modules["grpo"].sources = given["modules"]
     for name, source in given["modules"].items():
-        if source is not None:
+        if source is not None and (preload or not name.startswith("grpo.rewards.code.")):
             exec(compile(source, name, "exec"), sys.modules[name].__dict__)
     return given["plan"]
 def read(descriptor):
@@ -41,7 +52,7 @@ def read(descriptor):
 """
 LAUNCH = STUB + "plan = load(read(int(sys.argv[2])))\n"
 LAUNCH += f"sys.modules['{_PACKAGE}.launcher'].main(int(sys.argv[1]), int(sys.argv[2]), plan)\n"
-SERVE = STUB + "plan = load(read(4))\nos.close(4)\n"
+SERVE = STUB + "plan = load(read(4), preload=True)\nos.close(4)\n"
 SERVE += f"del sys.modules['grpo'].sources\nsys.modules['{_PACKAGE}.zygote'].main(plan['inside'])\n"
 # Its modules come first on its input, after their length.
 ASSIST = (
@@ -67,7 +78,9 @@ def _sources() -> dict[str, str | None]:
         return dict(given)
     loader: Any = sys.modules[__name__].__spec__.loader  # type: ignore[union-attr]
     here = os.path.dirname(os.path.abspath(__file__))
-    paths = {f"{_PACKAGE}.{name}": os.path.join(here, f"{name}.py") for name in (*_INSIDE, *_AROUND)}
+    code = os.path.join(os.path.dirname(here), "code")
+    paths = {f"{_JUDGE}.{name}": os.path.join(code, f"{name}.py") for name in _PRELOADED}
+    paths |= {f"{_PACKAGE}.{name}": os.path.join(here, f"{name}.py") for name in (*_INSIDE, *_AROUND)}
     plugins = os.path.join(os.path.dirname(os.path.dirname(here)), "plugins")
     first = {f"grpo.plugins.{name}": os.path.join(plugins, f"{name}.py") for name in ("errors", "sandbox_job")}
     found: dict[str, str | None] = dict.fromkeys(_PACKAGES)
@@ -78,7 +91,8 @@ def packed(plan: Mapping[str, Any], *, around: bool = False) -> bytes:
     """Returns what the stubs read: a plan, and the modules for a sandbox or (`around`) for the pool of a container."""
     modules = _sources()
     if not around:
-        modules = {name: modules[name] for name in (*_PACKAGES, *(f"{_PACKAGE}.{name}" for name in _INSIDE))}
+        names = [f"{_PACKAGE}.{name}" for name in _INSIDE] + [f"{_JUDGE}.{name}" for name in _PRELOADED]
+        modules = {name: modules[name] for name in (*_PACKAGES, *names)}
     return json.dumps({"modules": modules, "plan": dict(plan)}).encode()
 
 

@@ -66,7 +66,7 @@ class LocalPool:
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns the profiles and protections, and whether this machine gives them."""
-        return {**self._plans.capabilities(), "peer": True}
+        return {**self._plans.capabilities(), "peer": True, "judge": True}
 
     def close(self) -> None:
         """Ends every sandbox that is not at work, and each other one when its job ends."""

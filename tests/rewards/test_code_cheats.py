@@ -1,16 +1,21 @@
 """No program passes a test that it does not answer, and none takes the judge or the next program with it."""
 
 import asyncio
+import contextlib
+import os
 import runpy
 from pathlib import Path
 
 import pytest
 
+from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import CodeResult
 from grpo.rewards.code.task import Columns, task_of
+from grpo.rewards.sandbox.docker_pool import connected
+from grpo.rewards.sandbox.engine_image import made_image
 
 _MODULE = runpy.run_path(str(Path(__file__).with_name("code_cheats.py")))
 CHEATS: dict[str, str] = _MODULE["CHEATS"]
@@ -19,16 +24,32 @@ HONEST = "def answer(x):\n    return 7 * x + 3"
 PARTIAL = {"the first tests only": 4}
 
 
-@pytest.fixture(scope="module")
-def results():
-    """How every cheat did, judged side by side with the whole of the tests, and an honest program among them."""
+def docker_sandbox() -> str:
+    """Returns the SPEC of the sandbox docker with an image made here, which needs an engine at DOCKER_HOST."""
+    try:
+        client = connected("")
+    except SandboxUnavailable as error:
+        if os.environ.get("GRPO_REQUIRE_DOCKER"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    with contextlib.closing(client):
+        return f"docker:image={made_image(client)}"
+
+
+@pytest.fixture(scope="module", params=["local", "docker"])
+def results(request):
+    """How every cheat did, judged side by side, with an honest program before and after them.
+
+    On the first sandbox every test runs, on the second those up to the first that fails.
+    """
+    sandbox = docker_sandbox() if request.param == "docker" else "local"
     programs = {"honest": HONEST, **CHEATS, "honest at the end": HONEST}
     task = task_of(Columns(test=CHECK, entry_point="answer"))
-    allowance = Allowance(seconds=1.0)
+    allowance = Allowance(seconds=1.0, stop=request.param == "docker")
 
     async def every() -> list[CodeResult]:
         judged = await asyncio.gather(
-            *(judge(pool_of(), source, task, allowance=allowance) for source in programs.values())
+            *(judge(pool_of(sandbox), source, task, allowance=allowance) for source in programs.values())
         )
         return [result for _, result in judged]
 

@@ -368,6 +368,9 @@ class Broken:
     def __init__(self, outcome):
         self.outcome = outcome
 
+    def capabilities(self):
+        return {}
+
     async def run(self, jobs):
         return [JobResult(self.outcome, reason="no room", peer=JobResult("exited")) for _ in jobs]
 
