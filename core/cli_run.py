@@ -31,6 +31,8 @@ FLAGS = {
     "warmup_steps": "train.warmup_steps",
     "loss": "loss.type",
     "beta": "loss.beta",
+    "rollout": "rollout.backend",
+    "lora_sync": "rollout.lora_sync",
     "temperature": "rollout.temperature",
     "max_prompt_length": "rollout.max_prompt_length",
     "max_completion_length": "rollout.max_completion_length",
@@ -64,6 +66,8 @@ FLAGS = {
 @click.option("--warmup-steps", type=int, help="Supervised steps on worked answers before GRPO.")
 @click.option("--loss", help="grpo, bnpo, dr_grpo or dapo. Default: dapo.")
 @click.option("--beta", type=float, help="Weight of the KL term. Default: 0.")
+@click.option("--rollout", metavar="BACKEND", help="Who samples: hf (the default) or vllm.")
+@click.option("--lora-sync", metavar="WAY", help="How vLLM gets an adapter: adapter, folded or auto (the default).")
 @click.option("--temperature", type=float, help="Sampling temperature. Default: 1.")
 @click.option("--max-prompt-length", type=int, help="A longer prompt is an error.")
 @click.option("--max-completion-length", type=int, help="New tokens per completion.")

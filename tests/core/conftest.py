@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,17 @@ def _run(model: Path, reward: str, out: Path, **settings: Any) -> Path:
     }
     start(parse_config(config), Host.discover(), Silent())
     return out
+
+
+@pytest.fixture(scope="session")
+def vllm_installed() -> None:
+    """Skips the test where vLLM is missing or of another release; fails it when GRPO_REQUIRE_VLLM is set."""
+    from grpo.core.rollout_plan import refuse_missing_vllm
+    from grpo.plugins.errors import UsageError
+
+    try:
+        refuse_missing_vllm()
+    except UsageError as error:
+        if os.environ.get("GRPO_REQUIRE_VLLM"):
+            pytest.fail(str(error))
+        pytest.skip(f"{error} (in a checkout: make vllm)")

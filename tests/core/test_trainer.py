@@ -72,6 +72,7 @@ def trained(folder: Path) -> dict[str, Any]:
         ("_generate_single_turn", ["prompt_ids", "images", "multimodal_fields", "num_generations", "has_tool_images"]),
         ("_calculate_rewards", ["inputs", "prompts", "completions", "completion_ids_list"]),
         ("_generate_and_score_completions", ["inputs"]),
+        ("training_step", ["model", "inputs", "num_items_in_batch"]),
         ("compute_loss", ["model", "inputs", "return_outputs", "num_items_in_batch"]),
         ("_load_from_checkpoint", ["resume_from_checkpoint", "model"]),
     ],
@@ -143,6 +144,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     from grpo.core.config import parse_config
     from grpo.core.plan import make_plan
     from grpo.core.policy import load_policy, load_tokenizer
+    from grpo.core.rollout import HfRollouts
     from grpo.core.rows import prompt_rows
     from grpo.core.trainer import PolicyTrainer, grpo_config
     from grpo.plugins.host import Host
@@ -163,6 +165,8 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
         _plan = plan
         _seconds: dict[str, float] = {}  # noqa: RUF012
         _sampled: list[Any] = []  # noqa: RUF012
+        _rollouts = HfRollouts()
+        _doubted = False
         _generate_single_turn = PolicyTrainer._generate_single_turn
 
     def vowels(completions: list[Any], **_: Any) -> list[float]:

@@ -1,0 +1,60 @@
+"""Watches how far the log-probabilities of the rollout engine are from those of training, over one optimizer step.
+
+In: differences of every micro batch. Out: whether the engine can have had the policy's weights.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+OUTLIER = 50.0  # one token may differ by so many times the tolerance of the mean
+
+
+class Mismatch:
+    """The differences of the current step.
+
+    Args:
+        tolerance: mean difference in nats that the engine's arithmetic explains; None: nothing is ever too much.
+    """
+
+    def __init__(self, tolerance: float | None) -> None:
+        self._tolerance = tolerance
+        self.clear()
+
+    def clear(self) -> None:
+        """Begins a step."""
+        self._sum = 0.0
+        self._count = 0.0
+        self.largest = 0.0
+
+    def add(self, sums: torch.Tensor) -> None:
+        """Adds a micro batch.
+
+        Args:
+            sums: [processes, 3] sum, number and largest of the differences in nats.
+        """
+        self._sum += float(sums[:, 0].sum())
+        self._count += float(sums[:, 1].sum())
+        largest = float(sums[:, 2].max())
+        self.largest = math.nan if math.isnan(largest) else max(self.largest, largest)
+
+    @property
+    def mean(self) -> float:
+        """Mean difference in nats."""
+        return self._sum / self._count if self._count else 0.0
+
+    @property
+    def too_far(self) -> bool:
+        """The engine cannot have had the policy's weights."""
+        if self._tolerance is None:
+            return False
+        return not (self.mean <= self._tolerance and self.largest <= OUTLIER * self._tolerance)
+
+
+def difference_sums(train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Returns [1, 3] float32: sum, number and largest absolute difference where the mask [B, T] is not 0."""
+    found = (train.float() - sampled.float()).abs()[mask.bool()]
+    largest = found.max() if len(found) else found.new_zeros(())
+    return torch.stack([found.sum(), found.new_tensor(float(len(found))), largest])[None]

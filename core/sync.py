@@ -1,0 +1,237 @@
+"""What a rollout engine must serve: the policy's weights under their checkpoint names, or its adapter alone.
+
+In: a transformers or PEFT model. Out: a stream of named tensors, or one `Adapter`, with a fingerprint of each.
+Nothing here writes to the model, and only one folded tensor exists at a time.
+
+LoRA is handed over in one of two ways. Folded: each adapted weight as W + scaling * B @ A, computed out of place, so
+that the frozen W never drifts (merging and unmerging in bfloat16 does). Alone: A and B, with each module's own scaling
+already multiplied into B, because engines read one scaling for the whole adapter and serve `alpha_pattern`,
+`rank_pattern` and rank-stabilised adapters wrongly without a word.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from grpo.plugins.errors import UsageError
+
+ADAPTER = "default"  # the name of the adapter that trains
+PROBED = 8  # columns of a matrix that a fingerprint reads
+TIED_HEAD = "lm_head.weight"
+NOTHING: Mapping[str, torch.Tensor] = MappingProxyType({})
+PEFT_PREFIX = "base_model.model."
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter as an engine takes it: y = W x + B (A x).
+
+    Attributes:
+        rank: the largest rank among its modules.
+        tensors: name under PEFT's conventions to A [r, in] or B [out, r]; B carries the scaling.
+    """
+
+    rank: int
+    tensors: Mapping[str, torch.Tensor]
+
+    @property
+    def bytes(self) -> int:
+        """The size of its tensors in bytes."""
+        return sum(t.numel() * t.element_size() for t in self.tensors.values())
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        """The rank of each tensor's module."""
+        return {name: t.shape[0] if ".lora_A." in name else t.shape[1] for name, t in self.tensors.items()}
+
+
+def has_adapter(model: Any) -> bool:
+    """Says whether a model trains a LoRA adapter."""
+    return ADAPTER in getattr(model, "peft_config", {})
+
+
+def refuse_unservable_adapter(model: Any) -> None:
+    """Refuses adapters that an engine would serve wrongly or that are more than A and B.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    config = model.peft_config[ADAPTER]
+    extra = {
+        "use_dora": bool(getattr(config, "use_dora", False)),
+        "lora_bias": bool(getattr(config, "lora_bias", False)),
+        "bias": getattr(config, "bias", "none") != "none",
+        "modules_to_save": bool(getattr(config, "modules_to_save", None)),
+        "trainable_token_indices": bool(getattr(config, "trainable_token_indices", None)),
+        "init_lora_weights": _rewrites_the_base(getattr(config, "init_lora_weights", True)),
+    }
+    wrong = [name for name, present in extra.items() if present]
+    kind = str(getattr(config, "peft_type", "LORA")).rpartition(".")[2]
+    if kind != "LORA":
+        wrong.append(f"peft_type={kind}")
+    for name, module in _adapted(model):
+        if not isinstance(module.get_base_layer(), torch.nn.Linear):
+            wrong.append(f"an adapter of {name}, which is no linear layer")
+            break
+    if wrong:
+        raise UsageError(
+            f"vLLM cannot serve this adapter faithfully: it uses {', '.join(wrong)}. Use a plain or rank-stabilised "
+            "LoRA adapter of linear layers, or sample with rollout.backend='hf'."
+        )
+
+
+def adapter_of(model: Any, changed: Mapping[str, torch.Tensor] = NOTHING) -> Adapter:
+    """Copies the adapter of a PEFT model, B already scaled.
+
+    Args:
+        model: the policy.
+        changed: parameter name to the tensor to hand over in its place.
+
+    Raises:
+        UsageError: the adapter is of a kind that engines serve wrongly.
+    """
+    refuse_unservable_adapter(model)
+    tensors: dict[str, torch.Tensor] = {}
+    rank = 1
+    with torch.no_grad():
+        for name, module in _adapted(model):
+            a, b = _factors(name, module, changed)
+            rank = max(rank, int(a.shape[0]))
+            # Copies: engines may scale or move what they are given in place.
+            dtype = module.get_base_layer().weight.dtype  # what the engine computes in; PEFT may keep A and B finer
+            tensors[f"{PEFT_PREFIX}{name}.lora_A.weight"] = a.to(dtype, copy=True)
+            tensors[f"{PEFT_PREFIX}{name}.lora_B.weight"] = (b * module.scaling[ADAPTER]).to(dtype)
+    return Adapter(rank, tensors)
+
+
+def adapted_modules(model: Any) -> list[str]:
+    """Returns the last parts of the names of the adapted modules, sorted, each once."""
+    return sorted({name.rpartition(".")[2] for name, _ in _adapted(model)})
+
+
+def weight_stream(
+    model: Any, *, base: bool = False, changed: Mapping[str, torch.Tensor] = NOTHING
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields every weight under its checkpoint name, one at a time, adapters folded in.
+
+    A head that is tied to the embedding is yielded too, under its own name: engines may keep a packed copy of it that
+    the embedding's update does not reach.
+
+    Args:
+        model: the policy.
+        base: leave the adapter out.
+        changed: parameter name to the tensor to hand over in its place.
+
+    Raises:
+        UsageError: the adapter is of a kind that cannot be folded.
+    """
+    folded: dict[str, tuple[str, Any]] = {}
+    if has_adapter(model):
+        refuse_unservable_adapter(model)
+        folded = {} if base else {f"{name}.weight": (name, module) for name, module in _adapted(model)}
+        model = model.get_base_model()
+    embedding = model.get_input_embeddings().weight
+    head = model.get_output_embeddings()
+    tied = head is not None and head.weight is embedding
+    for name, parameter in model.named_parameters():
+        if ".lora_" in name:
+            continue
+        plain = name.replace(".base_layer.", ".")
+        weight = changed.get(name, parameter).detach()
+        if plain in folded:
+            module_name, module = folded[plain]
+            weight = _folded(weight, module_name, module, changed)
+        yield plain, weight
+        if tied and parameter is embedding:
+            yield TIED_HEAD, weight
+
+
+class Recorder:
+    """Passes a stream on and remembers the fingerprint and the size of everything that went through.
+
+    Attributes:
+        fingerprints: name to fingerprint.
+        bytes: of all tensors.
+    """
+
+    def __init__(self, stream: Iterator[tuple[str, torch.Tensor]], seed: int) -> None:
+        self._stream = stream
+        self._seed = seed
+        self.fingerprints: dict[str, int] = {}
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, tensor in self._stream:
+            self.fingerprints[name] = fingerprint(probe(tensor, self._seed))
+            self.bytes += tensor.numel() * tensor.element_size()
+            yield name, tensor
+
+
+def columns(width: int, seed: int) -> torch.Tensor:
+    """Returns the column numbers [PROBED] int64 on the CPU that a fingerprint with this seed reads."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(width, (PROBED,), generator=generator)
+
+
+def probe(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Returns what a fingerprint reads: a few columns of a matrix [N, PROBED], or the whole of anything else.
+
+    An optimizer step changes nearly every entry of a matrix, so a few columns show whether it is this one; they are
+    compared bit for bit and differ from sync to sync.
+    """
+    if tensor.ndim != 2:
+        return tensor
+    return tensor[:, columns(tensor.shape[1], seed).to(tensor.device)]
+
+
+def fingerprint(values: torch.Tensor) -> int:
+    """Returns the CRC-32 of a tensor's bytes."""
+    flat = values.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
+    return zlib.crc32(flat.numpy().tobytes())
+
+
+def fingerprints(tensors: Mapping[str, torch.Tensor], seed: int) -> dict[str, int]:
+    """Returns the fingerprint of each tensor."""
+    return {name: fingerprint(probe(tensor, seed)) for name, tensor in tensors.items()}
+
+
+def differing(expected: Mapping[str, int], served: Mapping[str, int]) -> list[str]:
+    """Returns the expected names that are not served, or served with other values."""
+    return [name for name, value in expected.items() if served.get(name) != value]
+
+
+def _adapted(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the adapted modules of a PEFT model with their checkpoint names."""
+    from peft.tuners.lora import LoraLayer
+
+    for name, module in model.get_base_model().named_modules():
+        if isinstance(module, LoraLayer) and ADAPTER in (*module.lora_A, *module.lora_embedding_A):
+            yield name, module
+
+
+def _rewrites_the_base(how: Any) -> bool:
+    """PiSSA, OLoRA, CorDA and LoftQ start by changing the frozen weights, which an engine loads unchanged."""
+    return isinstance(how, str) and how.lower().startswith(("pissa", "olora", "corda", "loftq", "lora_ga"))
+
+
+def _factors(name: str, module: Any, changed: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns A [r, in] and B [out, r] of an adapted module."""
+    a, b = (
+        changed.get(f"{PEFT_PREFIX}{name}.lora_{letter}.{ADAPTER}.weight", factor[ADAPTER].weight).detach()
+        for letter, factor in (("A", module.lora_A), ("B", module.lora_B))
+    )
+    return a, b
+
+
+def _folded(weight: torch.Tensor, name: str, module: Any, changed: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Returns W + scaling * B @ A, the sum in float32 and rounded once to the weight's own type."""
+    a, b = _factors(name, module, changed)
+    delta = (b.float() @ a.float()) * module.scaling[ADAPTER]
+    result: torch.Tensor = (weight.float() + delta).to(weight.dtype)
+    return result
