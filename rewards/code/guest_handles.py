@@ -4,9 +4,9 @@ Theory of operation. What the solution returns crosses by value where it is plai
 sandbox and is a `Handle` here. A handle answers no question that a test could take for a verdict: it never equals
 plain data, whatever its class over there says, has no order beside plain data, and takes part in no arithmetic with
 it. Two handles may be compared over there: both are the solution's, so the answer is its own business in any case.
-Tests that name a class of the solution test that class and its operators. Only for them are operators with plain data
-passed on, and the methods that data have too; and what comes of an operator with plain data stays a handle that is no
-number, because `abs(answer - 0.5) < 1e-6` must not be the solution's to decide.
+Tests that name a class of the solution test that class and its operators. Only for objects that the tests make of it
+are operators with plain data passed on, and the methods that data have too; and what comes of an operator with plain
+data stays a handle that is no number, because `abs(answer - 0.5) < 1e-6` must not be the solution's to decide.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -29,8 +29,6 @@ class Unjudgeable(BaseException):
 class Asked(Protocol):
     """What a handle needs of the other sandbox."""
 
-    testing_classes: bool
-
     def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Asks for one thing to be done, and returns or raises what came of it."""
 
@@ -43,17 +41,28 @@ class Inside:
         number: the object's number there.
         name: the `__name__` of a function or class, else "".
         is_class: it is a class.
+        constructs: it is a class that the tests name.
+        tested: the tests made it, by calling such a class or by an operator on what they made. The same object is not
+            tested where a function or a method returned it.
         mixed: it came of an operator with plain data.
     """
 
-    __slots__ = ("is_class", "mixed", "name", "number", "remote")
+    __slots__ = ("constructs", "is_class", "mixed", "name", "number", "remote", "tested")
 
     def __init__(self, remote: Asked, number: int, name: str, is_class: bool) -> None:
         self.remote = remote
         self.number = number
         self.name = name
         self.is_class = is_class
+        self.constructs = False
+        self.tested = False
         self.mixed = False
+
+    def made(self, result: Any) -> Any:
+        """Returns a result; an object that the tests made of what they test is tested too."""
+        if (self.tested or self.constructs) and type(result) is Handle:
+            inside(result).tested = True
+        return result
 
     def ask(self, kind: str, name: str, *given: Any) -> Any:
         """Asks the other sandbox to do something with the object."""
@@ -91,9 +100,9 @@ def _operator(name: str) -> Callable[[Handle, Any], Any]:
     def operate(self: Handle, other: Any) -> Any:
         its = inside(self)
         plain = type(other) is not Handle
-        if plain and not its.remote.testing_classes:
+        if plain and not its.tested:
             return NotImplemented
-        result = its.ask("op", name, other)
+        result = its.made(its.ask("op", name, other))
         if type(result) is Handle:
             inside(result).mixed = plain or its.mixed or inside(other).mixed
         elif plain or its.mixed or inside(other).mixed:
@@ -122,7 +131,7 @@ class Handle:
             return its.name
         if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__"):
             raise AttributeError(name)
-        if name in DATA_METHODS and not its.remote.testing_classes:
+        if name in DATA_METHODS and not its.tested:
             raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
         return its.ask("get", name)
 
@@ -131,15 +140,16 @@ class Handle:
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         its = inside(self)
-        return its.remote.ask("call", its.number, "", given, named)
+        result = its.remote.ask("call", its.number, "", given, named)
+        return its.made(result) if its.constructs else result
 
     def __hash__(self) -> int:
         its = inside(self)
-        return hash(its.ask("op", "__hash__")) if its.remote.testing_classes else hash(its.number)
+        return hash(its.ask("op", "__hash__")) if its.tested else hash(its.number)
 
     def __contains__(self, item: Any) -> bool:
         its = inside(self)
-        if its.remote.testing_classes or type(item) is Handle:
+        if its.tested or type(item) is Handle:
             return its.ask("op", "__contains__", item) is True
         return any(item is each or item == each for each in self)
 
@@ -175,7 +185,7 @@ class Handle:
         inside(self).ask("exit", "", None if error is None else f"{kind.__name__}: {error}")
 
     def __deepcopy__(self, memory: Any) -> Any:
-        if inside(self).remote.testing_classes:
+        if inside(self).tested:
             raise Unjudgeable("the tests copy an object of the solution")
         raise TypeError("an object of the solution cannot be copied")
 

@@ -33,14 +33,12 @@ class Remote:
 
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
-        testing_classes: the tests name a class of the solution, so its operators are tested.
         raised: the exception that the solution raised last.
     """
 
     def __init__(self, channel: Channel, plain_classes: dict[str, type], entry_point: str = "") -> None:
         self.channel = channel
         self.dead = ""
-        self.testing_classes = False
         self.raised: BaseException | None = None
         self._later: list[tuple[Any, Any]] | None = None
         self._codec = Codec(self._refer, self._resolve)
@@ -62,13 +60,16 @@ class Remote:
                 return f"{kinds[0]}: {', '.join(str(self._codec.read(wire)) for wire in given)}"
             wires: dict[str, Wire] = answer[1]
             wires = {name: wires[name] for name in names if name in wires}
-            self.testing_classes = any(self._is_tested_class(name, wire) for name, wire in wires.items())
             errors = [(name, wire[4]) for name, wire in wires.items() if _is_error(wire)]
             for name, kinds in sorted(errors, key=lambda error: len(error[1])):
                 self._errors[name] = type(name, (self._error_type(kinds),), {})
-            return {
+            found = {
                 name: self._errors[name] if _is_error(wire) else self._codec.read(wire) for name, wire in wires.items()
             }
+            for name, value in found.items():
+                if type(value) is Handle and inside(value).is_class:
+                    inside(value).constructs = self._looks_like_a_class(name)
+            return found
         except _FAULTS as error:
             raise self._ended("garbled", Garbled("what it loaded cannot be read")) from error
 
@@ -210,13 +211,12 @@ class Remote:
     def _codec_part(self) -> Codec:
         return Codec(self._refer, self._resolve)
 
-    def _is_tested_class(self, name: str, wire: Wire) -> bool:
-        """Returns whether a global is a class that the tests name as one.
+    def _looks_like_a_class(self, name: str) -> bool:
+        """Returns whether the tests name a global as they would name a class.
 
-        A solution may put a class where a function is asked for, so the name must look like a class's as well.
+        A solution may put a class where a function is asked for, so that it is a class says nothing yet.
         """
-        is_class = type(wire) is list and wire[0] == "h" and wire[3] is True
-        return is_class and name != self._entry_point and name.lstrip("_")[:1].isupper()
+        return name != self._entry_point and name.lstrip("_")[:1].isupper()
 
     def _error(self, kinds: list[str], values: list[Any]) -> BaseException:
         kind = self._error_type(kinds)

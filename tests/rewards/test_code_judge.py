@@ -226,6 +226,17 @@ def test_an_operator_with_plain_data_is_not_the_solutions_to_answer():
     fails(liar, "assert Stack([1]) * 2 == 4", "assert len(Stack([2])) == 1")
 
 
+def test_what_a_method_returns_is_judged_as_what_a_function_returns():
+    yes = "class Yes:\n    __contains__ = __eq__ = lambda self, other: True\n    startswith = __contains__\n"
+    program = yes + "class Solution:\n    def run(self, x):\n        return Yes()"
+    meta = "class Meta(type):\n    __contains__ = lambda self, other: True\n    startswith = lambda self, other: True\n"
+    itself = meta + "class Solution(metaclass=Meta):\n    def run(self, x):\n        return Solution"
+    own = "class Solution:\n    __contains__ = startswith = lambda self, other: True\n    def run(self, x): return self"
+    for cheat in (program, itself, own):
+        result = judged(cheat, tests=["assert 4 in Solution().run(1)", "assert Solution().run(1).startswith('a')"])
+        assert result.passed == 0, result.line()
+
+
 def test_setup_code_runs_after_the_solution():
     program = (
         "class Node:\n    def __init__(self, v):\n        self.v, self.left = v, None\n"
