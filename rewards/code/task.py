@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo.plugins.errors import DatasetError
 from grpo.rewards.code.assert_plan import UNITS, Plan, leading_name, plan_tests
 from grpo.rewards.code.extraction import defines, program_of
 from grpo.rewards.code.results import UnusableTests
@@ -78,7 +79,8 @@ def task_of(row: Columns, *, tolerance: float = 0.0) -> Task:
         tolerance: by how much a float may differ where a call's result is compared.
 
     Raises:
-        UnusableTests: the row has no tests, or they are of no known form.
+        DatasetError: the row has no tests.
+        UnusableTests: they are of no known form.
     """
     entry = _text(row.entry_point, "entry_point")
     tests = _decoded(row.tests)
@@ -94,7 +96,7 @@ def task_of(row: Columns, *, tolerance: float = 0.0) -> Task:
     inputs, outputs = _decoded(row.inputs), _decoded(row.outputs)
     if inputs is not None and outputs is not None:
         return _of_examples(inputs, outputs, _text(row.fn_name, "fn_name") or entry, row, tolerance)
-    raise UnusableTests("the row has no tests: no column tests, test, test_list, or inputs and outputs")
+    raise DatasetError("the row has no tests. Give it a column tests, test or test_list, or inputs and outputs.")
 
 
 def _of_object(tests: Mapping[str, Any], row: Columns, entry: str, tolerance: float) -> Task:

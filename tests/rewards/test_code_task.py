@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from grpo.plugins.errors import DatasetError
 from grpo.rewards.code.assert_plan import leading_name, plan_tests
 from grpo.rewards.code.results import UnusableTests
 from grpo.rewards.code.task import Columns, task_of
@@ -150,14 +151,10 @@ def test_a_prompt_in_prose_is_no_code():
 @pytest.mark.parametrize(
     "row",
     [
-        {},
-        {"tests": []},
-        {"tests": ""},
         {"tests": 5},
         {"tests": [5]},
         {"tests": {"unknown": 1}},
         {"tests": [{"input": "1"}]},
-        {"inputs": ["1"]},
         {"inputs": ["1"], "outputs": ["1", "2"]},
         {"inputs": [], "outputs": []},
         {"inputs": ["1"], "outputs": ["1"], "fn_name": 5},
@@ -166,6 +163,12 @@ def test_a_prompt_in_prose_is_no_code():
         {"tests": ["assert f(1)"], "test_setup_code": 1},
     ],
 )
-def test_a_row_without_usable_tests_is_refused(row):
+def test_tests_of_no_known_form_are_refused(row):
     with pytest.raises(UnusableTests):
         task_of(Columns(**row)).plan()
+
+
+@pytest.mark.parametrize("row", [{}, {"tests": []}, {"tests": ""}, {"inputs": ["1"]}, {"entry_point": "f"}])
+def test_a_row_without_tests_is_a_fault_of_the_data_set_and_no_score(row):
+    with pytest.raises(DatasetError, match="the row has no tests"):
+        task_of(Columns(**row))
