@@ -75,8 +75,8 @@ async def judge_asserts(
         ends += 1
         if report.over or ends == _MOST_ENDS:
             tests.extend([report.rest] * (plan.units - len(tests)))
-        if len(tests) == plan.units or (allowance.stop and not tests[-1].passed):
-            return CodeResult(tuple(tests), plan.units, integrity, report.degraded)
+        if len(tests) >= plan.units or (allowance.stop and not tests[-1].passed):
+            return CodeResult(tuple(tests[: plan.units]), plan.units, integrity, report.degraded)
 
 
 @dataclass(slots=True)

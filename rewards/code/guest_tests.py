@@ -64,7 +64,7 @@ class Units:
         self._first = first
         self._seconds = seconds
         self._stop = stop
-        self._unit = -1
+        self._open: list[int] = []
         self._prepared: set[type] = set()
         self.space: dict[str, Any] = {}
 
@@ -78,8 +78,8 @@ class Units:
         return unit >= self._first
 
     def __call__(self, unit: int) -> Units:
-        """Begins a unit; for use in a `with` statement."""
-        self._unit = unit
+        """Begins a unit; for use in a `with` statement, also inside another."""
+        self._open.append(unit)
         return self
 
     def __enter__(self) -> None:
@@ -87,13 +87,14 @@ class Units:
         self._remote.channel.deadline = time.monotonic() + self._seconds
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        unit = self._open.pop()
         if isinstance(error, Stop):
             return False
         if isinstance(error, Unjudgeable):
             self._report(["unjudged", str(error)[:_LONGEST]])
             raise Stop
         how, why = self._ending(error)
-        self._report(["unit", self._unit, how, why])
+        self._report(["unit", unit, how, why])
         self._remote.channel.deadline = time.monotonic() + self._seconds
         if self._remote.dead or (self._stop and how != "passed"):
             raise Stop

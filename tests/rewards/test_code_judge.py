@@ -99,6 +99,13 @@ def test_assertions_of_a_check_function_count_one_by_one():
     assert (result.passed, result.count) == (1, 2)
 
 
+def test_a_test_function_may_call_a_check_that_counts_by_itself():
+    tests = "def check(f):\n    assert f(1) == 2\ndef test_all():\n    check(double)\n    assert double(2) == 4\n"
+    tests += "check(double)\n"
+    result = judged(DOUBLE, tests=tests)
+    assert (result.outcome, result.count) == ("accepted", 2), result.line()
+
+
 def test_test_functions_fixtures_and_parameters_as_pytest_has_them():
     tests = """
 import pytest
