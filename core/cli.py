@@ -18,6 +18,7 @@ from grpo.plugins.errors import GrpoError, UsageError, did_you_mean
 # name: (module and attribute, the line in `grpo --help`); the module is imported when the command is used.
 COMMANDS = {
     "run": ("grpo.core.cli_run:run", "Train a policy on an environment."),
+    "plan": ("grpo.core.cli_plan:plan", "Show where a run's memory goes and which settings fit."),
     "eval": ("grpo.core.cli_eval:evaluate", "Measure a model on an environment, without training."),
     "plugins": ("grpo.core.cli_plugins:plugins", "List the installed plugins; show, check or start one."),
     "score": ("grpo.core.cli_score:score", "Score recorded completions with rewards."),

@@ -43,6 +43,7 @@ class TrainSection(_Section):
         warmup_steps: supervised steps on the environment's worked answers before GRPO.
         warmup_lr: their learning rate; None: chosen by full or LoRA training.
         gradient_checkpointing: trade time for memory.
+        check_memory: refuse a run that this machine's memory cannot hold.
         share_prompts: compute a prompt once for the completions of its group where the model allows it.
         head: who computes log-probabilities and the loss: grpo without logits, or TRL as it comes, to compare.
         dtype: of the weights; None: float32 for full fine-tuning on CPU, else the checkpoint's own.
@@ -64,6 +65,7 @@ class TrainSection(_Section):
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     warmup_lr: Annotated[float, Field(gt=0)] | None = None
     gradient_checkpointing: bool = False
+    check_memory: bool = True
     share_prompts: bool = True
     head: Literal["grpo", "trl"] = "grpo"
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
