@@ -158,7 +158,7 @@ def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, pr
     job = Job(longest_prompt + rollout.max_completion_length, share)
     decoded = rollout.batch_size or share
     checkpointing = "full" if train.gradient_checkpointing else "none"
-    update = measured.update(train.micro_batch_size * job.context, checkpointing, device.kind)
+    update = measured.update(train.micro_batch_size * job.context, checkpointing, device.kind, train.head)
     needed = max(update, job.rollout(measured, decoded))
     if needed <= device.usable:
         return

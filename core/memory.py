@@ -84,7 +84,7 @@ class Shape:
             return work + columns * self.hidden * 4 + tokens * (self.hidden * 4 + row)
         return work + rows * self.hidden * 4 + 2 * tokens * row
 
-    def update(self, tokens: int, checkpointing: str, device: str = "cuda") -> int:
+    def update(self, tokens: int, checkpointing: str, device: str = "cuda", head: str = "grpo") -> int:
         """Bytes at the peak of an update, for a micro batch of so many tokens."""
         return (
             self.fixed
