@@ -174,6 +174,7 @@ class _Run:
             before=self.plan.setup,
             program=self.program,
             source=self.plan.source,
+            names=list(self.plan.names),
             first=self.first,
             stop=self.allowance.stop,
         )

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import types
+from collections.abc import Collection
 from typing import Any
 
 from grpo.rewards.code.guest_customs import customary
@@ -39,7 +40,7 @@ class Here:
         """Ends it."""
 
 
-def main(*, nonce: str, before: str, program: str, source: str, first: int, stop: bool) -> None:
+def main(*, nonce: str, before: str, program: str, source: str, names: list[str], first: int, stop: bool) -> None:
     """Runs a solution and its tests in this process.
 
     Args:
@@ -47,6 +48,7 @@ def main(*, nonce: str, before: str, program: str, source: str, first: int, stop
         before: definitions that come with the problem.
         program: the solution.
         source: the tests, as `assert_plan` prepares them.
+        names: the globals that the solution must define.
         first: the first unit to run.
         stop: end at the first unit that fails.
     """
@@ -63,14 +65,14 @@ def main(*, nonce: str, before: str, program: str, source: str, first: int, stop
     space = vars(module)
     try:
         for text in (before, program):
-            _run(text, space)
+            _run(text, space, ())
     except BaseException as error:  # the program may also call sys.exit()
         report(["load", "raised", f"{type(error).__name__}: {error}"[:300]])
         return
     units = Units(Here(), report, first, 0.0, stop)
     units.space, space[UNITS] = space, units
     try:
-        _run(source, space)
+        _run(source, space, names)
     except Stop:
         report(["stopped", ""])
     except BaseException as error:
@@ -79,7 +81,7 @@ def main(*, nonce: str, before: str, program: str, source: str, first: int, stop
         report(["done"])
 
 
-def _run(text: str, space: dict[str, Any]) -> None:
+def _run(text: str, space: dict[str, Any], names: Collection[str]) -> None:
     code = compile(text, "<program>", "exec", dont_inherit=True)
-    space.update({name: value for name, value in customary(code).items() if name not in space})
+    space.update({name: value for name, value in customary(code).items() if name not in (*space, *names)})
     exec(code, space)

@@ -270,7 +270,7 @@ def main(
     units = Units(remote, report, first, seconds, stop)
     units.space, space[UNITS] = space, units
     channel.deadline = time.monotonic() + seconds
-    report(_run_tests(source, space, remote))
+    report(_run_tests(source, space, names, remote))
     if remote.dead == "gone":
         time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
 
@@ -301,12 +301,17 @@ def _run_setup(setup: str, space: dict[str, Any], names: list[str], plain: dict[
     plain.update({name: value for name, value in space.items() if isinstance(value, type)})
 
 
-def _run_tests(source: str, space: dict[str, Any], remote: Remote) -> list[Any]:
-    """Runs the prepared tests; returns the last line of the report."""
+def _run_tests(source: str, space: dict[str, Any], names: list[str], remote: Remote) -> list[Any]:
+    """Runs the prepared tests; returns the last line of the report.
+
+    Customary names are the tests' to use, but for those that the solution must define: `gcd` would else be found in
+    `math` where a solution has none.
+    """
     try:
         code = compile(source, "<tests>", "exec", dont_inherit=True)
         for name, value in customary(code).items():
-            space.setdefault(name, value)
+            if name not in names:
+                space.setdefault(name, value)
         exec(code, space)
     except Stop:
         return ["stopped", remote.dead]

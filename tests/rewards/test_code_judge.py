@@ -286,6 +286,14 @@ def test_names_that_contest_sites_import_need_no_import():
     )
 
 
+@pytest.mark.parametrize("integrity", ["split", "shared"])
+def test_a_function_that_the_library_has_too_must_still_be_written(integrity):
+    tests = ["assert gcd(4, 6) == 2", "assert factorial(3) == 6"]
+    assert judged("pass", tests=tests, integrity=integrity).passed == 0
+    right = "from math import factorial\ndef gcd(a, b):\n    return gcd(b, a % b) if b else a"
+    assert judged(right, tests=tests, integrity=integrity).passed == 2
+
+
 def test_functions_named_like_built_ins_can_be_asked_for():
     passes("def sum(a, b):\n    return a - b", "assert sum(3, 1) == 2", "assert sum(5, 5) == 0")
 
