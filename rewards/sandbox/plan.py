@@ -122,7 +122,7 @@ class Plans:
             "landlock": "landlock" not in self._missing,
             "seccomp": "seccomp" not in self._missing,
             "clock": bool(group and group.clock()),
-            "program_environment": _ENVIRONMENT,
+            "program_environment": {**_ENVIRONMENT, **({"LD_LIBRARY_PATH": LIBRARIES} if profile.command else {})},
         }
         plan = {
             "privileged": privileged,

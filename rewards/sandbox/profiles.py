@@ -93,7 +93,7 @@ def _javascript() -> Profile | None:
     found = {node: "/usr/bin/node", **dict(mounts)}
     if loader:
         found[os.path.realpath(loader)] = loader
-    command = ("/usr/bin/node", "--jitless", "--single-threaded", "main.js")
+    command = ("/usr/bin/node", "main.js")
     return Profile("main.js", (), command, tuple(found.items()), tuple(links), 16, True)
 
 
