@@ -25,7 +25,7 @@ pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels")
-EXAMPLES = ("grpo-reward-brevity", "grpo-env-reverse")
+EXAMPLES = ("grpo-reward-brevity", "grpo-env-reverse", "grpo-sandbox-spread")
 FAULTY = ("grpo-test-broken", "grpo-test-clash", "grpo-test-misspelt")
 UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info", ".pytest_cache", ".mypy_cache", "build")
 
@@ -131,6 +131,7 @@ def test_wheels_beside_ours_are_found_and_run(
         ("grpo-reward-brevity", "reward", "brevity"),
         ("grpo-reward-brevity", "verifier", "within_words"),
         ("grpo-env-reverse", "env", "reverse"),
+        ("grpo-sandbox-spread", "sandbox", "spread"),
         ("grpo-kit", "env", "gsm8k"),
     } <= offers
     score = (
