@@ -1,0 +1,240 @@
+"""Times the sandboxes beside what else could run a program: jobs in, a table out, exit code 1 below a target.
+
+    python benchmarks/sandbox.py [--jobs 300] [--image NAME] [--json] [--soak 20000]
+
+The floor is a bare interpreter without any isolation, `python3 -I -S -c pass`; every ratio is executions per second of
+processor time, so that it holds on a busy machine too. All rows are measured in one run, on this machine. What is not
+installed (bwrap, a container engine) is left out and said. `--soak` runs that many mixed jobs and reports what they
+left behind and how memory moved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from grpo.plugins.errors import SandboxUnavailable
+from grpo.plugins.sandbox_job import Job, Limits, SandboxPool
+from grpo.rewards.sandbox.docker_pool import connected
+from grpo.rewards.sandbox.docker_pool import docker as make_docker
+from grpo.rewards.sandbox.engine_image import made_image
+from grpo.rewards.sandbox.interpreter import default_python
+from grpo.rewards.sandbox.local import local
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PROGRAM = Job("print(sum(map(int, input().split())))", stdin=b"1 2 3")
+SERVE = Job(
+    "import json, os\nread, write = os.fdopen(3, 'r', closefd=False), os.fdopen(3, 'w', closefd=False)\n"
+    "def add(a, b): return a + b\n"
+    "for line in read:\n    write.write(json.dumps(add(*json.loads(line))) + '\\n'); write.flush()"
+)
+ASSERTS = Job(
+    "import json, os\nread, write = os.fdopen(3, 'r', closefd=False), os.fdopen(3, 'w', closefd=False)\n"
+    "def add(*values):\n    write.write(json.dumps(values) + '\\n'); write.flush(); return json.loads(read.readline())\n"
+    "assert add(1, 2) == 3\nassert add(0, 0) == 0\nassert add(-1, 1) == 0\nassert add(5, 5) == 10\nprint('passed 4')",
+    peer=SERVE,
+)
+
+
+def processor(processes: set[int]) -> float:
+    """Returns the processor time, in seconds, of this process, what it started, and the named processes' trees."""
+    total, pending, seen = 0, [os.getpid(), *processes], set()
+    while pending:
+        process = pending.pop()
+        if process in seen:
+            continue
+        seen.add(process)
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            total += sum(map(int, fields[11:15]))
+            for task in Path(f"/proc/{process}/task").glob("*/children"):
+                pending += map(int, task.read_text().split())
+        except OSError:
+            continue
+    return total / TICKS
+
+
+def engine_processes() -> set[int]:
+    """Returns the processes of the container engine, which work for us too."""
+    names = {"dockerd", "containerd", "containerd-shim", "containerd-shim-runc-v2"}
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if path.read_text().strip() in {name[:15] for name in names}:
+                found.add(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def measured(count: int, one: Callable[[], Any], processes: set[int]) -> dict[str, float]:
+    """Times `count` calls one after another."""
+    times = []
+    busy = processor(processes)
+    for _ in range(count):
+        began = time.perf_counter()
+        one()
+        times.append(time.perf_counter() - began)
+    busy = processor(processes) - busy
+    times.sort()
+    return {
+        "cpu_ms": busy / count * 1000,
+        "p50_ms": statistics.median(times) * 1000,
+        "p99_ms": times[min(len(times) - 1, int(len(times) * 0.99))] * 1000,
+        "per_second": count / sum(times),
+    }
+
+
+def in_bulk(pool: SandboxPool, count: int, job: Job, processes: set[int]) -> dict[str, float]:
+    """Times `count` jobs side by side."""
+    busy, began = processor(processes), time.perf_counter()
+    results = asyncio.run(_run(pool, [job] * count))
+    wall, busy = time.perf_counter() - began, processor(processes) - busy
+    wrong = [result for result in results if result.exit_code != 0]
+    if wrong:
+        raise SystemExit(f"a job failed: {wrong[0]}")
+    return {"cpu_ms": busy / count * 1000, "per_second": count / wall}
+
+
+def rows(jobs: int, image: str) -> dict[str, dict[str, float]]:
+    """Measures everything that this machine has."""
+    python, found = default_python(), {}
+    few = max(10, jobs // 10)
+    found["floor: python3 -I -S -c pass"] = measured(jobs, lambda: _spawn(python, "-I", "-S", "-c", "pass"), set())
+    if shutil.which("bwrap"):
+        found["bwrap + cold python"] = measured(few, lambda: _spawn(*_bwrap(python)), set())
+    with asyncio.Runner() as runner:
+        pool = local(slots=4)
+        try:
+            runner.run(_run(pool, [PROGRAM] * 20))
+            found["local, one at a time"] = measured(jobs, lambda: runner.run(_run(pool, [PROGRAM])), set())
+            found["local, side by side"] = in_bulk(pool, jobs, PROGRAM, set())
+            found["local, ten tests of one program"] = in_bulk(pool, jobs, PROGRAM, set())
+            found["local, split judge of 4 asserts"] = in_bulk(pool, jobs, ASSERTS, set())
+        finally:
+            pool.close()
+        try:
+            client = connected("")
+        except SandboxUnavailable as error:
+            print(error, file=sys.stderr)
+            return found
+        name = image or made_image(client)
+        client.close()
+        engine = engine_processes()
+        found["docker run --rm"] = measured(max(3, few // 5), lambda: _docker_run(name), engine)
+        warm = make_docker(image=name, slots=4)
+        try:
+            runner.run(_run(warm, [PROGRAM] * 20))
+            engine = engine_processes()
+            found["docker exec"] = measured(few, lambda: _docker_exec(warm._container._container.id), engine)
+            found["docker, one at a time"] = measured(jobs, lambda: runner.run(_run(warm, [PROGRAM])), engine)
+            found["docker, side by side"] = in_bulk(warm, jobs, PROGRAM, engine)
+        finally:
+            warm.close()
+    return found
+
+
+def targets(found: dict[str, dict[str, float]]) -> list[tuple[str, float, float]]:
+    """Returns each target: what is compared, the ratio that was measured, and the least that it shall be."""
+    cpu = {name: row["cpu_ms"] for name, row in found.items()}
+    floor = cpu["floor: python3 -I -S -c pass"]
+    spawn = cpu.get("bwrap + cold python", floor)
+    wanted = [
+        ("local to the floor", floor / cpu["local, side by side"], 2.5),
+        ("ten tests to a spawn for each", spawn / cpu["local, ten tests of one program"], 4.0),
+        ("split judge to the floor", floor / cpu["local, split judge of 4 asserts"], 1.2),
+    ]
+    if "docker, side by side" in cpu:
+        wanted += [
+            ("docker to the floor", floor / cpu["docker, side by side"], 2.5),
+            ("docker to docker exec", cpu["docker exec"] / cpu["docker, side by side"], 15.0),
+        ]
+    return wanted
+
+
+def soak(count: int) -> None:
+    """Runs many mixed jobs and prints what moved."""
+    short = Limits(cpu_seconds=0.1, wall_seconds=0.3, memory_bytes=128 * 2**20, output_bytes=10_000)
+    kinds = [PROGRAM] * 70 + [Job("open('x', 'w').write('y' * 9999)")] * 10 + [ASSERTS] * 10
+    kinds += [Job("1 / 0")] * 5 + [Job("print('x' * 10**6)", limits=short)] * 3
+    kinds += [Job("x = bytearray(2**30)", limits=short), Job("while True: pass", limits=short)]
+    choose, pool = random.Random(1), local(slots=4)
+    print(f"{'jobs':>8} {'per second':>11} {'resident MB':>12} {'descriptors':>12} {'trouble':>8}")
+    try:
+        for start in range(0, count, 2000):
+            began, size = time.perf_counter(), min(2000, count - start)
+            results = asyncio.run(_run(pool, choose.choices(kinds, k=size)))
+            rate = size / (time.perf_counter() - began)
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+            held, trouble = len(list(Path("/proc/self/fd").iterdir())), sum(result.trouble for result in results)
+            print(f"{start + size:>8} {rate:>11.0f} {resident:>12.1f} {held:>12} {trouble:>8}", flush=True)
+    finally:
+        pool.close()
+
+
+def main() -> int:
+    """Prints the tables; returns 1 when a target is missed."""
+    parser = argparse.ArgumentParser(description="Time the sandboxes beside the floor, bwrap and docker.")
+    parser.add_argument("--jobs", type=int, default=300, help="programs for each row (default: 300)")
+    parser.add_argument("--image", default="", help="image for the engine; default: one of this machine's Python")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--soak", type=int, default=0, metavar="N", help="run N mixed jobs instead")
+    options = parser.parse_args()
+    if options.soak:
+        soak(options.soak)
+        return 0
+    found = rows(options.jobs, options.image)
+    wanted = targets(found)
+    if options.json:
+        print(
+            json.dumps(
+                {"rows": found, "targets": [dict(zip(("name", "ratio", "target"), one, strict=True)) for one in wanted]}
+            )
+        )
+    else:
+        floor = found["floor: python3 -I -S -c pass"]["cpu_ms"]
+        print(f"{'':<34} {'cpu ms':>8} {'x floor':>8} {'per s':>8} {'p50 ms':>8} {'p99 ms':>8}")
+        for name, row in found.items():
+            ends = "".join(f" {row[key]:>8.2f}" if key in row else f" {'':>8}" for key in ("p50_ms", "p99_ms"))
+            print(f"{name:<34} {row['cpu_ms']:>8.2f} {floor / row['cpu_ms']:>8.2f} {row['per_second']:>8.1f}{ends}")
+        for name, ratio, target in wanted:
+            print(f"{name}: {ratio:.2f} (target {target:g}){'' if ratio >= target else '  MISSED'}")
+    return 0 if all(ratio >= target for _, ratio, target in wanted) else 1
+
+
+async def _run(pool: SandboxPool, jobs: list[Job]) -> list[Any]:
+    return await pool.run(jobs)
+
+
+def _spawn(*command: str) -> None:
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def _bwrap(python: str) -> list[str]:
+    shown = [part for path in ("/usr", "/lib", "/lib64", sys.base_prefix) if Path(path).exists()
+             for part in ("--ro-bind", path, path)]  # fmt: skip
+    isolated = ["--unshare-all", "--die-with-parent", "--tmpfs", "/tmp", "--dev", "/dev", "--clearenv"]
+    return ["bwrap", *shown, *isolated, python, "-I", "-S", "-c", "print(sum(map(int, '1 2 3'.split())))"]
+
+
+def _docker_run(image: str) -> None:
+    _spawn("docker", "run", "--rm", "--network", "none", image, "python3", "-I", "-S", "-c", "pass")
+
+
+def _docker_exec(container: str) -> None:
+    _spawn("docker", "exec", container, "python3", "-I", "-S", "-c", "pass")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
