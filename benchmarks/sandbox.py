@@ -26,12 +26,14 @@ from typing import Any
 
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, Limits, SandboxPool
+from grpo.rewards.sandbox import kernel
 from grpo.rewards.sandbox.docker_pool import connected
 from grpo.rewards.sandbox.docker_pool import docker as make_docker
 from grpo.rewards.sandbox.engine_image import made_image
 from grpo.rewards.sandbox.interpreter import default_python
 from grpo.rewards.sandbox.local import local
 
+_SUBREAPER = 36  # prctl: orphans below this process become its children, and so does their processor time
 TICKS = os.sysconf("SC_CLK_TCK")
 PROGRAM = Job("print(sum(map(int, input().split())))", stdin=b"1 2 3")
 SERVE = Job(
@@ -41,7 +43,8 @@ SERVE = Job(
 )
 ASSERTS = Job(
     "import json, os\nread, write = os.fdopen(3, 'r', closefd=False), os.fdopen(3, 'w', closefd=False)\n"
-    "def add(*values):\n    write.write(json.dumps(values) + '\\n'); write.flush(); return json.loads(read.readline())\n"
+    "def add(*values):\n    write.write(json.dumps(values) + '\\n'); write.flush()\n"
+    "    return json.loads(read.readline())\n"
     "assert add(1, 2) == 3\nassert add(0, 0) == 0\nassert add(-1, 1) == 0\nassert add(5, 5) == 10\nprint('passed 4')",
     peer=SERVE,
 )
@@ -194,6 +197,7 @@ def main() -> int:
     if options.soak:
         soak(options.soak)
         return 0
+    kernel.prctl(_SUBREAPER, 1)
     found = rows(options.jobs, options.image)
     wanted = targets(found)
     if options.json:
@@ -219,6 +223,12 @@ async def _run(pool: SandboxPool, jobs: list[Job]) -> list[Any]:
 
 def _spawn(*command: str) -> None:
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while True:  # what the command left to be reaped, as bwrap does, is its cost too
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return
 
 
 def _bwrap(python: str) -> list[str]:

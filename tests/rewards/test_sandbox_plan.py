@@ -117,7 +117,7 @@ def test_the_numbers_of_calls_are_those_of_the_kernel_s_headers(header: str, mac
 def test_the_memory_of_all_processes_of_a_program_is_limited_together() -> None:
     program = (
         "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        x = bytearray(b'x') * (150 * 2**20)\n"
-        "        time.sleep(5)\ntime.sleep(1)\nprint('end')"
+        "        time.sleep(2)\n        os._exit(0)\nfor _ in range(4): os.wait()\nprint('end')"
     )
     limits = Limits(memory_bytes=256 * 2**20, processes=8, wall_seconds=8.0)
     [result] = run_jobs([Job(program, limits=limits)])
