@@ -87,9 +87,10 @@ def reap() -> int:
     count = 0
     for folder in set(places().values()):
         for name in os.listdir(folder):
+            # One of another pid namespace may be mistaken for a dead one; while it has processes it stays.
             made_by = _NAME.fullmatch(name)
             if made_by and not os.path.exists(f"/proc/{made_by[1]}"):
-                count += _remove(f"{folder}/{name}")
+                count += _remove(f"{folder}/{name}", tries=1)
     return count
 
 
@@ -140,8 +141,8 @@ def _can_make(folder: str) -> bool:
     return writable
 
 
-def _remove(path: str) -> int:
-    for _ in range(50):
+def _remove(path: str, tries: int = 50) -> int:
+    for _ in range(tries):
         try:
             os.rmdir(path)
         except FileNotFoundError:

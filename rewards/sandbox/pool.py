@@ -48,6 +48,7 @@ class LocalPool:
         self._idle: list[Running] = []
         self._lock = threading.Lock()
         self._closed = False
+        self.reap()
         self._give_slot(self._start("python"))
 
     async def run(self, jobs: Sequence[Job]) -> list[JobResult]:

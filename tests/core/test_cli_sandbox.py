@@ -62,5 +62,16 @@ def test_what_cannot_be_run_ends_in_words(tmp_path: Path, arguments: tuple[str, 
     assert words in done.stdout + done.stderr
 
 
-def test_reap_says_how_much_it_removed(tmp_path: Path) -> None:
-    assert grpo("reap", cwd=tmp_path).stdout == "removed 0\n"
+def test_what_crashed_runs_left_is_removed(tmp_path: Path) -> None:
+    program = (
+        "import os\nfrom grpo.rewards.sandbox import cgroup\nfrom grpo.rewards.sandbox.local import local\n"
+        "pool = local(slots=2)\nplaces = cgroup.places()\n"
+        "print(*(cgroup.Group(places).paths() if places else ()), flush=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    crashed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert crashed.returncode == -9
+    assert grpo("reap", cwd=tmp_path).stdout == "local: nothing of crashed runs is left\n"
+    for path in crashed.stdout.split():
+        made_by = Path(path).name.rsplit("-", 1)[0]
+        assert not list(Path(path).parent.glob(f"{made_by}-*"))
