@@ -23,6 +23,7 @@ from grpo.rewards.sandbox.plan import Plans
 from grpo.rewards.sandbox.pool import LocalPool
 
 _PATIENCE = 60.0
+_GATHERED = 0.003  # seconds in which results are gathered into one write while others are still running
 
 
 def main(plan: dict[str, Any]) -> None:
@@ -45,21 +46,31 @@ async def _serve(pool: LocalPool) -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb", buffering=0))
     running: set[asyncio.Task[None]] = set()
+    outbox: list[bytes] = []
+
+    def flush() -> None:
+        frames = b"".join(outbox)
+        outbox.clear()
+        _write(frames)
+
+    async def answer(frame: bytes) -> None:
+        number, job = unpack_job(frame)
+        [result] = await pool.run([job])
+        outbox.append(pack_result(number, result))
+        if len(running) == 1:
+            flush()
+        elif len(outbox) == 1:
+            loop.call_later(_GATHERED, flush)
+
     while True:
         try:
             [size] = LENGTH.unpack(await reader.readexactly(LENGTH.size))
             frame = await reader.readexactly(size)
         except asyncio.IncompleteReadError:
             return
-        task = asyncio.create_task(_answer(pool, frame))
+        task = asyncio.create_task(answer(frame))
         running.add(task)
         task.add_done_callback(running.discard)
-
-
-async def _answer(pool: LocalPool, frame: bytes) -> None:
-    number, job = unpack_job(frame)
-    [result] = await pool.run([job])
-    _write(pack_result(number, result))
 
 
 def _write(frame: bytes) -> None:

@@ -60,6 +60,7 @@ class Container:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._number = 0
+        self._outbox: list[bytes] = []
         self._lost = ""
         self._errors = b""
         self._pending = bytearray()
@@ -115,9 +116,13 @@ class Container:
             number = self._number
             self._waiting[number] = (loop, answer)
         try:
-            frame = pack_job(number, job)
-            await loop.run_in_executor(None, self._send, frame) if len(frame) > 65536 else self._send(frame)
-            return await answer
+            self._post(loop, pack_job(number, job))
+            longest = job.limits.wall_seconds + (job.peer.limits.wall_seconds if job.peer else 0.0)
+            async with asyncio.timeout(4 * longest + START_SECONDS):
+                return await answer
+        except TimeoutError as error:
+            self._fail("the agent of the container does not answer")
+            raise ContainerLost(self._lost) from error
         finally:
             with self._lock:
                 self._waiting.pop(number, None)
@@ -138,13 +143,22 @@ class Container:
             remove(self._container)
         self._client.close()
 
-    def _send(self, frame: bytes) -> None:
-        try:
-            with self._writing:
-                self._socket.sendall(frame)
-        except OSError as error:
-            self._fail(str(error))
-            raise ContainerLost(str(error)) from error
+    def _post(self, loop: asyncio.AbstractEventLoop, frame: bytes) -> None:
+        """Sends a frame with the others of this turn of the loop: every message costs the engine a copy."""
+        with self._lock:
+            self._outbox.append(frame)
+            if len(self._outbox) > 1:
+                return
+        loop.call_soon(lambda: loop.run_in_executor(None, self._flush))
+
+    def _flush(self) -> None:
+        with self._writing:
+            with self._lock:
+                frames, self._outbox = self._outbox, []
+            try:
+                self._socket.sendall(b"".join(frames))
+            except (OSError, AttributeError) as error:
+                self._fail(f"the connection broke: {error}")
 
     def _read(self) -> None:
         """Hands each result to whom it belongs, until the connection ends."""

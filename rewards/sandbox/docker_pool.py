@@ -39,7 +39,7 @@ class DockerPool:
         """
         self._image, self._settings, self._plan = image, settings, plan
         self._patience, self._host = patience, host
-        self._room = Room(max(2, int(plan["slots"])))
+        self._room = Room(2 * max(2, int(plan["slots"])))  # some wait inside, so that no sandbox is ever idle
         self._lock = threading.Lock()
         self._closed = False
         self.reap(host)

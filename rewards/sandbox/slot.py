@@ -124,7 +124,10 @@ class Slot:
                 socket.send_fds(self._control, [request.packed()], [*sent, *extra])
                 if channel:
                     channel.close()
-                packet = await asyncio.get_running_loop().sock_recv(self._control, wire.PACKET)
+                async with asyncio.timeout(limits.wall_seconds + START_SECONDS):
+                    packet = await asyncio.get_running_loop().sock_recv(self._control, wire.PACKET)
+            except TimeoutError as error:
+                raise SlotLost("the sandbox does not answer") from error
             except OSError as error:
                 raise SlotLost(str(error)) from error
             if not packet:
