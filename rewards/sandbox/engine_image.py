@@ -57,7 +57,7 @@ def main() -> None:
 
 def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     parts = entry.name.split("/")
-    if {"site-packages", "__pycache__", "test", "idlelib", "ensurepip"} & set(parts) or entry.name.endswith(".a"):
+    if {"site-packages", "test", "idlelib", "ensurepip"} & set(parts) or entry.name.endswith(".a"):
         return None
     entry.uid = entry.gid = 0
     entry.mode |= 0o444 | (0o111 if entry.isdir() else 0)
