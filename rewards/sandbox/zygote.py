@@ -38,6 +38,7 @@ _PRELOADED = (
     "time typing"
 )
 _INODES = 1024
+_ENDING = 0.05  # seconds for a program that is told to end and is about to end by itself
 _LOOK = 0.2  # seconds between looks at the size of the output
 _EXTRA_DISK = 4096
 _CLOCK = 5  # the descriptor of the control group's clock
@@ -153,7 +154,8 @@ class Zygote:
                 return wire.ENDED_ITSELF
             if events:
                 self._control.recv(wire.PACKET)  # "stop", or nothing: the pool is gone, which `serve` sees again
-                return wire.STOPPED
+                poll.unregister(self._control)
+                return wire.ENDED_ITSELF if poll.poll(_ENDING * 1000) else wire.STOPPED
 
     def _spent_by_all(self) -> float:
         """Returns the processor time of all processes of the control group in seconds, or 0.0 without one."""
