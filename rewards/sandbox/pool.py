@@ -11,7 +11,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import PurePosixPath
 
 from grpo.plugins.errors import SandboxUnavailable
@@ -23,6 +23,7 @@ from grpo.rewards.sandbox.room import Room
 from grpo.rewards.sandbox.slot import ProtectionMissing, Slot, SlotLost
 
 _TRIES = 2
+_MOST = 2**48
 _BUSY = 0.2  # of the time on the clock: a program that computed this much and was still too slow was starved
 
 
@@ -101,6 +102,8 @@ class LocalPool:
                 except SlotLost as error:
                     if attempt == _TRIES - 1:
                         return JobResult("sandbox_error", reason=str(error))
+                except OSError as error:  # no descriptor, no memory, no process left on this machine
+                    return JobResult("overloaded", reason=str(error))
             raise AssertionError("unreachable")
         finally:
             self._room.give(places)
@@ -155,6 +158,8 @@ class LocalPool:
             return await asyncio.get_running_loop().run_in_executor(None, self._start, profile)
         except SandboxUnavailable as error:
             return JobResult("unavailable", reason=str(error))
+        except OSError as error:
+            return JobResult("overloaded", reason=str(error))
 
     def _start(self, profile: str) -> Running:
         planned = self._plans.make(profile)
@@ -183,8 +188,13 @@ class LocalPool:
         """Says what is wrong with a job before it runs, or returns ""."""
         if job.profile not in NAMES:
             return f"the {which} has the unknown profile '{job.profile}'"
+        wrong = [field.name for field in fields(job.limits) if not 0 < getattr(job.limits, field.name) < _MOST]
+        if wrong:
+            return f"the {which} has the limit {wrong[0]} = {getattr(job.limits, wrong[0])}; limits are positive"
+        if job.peer and which == "peer":
+            return "a peer has no peer of its own"
         for name in job.files:
             path = PurePosixPath(name)
-            if not name or path.is_absolute() or ".." in path.parts or "\0" in name:
-                return f"the {which} has a file with the name {name!r}; file names are relative and without '..'"
+            if not name or path.is_absolute() or ".." in path.parts or "\0" in name or not name.isprintable():
+                return f"the {which} has a file named {name!r}; file names are relative, printable and without '..'"
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -95,8 +96,35 @@ def test_jobs_run_from_inside_a_running_loop_and_from_several_loops() -> None:
 
 
 def test_a_job_that_cannot_be_run_is_the_sandbox_s_trouble() -> None:
-    for job in (Job("1", profile="cobol"), Job("1", files={"../x": b""}), Job("1", peer=Job("1", files={"/x": b""}))):
+    for job in (
+        Job("1", profile="cobol"),
+        Job("1", files={"../x": b""}),
+        Job("1", files={"\udcff": b""}),
+        Job("1", peer=Job("1", files={"/x": b""})),
+        Job("1", peer=Job("1", peer=Job("1"))),
+        Job("1", limits=Limits(memory_bytes=-1)),
+        Job("1", limits=Limits(cpu_seconds=float("nan"))),
+        Job("1", limits=Limits(processes=0)),
+    ):
         [result] = run_jobs([job])
         assert result.outcome == "sandbox_error"
         assert result.trouble
         assert result.reason
+
+
+def test_a_machine_that_has_no_descriptors_left_is_overloaded_and_recovers() -> None:
+    pool = pool_of("local")
+
+    async def starved() -> JobResult:
+        _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            [result] = await pool.run([Job("print(1)")])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        return result
+
+    result = asyncio.run(starved())
+    assert (result.outcome, result.trouble) == ("overloaded", True)
+    assert "Too many open files" in result.reason
+    assert run("print(2)").stdout == b"2\n"
