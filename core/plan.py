@@ -167,13 +167,16 @@ def refuse_missing_trackers(trackers: Sequence[str]) -> None:
             raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {tracker}")
 
 
-def row_order(rows: int, wanted: int, seed: int) -> list[int]:
+def row_order(rows: int, wanted: int, seed: int, *, ordered: bool = False) -> list[int]:
     """Returns `wanted` row numbers: one shuffled pass after another, the same for the same seed.
 
-    The whole run's order is fixed up front, so a resumed run continues exactly where it was.
+    With `ordered` it is one pass from the first row to the last, with even gaps or repetitions. The whole run's order
+    is fixed up front, so a resumed run continues exactly where it was.
     """
     import random
 
+    if ordered:
+        return [number * rows // wanted for number in range(wanted)]
     generator = random.Random(seed)
     order: list[int] = []
     while len(order) < wanted:

@@ -21,7 +21,8 @@ def prompt_rows(plan: Plan) -> Dataset:
     assert config.train.steps is not None
     generations = -(-config.train.steps // config.loss.num_iterations)
     rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": [e.index for e in plan.train]})
-    return rows.select(row_order(len(plan.train), generations * config.train.prompts_per_step, config.seed))
+    wanted = generations * config.train.prompts_per_step
+    return rows.select(row_order(len(plan.train), wanted, config.seed, ordered=plan.env.ordered))
 
 
 def worked_answers(episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase) -> Dataset:

@@ -6,20 +6,23 @@ this package does not import gymnasium.
 
 from __future__ import annotations
 
+from grpo.envs.arithmetic import ARITHMETIC
 from grpo.envs.code import CODE
+from grpo.envs.countdown import COUNTDOWN
+from grpo.envs.email import EMAIL
 from grpo.envs.gsm8k import GSM8K
 from grpo.envs.registration import register_when_imported
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
 
-register_when_imported("grpo/code-v1", entry_point="grpo.envs.code:make")
-register_when_imported("grpo/gsm8k-v1", entry_point="grpo.envs.gsm8k:make")
+for _spec in (ARITHMETIC, CODE, COUNTDOWN, EMAIL, GSM8K):
+    register_when_imported(f"grpo/{_spec.name}-v{_spec.version}", entry_point=f"grpo.envs.{_spec.name}:make")
 
 
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Returns the built-in environments."""
-    return [GSM8K, CODE]
+    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL]
 
 
 if __name__ == "envs":

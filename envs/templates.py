@@ -15,7 +15,8 @@ from grpo.plugins.errors import OptionError, did_you_mean
 TemplateName = Literal["reasoning", "solution", "think", "hash", "custom"]
 
 _FIELD = re.compile(r"\{(reasoning|answer)\}")
-_HINTS = {"reasoning": "your working, step by step", "answer": "the final number"}
+_WORKING = "your working, step by step"
+_NUMBER = "the final number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,10 @@ def _fill(pattern: str, values: dict[str, str]) -> str:
     return _FIELD.sub(lambda match: values[match[1]], pattern)
 
 
-def _asking_for(pattern: str) -> Template:
-    return Template("Answer in this form:\n" + _fill(pattern, _HINTS).strip(), pattern)
+def _asking_for(pattern: str, answer: str = _NUMBER) -> Template:
+    return Template(
+        "Answer in this form:\n" + _fill(pattern, {"reasoning": _WORKING, "answer": answer}).strip(), pattern
+    )
 
 
 TEMPLATES = {
@@ -51,13 +54,16 @@ TEMPLATES = {
 }
 
 
-def choose_template(name: str, *, system: str | None = None, pattern: str | None = None) -> Template:
+def choose_template(
+    name: str, *, system: str | None = None, pattern: str | None = None, answer: str = _NUMBER
+) -> Template:
     """Returns the template that the options describe.
 
     Args:
         name: one of `TemplateName`.
         system: a system message instead of the template's own; "" sends none.
         pattern: the layout of the template `custom`, with `{reasoning}` and `{answer}` once each.
+        answer: what the system message says stands in the place of the answer.
 
     Raises:
         OptionError: an unknown name, `custom` without a pattern, a pattern without its two fields, or a pattern for
@@ -76,9 +82,9 @@ def choose_template(name: str, *, system: str | None = None, pattern: str | None
             raise OptionError(
                 f"the pattern {pattern!r} must hold {{reasoning}} and {{answer}}, once each; add or remove the fields."
             )
-        template = _asking_for(pattern)
+        template = _asking_for(pattern, answer)
     elif pattern is not None:
         raise OptionError(f"the template '{name}' has its own pattern. Remove 'pattern', or set template=custom.")
     else:
-        template = TEMPLATES[name]
+        template = _asking_for(TEMPLATES[name].pattern, answer)
     return template if system is None else Template(system, template.pattern)

@@ -122,6 +122,11 @@ class BoundEnv:
         """Makes a fresh `gymnasium.Env`."""
         return self.spec.factory(**self.options)
 
+    @property
+    def ordered(self) -> bool:
+        """Whether the rows are to be trained on in their order."""
+        return self.spec.ordered is not None and self.spec.ordered(**self.options)
+
     def rows(self, split: str) -> Sequence[Mapping[str, Any]] | None:
         """Returns the rows of a split, or None when the environment makes its own episodes.
 

@@ -146,6 +146,8 @@ class EnvSpec:
         verifier: the SPEC of the verifier that decides accuracy, or None.
         max_turns: how often the policy may speak.
         hub_dataset: the value of the option `dataset` to use when the user names a model of their own.
+        ordered: `(**options) -> bool`, whether a run goes through the rows once, from first to last, as for rows that
+            get harder; None: a run shuffles them.
     """
 
     kind: ClassVar[Kind] = "env"
@@ -159,6 +161,7 @@ class EnvSpec:
     verifier: str | None = None
     max_turns: int = 1
     hub_dataset: str | None = None
+    ordered: Callable[..., bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from grpo import hookimpl
 from grpo.core.config import parse_config
 from grpo.core.disk import refuse_full_disk, refuse_unwritable
 from grpo.core.plan import Plan, make_plan, row_order, with_dataset
+from grpo.core.rows import prompt_rows
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.discovery import Entry
 from grpo.plugins.errors import DatasetError, UsageError
@@ -311,6 +312,18 @@ def test_the_order_of_rows_is_fixed_covers_all_and_repeats_nothing_before_that()
     assert set(Counter(order).values()) <= {3, 4}
     assert order[:7] != order[7:14]
     assert row_order(5, 0, seed=1) == []
+
+
+def test_rows_in_order_are_gone_through_once_whatever_the_length_of_the_run() -> None:
+    assert row_order(6, 3, seed=1, ordered=True) == [0, 2, 4]
+    assert row_order(3, 6, seed=1, ordered=True) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_rising_schedule_reaches_the_trainer_in_order(plan_of: MakePlan) -> None:
+    plan = plan_of(env="arithmetic:schedule=rising,size=32", dataset=None)
+    levels = [plan.train[number].row["level"] for number in prompt_rows(plan)["episode"]]
+    assert levels == sorted(levels)
+    assert (levels[0], levels[-1]) == (1, 5)
 
 
 def test_the_context_is_the_models_own(plan_of: MakePlan, tiny_model: Path, tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from grpo.envs.arithmetic import ARITHMETIC
 from grpo.envs.code import CODE
+from grpo.envs.countdown import COUNTDOWN
+from grpo.envs.email import EMAIL
 from grpo.envs.gsm8k import GSM8K
 from grpo.envs.problem import read_problem
 from grpo.envs.templates import TEMPLATES
@@ -41,11 +44,14 @@ def test_the_example_environment_passes_the_checker_and_its_rows_can_be_played()
     assert spec.factory().reset(options={"row": train[1]})[1]["row"] == {"number": 3, "answer": "6"}
 
 
-@pytest.mark.parametrize(("spec", "table"), [(GSM8K, OPTIONS[0]), (CODE, OPTIONS[1])])
+@pytest.mark.parametrize(
+    ("spec", "table"), list(zip([GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL], OPTIONS, strict=True))
+)
 def test_every_option_stands_in_the_table_with_its_default(spec: EnvSpec, table: list[str]) -> None:
     for option in spec.options:
         line = next(line for line in table if f"`{option.name}`" in line.split("|")[1])
-        assert option.default in (None, "") or f"`{option.default}`" in line
+        shown = str(option.default).lower() if isinstance(option.default, bool) else option.default
+        assert shown in (None, "") or f"`{shown}`" in line
 
 
 def test_the_demonstrations_shown_are_the_real_ones() -> None:

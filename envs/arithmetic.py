@@ -1,0 +1,121 @@
+"""The environment `arithmetic`: calculations that may get harder from the first row to the last.
+
+In: the options of a SPEC. Out: made-up rows, and a gymnasium environment that asks their questions. This module is
+light; gymnasium is imported when an environment is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from grpo.envs.arithmetic_problems import LEVELS, draw_problem
+from grpo.envs.draws import Draws
+from grpo.envs.generated import generated_split
+from grpo.envs.templates import TemplateName, choose_template
+from grpo.plugins.errors import OptionError, did_you_mean
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Schedule = Literal["mixed", "rising"]
+
+
+def make(
+    *,
+    lowest: int = 1,
+    highest: int = 5,
+    schedule: Schedule = "mixed",
+    template: TemplateName = "reasoning",
+    system: str | None = None,
+    pattern: str | None = None,
+    size: int = 1000,
+    data_seed: int = 0,
+) -> gymnasium.Env[Any, Any]:
+    """Calculations with whole numbers, of five levels of difficulty.
+
+    Levels: 1 adds digits, 2 adds or takes away up to 99, 3 multiplies up to 12 or adds up to 999, 4 takes two steps,
+    5 three and brackets. The rows are made up by a seed; a level with few questions repeats some.
+
+    Args:
+        lowest: the easiest level.
+        highest: the hardest level.
+        schedule: mixed (every level anywhere) or rising (from the easiest to the hardest, over the whole run).
+        template: the layout asked for: reasoning, solution, think, hash or custom, as for gsm8k.
+        system: a system message instead of the template's own; "" sends none.
+        pattern: the layout of template=custom, with {reasoning} and {answer} in their places.
+        size: the number of rows in each split.
+        data_seed: seeds the rows.
+
+    Returns:
+        An environment of one turn; without a row, `reset` picks one of the train split.
+
+    Raises:
+        OptionError: an option has a value that cannot be used.
+    """
+    options = dict(locals())
+    from grpo.envs.single_turn import QuestionEnv
+
+    chosen = choose_template(template, system=system, pattern=pattern)
+    return QuestionEnv(chosen, partial(rows, "train", **options))
+
+
+def rows(
+    split: str,
+    *,
+    lowest: int = 1,
+    highest: int = 5,
+    schedule: Schedule = "mixed",
+    template: TemplateName = "reasoning",
+    system: str | None = None,
+    pattern: str | None = None,
+    size: int = 1000,
+    data_seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Returns the rows of a split, each with the columns `question`, `answer`, `solution` and `level`.
+
+    The test split is mixed whatever the schedule, so that its first rows are a fair sample.
+
+    Raises:
+        OptionError: an option has a value that cannot be used.
+        DatasetError: another split.
+    """
+    choose_template(template, system=system, pattern=pattern)
+    if not LEVELS[0] <= lowest <= highest <= LEVELS[-1]:
+        raise OptionError(
+            f"arithmetic: lowest={lowest}, highest={highest}. Choose levels from {LEVELS[0]} to {LEVELS[-1]}, the "
+            "lowest not above the highest."
+        )
+    if schedule not in get_args(Schedule):
+        known = get_args(Schedule)
+        raise OptionError(
+            f"no schedule '{schedule}'.{did_you_mean(schedule, known)} Choose one of: {', '.join(known)}."
+        )
+    rising = schedule == "rising" and split == "train"
+
+    def draw(draws: Draws, progress: float) -> dict[str, Any]:
+        level = lowest + int(progress * (highest - lowest + 1)) if rising else draws.whole(lowest, highest)
+        return draw_problem(draws, level)
+
+    return [dict(row) for _, row in generated_split(draw, size=size, seed=data_seed, split=split, name="arithmetic")]
+
+
+def _ordered(*, schedule: Schedule = "mixed", **_others: object) -> bool:
+    return schedule == "rising"
+
+
+ARITHMETIC = EnvSpec(
+    name="arithmetic",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    dataset=rows,
+    rewards=("arithmetic",),
+    verifier="gsm8k",
+    max_turns=1,
+    ordered=_ordered,
+)

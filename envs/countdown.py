@@ -1,0 +1,146 @@
+"""The environment `countdown`: some numbers and a target in, an expression that reaches it is asked for.
+
+In: the options of a SPEC. Out: checked rows (made up with a solution each, a local file's, or the hub's), and a
+gymnasium environment that asks for their expressions. This module is light; gymnasium is imported when an environment
+is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from grpo.envs.generated import generated_split
+from grpo.envs.sources import dataset_kind, read_placed, refuse_unused
+from grpo.envs.templates import Template, choose_template
+from grpo.plugins.errors import OptionError, did_you_mean
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Layout = Literal["reasoning", "solution", "think", "custom"]  # the verifier reads no expression behind ####
+_USED_BY = {
+    "subset": "hub",
+    "fewest": "embedded",
+    "most": "embedded",
+    "highest": "embedded",
+    "highest_target": "embedded",
+    "size": "embedded",
+    "data_seed": "embedded",
+}
+_MOST_NUMBERS = 8
+
+
+def make(
+    *,
+    dataset: str = "embedded",
+    subset: str | None = None,
+    template: Layout = "reasoning",
+    system: str | None = None,
+    pattern: str | None = None,
+    fewest: int = 3,
+    most: int = 4,
+    highest: int = 99,
+    highest_target: int = 100,
+    size: int = 1000,
+    data_seed: int = 0,
+) -> gymnasium.Env[Any, Any]:
+    """Countdown puzzles: reach a target from some numbers with + - * / and brackets.
+
+    Embedded puzzles are made from a solution, so each has one; the solution is the demonstration.
+
+    Args:
+        dataset: "embedded" (made up, no network), a .jsonl, .json or .parquet file, a folder with train and test files,
+            or a dataset of the hub. Rows have `target` and `numbers` (or `nums`).
+        subset: the configuration of a hub dataset; default: its only one.
+        template: the layout asked for: reasoning, solution, think or custom, as for gsm8k.
+        system: a system message instead of the template's own; "" sends none.
+        pattern: the layout of template=custom, with {reasoning} and {answer} in their places.
+        fewest: the least number of numbers in an embedded puzzle.
+        most: the greatest number of numbers.
+        highest: the greatest number.
+        highest_target: the greatest target.
+        size: the number of embedded puzzles in each split.
+        data_seed: seeds the embedded puzzles.
+
+    Returns:
+        An environment of one turn; without a row, `reset` picks one of the train split.
+
+    Raises:
+        OptionError: an option has a value that cannot be used.
+    """
+    options = dict(locals())
+    from grpo.envs.countdown_puzzles import ask_puzzle
+    from grpo.envs.single_turn import OneTurnEnv
+
+    ask = partial(ask_puzzle, where="the row given to reset", template=_template(template, system, pattern))
+    return OneTurnEnv(ask, partial(rows, "train", **options))
+
+
+def rows(
+    split: str,
+    *,
+    dataset: str = "embedded",
+    subset: str | None = None,
+    template: Layout = "reasoning",
+    system: str | None = None,
+    pattern: str | None = None,
+    fewest: int = 3,
+    most: int = 4,
+    highest: int = 99,
+    highest_target: int = 100,
+    size: int = 1000,
+    data_seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Returns the checked rows of a split, each with the columns `question`, `numbers` and `target`.
+
+    Embedded ones have `answer` (an expression) and `solution` (its steps) too. The options are those of `make`.
+
+    Raises:
+        OptionError: an option has a value that cannot be used.
+        DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+    """
+    given = dict(locals())
+    from grpo.envs.countdown_puzzles import draw_puzzle, read_puzzle
+
+    _template(template, system, pattern)
+    kind = dataset_kind(dataset)
+    refuse_unused(COUNTDOWN.options, given, _USED_BY, kind)
+    if kind != "embedded":
+        return [read_puzzle(row, where) for where, row in read_placed(dataset, subset, split, kind)]
+    if not 2 <= fewest <= most <= _MOST_NUMBERS or highest < 2 or highest_target < 2:
+        raise OptionError(
+            f"countdown: fewest={fewest}, most={most}, highest={highest}, highest_target={highest_target}. Choose 2 to "
+            f"{_MOST_NUMBERS} numbers, the fewest not above the most, and a highest number and target of 2 or more."
+        )
+    placed = generated_split(
+        lambda draws, _: draw_puzzle(draws, fewest=fewest, most=most, highest=highest, highest_target=highest_target),
+        size=size,
+        seed=data_seed,
+        split=split,
+        name="countdown",
+    )
+    return [read_puzzle(row, where) for where, row in placed]
+
+
+def _template(name: str, system: str | None, pattern: str | None) -> Template:
+    known = get_args(Layout)
+    if name not in known:
+        raise OptionError(f"no template '{name}'.{did_you_mean(name, known)} Choose one of: {', '.join(known)}.")
+    return choose_template(name, system=system, pattern=pattern, answer="the expression alone")
+
+
+COUNTDOWN = EnvSpec(
+    name="countdown",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    dataset=rows,
+    rewards=("countdown",),
+    verifier="countdown",
+    max_turns=1,
+)

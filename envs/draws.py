@@ -1,0 +1,32 @@
+"""Random choices that a seed fixes for good: a seed in, whole numbers and picks out.
+
+Only `Random.random` is drawn from, the one method whose sequence Python promises to keep, so that a seed means the same
+rows with every version of Python.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Draws:
+    """A stream of choices."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._random = random.Random(seed).random
+
+    def whole(self, low: int, high: int) -> int:
+        """Returns a whole number from `low` to `high`, both included."""
+        return low + int(self._random() * (high - low + 1))
+
+    def pick(self, values: Sequence[T]) -> T:
+        """Returns one of the values."""
+        return values[self.whole(0, len(values) - 1)]
+
+    def take(self, values: list[T]) -> T:
+        """Removes one of the values from the list and returns it."""
+        return values.pop(self.whole(0, len(values) - 1))
