@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from grpo.envs.arithmetic_problems import LEVELS, draw_problem
 from grpo.envs.draws import Draws
 from grpo.envs.generated import generated_split
+from grpo.envs.problem import read_problem
 from grpo.envs.templates import TemplateName, choose_template
 from grpo.plugins.errors import OptionError, did_you_mean
 from grpo.plugins.signature import options_of
@@ -100,7 +101,8 @@ def rows(
         level = lowest + int(progress * (highest - lowest + 1)) if rising else draws.whole(lowest, highest)
         return draw_problem(draws, level)
 
-    return [dict(row) for _, row in generated_split(draw, size=size, seed=data_seed, split=split, name="arithmetic")]
+    placed = generated_split(draw, size=size, seed=data_seed, split=split, name="arithmetic")
+    return [read_problem(row, where).row() for where, row in placed]
 
 
 def _ordered(*, schedule: Schedule = "mixed", **_others: object) -> bool:
