@@ -153,6 +153,7 @@ def test_the_cpu_build_of_vllm_is_pinned_with_all_that_it_needs_here() -> None:
         assert requirement.specifier.contains({**LOCKED, **pins}[name]), requirement
 
 
+@pytest.mark.vllm
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed; in a checkout: make vllm")
 @pytest.mark.parametrize("name", ["torch", "transformers", "trl", "peft", "numpy", "pydantic", "tokenizers"])
 def test_the_installed_vllm_and_each_locked_library_suit_each_other(name: str) -> None:

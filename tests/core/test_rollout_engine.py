@@ -18,7 +18,12 @@ from grpo.core.rollout import SamplingParams, sample
 from grpo.core.sync import fingerprints
 from grpo.plugins.errors import RunError, UsageError
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("vllm_installed")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.vllm,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("vllm_installed"),
+]
 
 PARAMS = SamplingParams(max_tokens=24, eos_ids=(2,), pad_id=0)
 TOLERANCE = 2e-4
