@@ -45,11 +45,13 @@ class Activations:
 
         Args:
             tokens: in the micro batch.
-            checkpointing: "none", or "full", which keeps the inputs of the layers and computes each again.
+            checkpointing: "none"; "full", which keeps the inputs of the layers and computes each again; "offload",
+                which keeps these in host memory, but for the one in use and the one on its way.
         """
         kept = {
             "none": self.layers * self.layer,
             "full": self.layers * self.boundary + self.layer,
+            "offload": 2 * self.boundary + self.layer,
         }[checkpointing]
         return round(tokens * (kept + self.outside))
 

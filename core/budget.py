@@ -131,6 +131,32 @@ def largest_group(model: Shape, job: Job, device: Device, limit: int = 4096) -> 
     return _largest(lambda n: job.rollout(model, n) <= device.usable, limit)
 
 
+def fastest_checkpointing(config: RunConfig, model_config: Any, longest_prompt: int) -> str:
+    """Returns the mode of checkpointing with the least recomputation whose update fits the GPU; "none" on a CPU.
+
+    Args:
+        config: with every other open value chosen.
+        model_config: of the policy; one that cannot be counted keeps everything.
+        longest_prompt: in tokens.
+    """
+    train, rollout = config.train, config.rollout
+    device = this_device()
+    if device.kind == "cpu":
+        return "none"
+    assert train.dtype is not None
+    assert train.micro_batch_size is not None
+    assert rollout.max_completion_length is not None
+    try:
+        measured = shape(model_config, train.dtype, config.lora, reference=config.loss.beta > 0)
+    except UsageError:
+        return "none"
+    engine = rollout.memory_share * device.total if rollout.backend == "vllm" else 0
+    tokens = train.micro_batch_size * (longest_prompt + rollout.max_completion_length)
+    room = device.usable - engine
+    modes = (*CHECKPOINTING, "offload")
+    return next((mode for mode in modes if measured.update(tokens, mode, "cuda", train.head) <= room), modes[-1])
+
+
 def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, processes: int) -> None:
     """Refuses a run that this machine's memory cannot hold; a model that cannot be counted is let through.
 
@@ -157,8 +183,7 @@ def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, pr
     share = train.prompts_per_step * train.group_size // processes
     job = Job(longest_prompt + rollout.max_completion_length, share)
     decoded = rollout.batch_size or share
-    checkpointing = "full" if train.gradient_checkpointing else "none"
-    update = measured.update(train.micro_batch_size * job.context, checkpointing, device.kind, train.head)
+    update = measured.update(train.micro_batch_size * job.context, train.checkpointing, device.kind, train.head)
     needed = max(update, job.rollout(measured, decoded))
     if needed <= device.usable:
         return
@@ -174,7 +199,7 @@ def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, pr
 def pairs(chosen: Settings) -> list[str]:
     """Returns the settings as `--set` takes them."""
     return [
-        *(["train.gradient_checkpointing=true"] if chosen.checkpointing == "full" else []),
+        *(["train.checkpointing=full"] if chosen.checkpointing == "full" else []),
         f"train.micro_batch_size={chosen.micro_batch}",
         f"rollout.batch_size={chosen.decoded}",
     ]

@@ -29,6 +29,7 @@ FLAGS = {
     "prompts_per_step": "train.prompts_per_step",
     "micro_batch_size": "train.micro_batch_size",
     "warmup_steps": "train.warmup_steps",
+    "checkpointing": "train.checkpointing",
     "loss": "loss.type",
     "beta": "loss.beta",
     "rollout": "rollout.backend",
@@ -64,7 +65,8 @@ FLAGS = {
 @click.option("--prompts-per-step", type=int, help="Prompts per step. Default: 8.")
 @click.option("--micro-batch-size", type=int, help="Completions per forward and backward pass.")
 @click.option("--warmup-steps", type=int, help="Supervised steps on worked answers before GRPO.")
-@click.option("--loss", help="grpo, bnpo, dr_grpo or dapo. Default: dapo.")
+@click.option("--checkpointing", metavar="MODE", help="Activations: none, full, offload or auto (the default).")
+@click.option("--loss", help="grpo, bnpo, dr_grpo, dapo, cispo or gspo. Default: dapo.")
 @click.option("--beta", type=float, help="Weight of the KL term. Default: 0.")
 @click.option("--rollout", metavar="BACKEND", help="Who samples: hf (the default) or vllm.")
 @click.option("--lora-sync", metavar="WAY", help="How vLLM gets an adapter: adapter, folded or auto (the default).")

@@ -42,7 +42,7 @@ class TrainSection(_Section):
         lr_warmup_steps: steps over which the learning rate rises from 0.
         warmup_steps: supervised steps on the environment's worked answers before GRPO.
         warmup_lr: their learning rate; None: chosen by full or LoRA training.
-        gradient_checkpointing: trade time for memory.
+        checkpointing: which activations are kept (core/offload.py); auto: the fastest that fits.
         check_memory: refuse a run that this machine's memory cannot hold.
         share_prompts: compute a prompt once for the completions of its group where the model allows it.
         head: who computes log-probabilities and the loss: grpo without logits, or TRL as it comes, to compare.
@@ -64,7 +64,7 @@ class TrainSection(_Section):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     warmup_lr: Annotated[float, Field(gt=0)] | None = None
-    gradient_checkpointing: bool = False
+    checkpointing: Literal["none", "full", "offload", "auto"] = "auto"
     check_memory: bool = True
     share_prompts: bool = True
     head: Literal["grpo", "trl"] = "grpo"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo.core.budget import refuse_no_room
+from grpo.core.budget import fastest_checkpointing, refuse_no_room
 from grpo.core.canaries import Canary, canaries_of
 from grpo.core.config import RunConfig
 from grpo.core.disk import refuse_readonly, refuse_unwritable
@@ -137,6 +137,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     refuse_unsafe_rope(model_config)
     refuse_unknown_targets(config.lora, model_config)
     longest = check_prompts(config, env, source.path, model_config, {"train": train, "test": held_out})
+    if config.train.checkpointing == "auto":
+        config = _update(config, train={"checkpointing": fastest_checkpointing(config, model_config, longest)})
     if config.train.check_memory:
         refuse_no_room(config, model_config, longest, processes)
     parameters = count_parameters(model_config)

@@ -271,7 +271,7 @@ def _explained(run_dir: RunDir) -> Iterator[None]:
         if type(error).__name__ == "OutOfMemoryError":
             raise RunError(
                 f"the GPU's memory is full: {str(error).splitlines()[0]} Lower train.micro_batch_size or "
-                f"rollout.batch_size, or set train.gradient_checkpointing=true, {resume_with}"
+                f"rollout.batch_size, or set --checkpointing full or offload, {resume_with}"
             ) from error
         raise
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from grpo.core.head import attach_logps
 from grpo.core.loss import Counts, Tokens, importance_weights, objective_of, policy_loss
 from grpo.core.minibatch import counted, trained_rows
 from grpo.core.mismatch import Mismatch
+from grpo.core.offload import Offload
 from grpo.core.packing import can_pack
 from grpo.core.plan import Plan, row_order
 from grpo.core.proven_steps import ProvenSteps, rolled_out
@@ -95,6 +97,7 @@ class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is n
         packs = plan.config.train.share_prompts and can_pack(model.config)
         self._pack_for = model.config.get_text_config().hidden_size if packs else None
         self._objective = objective_of(plan.config.loss)
+        self._offload = Offload() if plan.config.train.checkpointing == "offload" else None
         super().__init__(
             model=model,
             reward_funcs=[_named_reward(reward.name) for reward in plan.rewards],
@@ -272,13 +275,14 @@ class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is n
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        if self._own_head:
-            loss = self._policy_loss(model, inputs)
-        else:
-            loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-            if self._on_policy() and self._training_logps is not None:
-                sampled, mask = inputs["sampling_per_token_logps"], inputs["completion_mask"]
-                self.compare(self._training_logps, sampled, mask)
+        kept = {p.untyped_storage().data_ptr() for p in model.parameters()} if self._offload else set()
+        with self._offload.offloaded(kept) if self._offload else nullcontext():
+            if self._own_head:
+                loss = self._policy_loss(model, inputs)
+            else:
+                loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        if not self._own_head and self._on_policy() and self._training_logps is not None:
+            self.compare(self._training_logps, inputs["sampling_per_token_logps"], inputs["completion_mask"])
         if not torch.isfinite(loss):
             raise RunError(
                 f"the loss of step {self.state.global_step + 1} is {loss.item()}. Lower train.lr, or train in float32 "

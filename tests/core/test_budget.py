@@ -153,7 +153,7 @@ def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     code, out, err = printed(words, monkeypatch, capsys)
     assert (code, err) == (0, "")
-    for line in ("all logits", "78.3", "2.5", "fits:", "--set train.gradient_checkpointing=true", "largest context"):
+    for line in ("all logits", "78.3", "2.5", "fits:", "--set train.checkpointing=full", "largest context"):
         assert line in out
     found = json.loads(printed([*words, "--json"], monkeypatch, capsys)[1])
     assert found["parameters"] == 8_030_261_248
@@ -181,4 +181,18 @@ def test_a_plan_that_makes_no_sense_is_refused(
 
 def test_settings_are_written_as_set_takes_them() -> None:
     assert budget.pairs(Settings("none", 4, 8, 1, 1)) == ["train.micro_batch_size=4", "rollout.batch_size=8"]
-    assert budget.pairs(Settings("full", 1, 2, 1, 1))[0] == "train.gradient_checkpointing=true"
+    assert budget.pairs(Settings("full", 1, 2, 1, 1))[0] == "train.checkpointing=full"
+
+
+def test_the_fastest_checkpointing_that_fits_a_gpu_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(kind: str, gib: float) -> str:
+        monkeypatch.setattr(budget, "this_device", lambda: Device(kind, round((gib + 1.5) * 2**30)))
+        monkeypatch.setattr(budget, "shape", lambda *_, **__: MODEL)
+        train = {"micro_batch_size": 8, "dtype": "bfloat16"}
+        config = parse_config({"env": "gsm8k", "train": train, "rollout": {"max_completion_length": 900}})
+        return budget.fastest_checkpointing(config, None, 100)
+
+    assert chosen("cuda", 4 + 82) == "none"
+    assert chosen("cuda", 4 + 40) == "full"
+    assert chosen("cuda", 4 + 10) == "offload"
+    assert chosen("cpu", 1) == "none"

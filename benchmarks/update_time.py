@@ -1,0 +1,197 @@
+"""Seconds and memory of one update beside plain TRL on equal work: forward, backward, optimizer; nothing is generated.
+
+    python benchmarks/update_time.py [--lora] [--no-sharing] [--layers 24] [--steps 3] [--rounds 1]
+
+The model has the shape of Qwen2.5-0.5B (H=896, V=151936) and random weights; both sides get the same random completions
+of one prompt, the same rewards and the same settings, on-policy. Each side runs in a fresh process and they take turns;
+a round's figure is the median step without the first. On CPU the time is process CPU time with one thread, so that
+other work on the machine counts as little as possible. --no-sharing lets ours compute the prompt once per completion.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+WARMUP_STEPS = 1
+
+
+def save_model(folder: Path, layers: int) -> None:
+    """Writes a random model of the shape, with the embedded tokenizer."""
+    import torch
+    from transformers import AutoModelForCausalLM, Qwen2Config
+
+    from grpo.core.policy import load_tokenizer, policy_source
+
+    tokenizer = load_tokenizer(policy_source(None).path)
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=151936,
+        hidden_size=896,
+        intermediate_size=4864,
+        num_hidden_layers=layers,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
+    return {
+        "env": "gsm8k",
+        "rewards": ["proximity"],
+        "model": str(options.model),
+        "dataset": "embedded",
+        "out": str(out),
+        "train": {
+            "steps": options.steps,
+            "prompts_per_step": 1,
+            "group_size": options.group_size,
+            "micro_batch_size": options.group_size,
+            "share_prompts": not options.no_sharing,
+        },
+        "rollout": {"max_completion_length": options.completion},
+        "lora": {"enabled": options.lora},
+        "evaluation": {"size": 0},
+        "output": {"save_every": options.steps + 1},
+    }
+
+
+def train(options: argparse.Namespace, out: Path) -> list[float]:
+    """Trains one side on random completions; returns seconds per step."""
+    import torch
+    from transformers import PrinterCallback, TrainerCallback
+    from trl import GRPOTrainer
+
+    from grpo.core.config import parse_config
+    from grpo.core.plan import make_plan
+    from grpo.core.policy import load_policy, load_tokenizer
+    from grpo.core.rollout import HfRollouts
+    from grpo.core.rows import prompt_rows
+    from grpo.core.score_outcome import Outcome
+    from grpo.core.trainer import PolicyTrainer, grpo_config
+    from grpo.plugins.host import Host
+
+    torch.set_num_threads(1)
+    now = time.perf_counter if torch.cuda.is_available() else time.process_time
+    plan = make_plan(parse_config(configuration(options, out)), Host.discover())
+    draw = torch.Generator().manual_seed(1)
+    seconds: list[float] = []
+
+    class Fixed:
+        """Random completions of half to the whole allowed length in the place of sampling."""
+
+        def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
+            from grpo.core.rollout import Sampled
+
+            lengths = torch.randint(options.completion // 2, options.completion + 1, (len(prompt_ids),), generator=draw)
+            ids = [torch.randint(3, 1000, (int(n),), generator=draw).tolist() for n in lengths]
+            self._sampled = [Sampled(tuple(row), (0.0,) * len(row), "length") for row in ids]
+            return ids, [[0.0] * len(row) for row in ids]
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            seconds.append(-now())
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            seconds[-1] += now()
+
+    class Ours(Fixed, PolicyTrainer):
+        pass
+
+    class Plain(Fixed, GRPOTrainer):  # type: ignore[misc]
+        pass
+
+    def reward(completions: Any, **_: Any) -> list[float]:
+        return [float(number % 3) for number in range(len(completions))]
+
+    assert plan.config.train.dtype is not None
+    model = load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora)
+    common = {"model": model, "callbacks": [Clock()]}
+    if options.side == "ours":
+        trainer: Any = Ours(
+            tokenizer=load_tokenizer(plan.source.path),
+            plan=plan,
+            rollouts=HfRollouts(),
+            output_dir=out,
+            score=lambda completions: {
+                plan.rewards[0].name: [Outcome("score", score, "") for score in reward(completions)]
+            },
+            on_batch=lambda batch: None,
+            **common,
+        )
+    else:
+        trainer = Plain(
+            reward_funcs=[reward],
+            args=grpo_config(plan, out),
+            train_dataset=prompt_rows(plan),
+            processing_class=load_tokenizer(plan.source.path),
+            **common,
+        )
+        trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return seconds
+
+
+def measure(side: str, model: Path) -> tuple[float, float]:
+    """Runs one side in a process of its own; returns median seconds per step and peak memory in MiB."""
+    arguments = [sys.executable, __file__, *sys.argv[1:], "--side", side, "--model", str(model)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{side} failed:\n{done.stderr}")
+    result = json.loads(done.stdout.splitlines()[-1])
+    return statistics.median(result["seconds"][WARMUP_STEPS:]), result["peak_mib"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lora", action="store_true")
+    parser.add_argument("--no-sharing", action="store_true")
+    parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--group-size", type=int, default=8)
+    parser.add_argument("--completion", type=int, default=48)
+    parser.add_argument("--side", choices=["ours", "plain_trl"], help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    with tempfile.TemporaryDirectory() as folder:
+        if options.side:
+            import torch
+
+            seconds = train(options, Path(folder) / "run")
+            on_gpu = torch.cuda.is_available()
+            peak = (
+                torch.cuda.max_memory_allocated()
+                if on_gpu
+                else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            )
+            print(json.dumps({"seconds": seconds, "peak_mib": peak / 2**20}))
+            return
+        save_model(Path(folder) / "model", options.layers)
+        print(f"load {os.getloadavg()[0]:.1f}\n{'grpo s':>9}{'TRL s':>9}{'ratio':>8}{'grpo MiB':>11}{'TRL MiB':>10}")
+        for _ in range(options.rounds):
+            (a, peak_a), (b, peak_b) = (measure(side, Path(folder) / "model") for side in ("ours", "plain_trl"))
+            print(f"{a:>9.2f}{b:>9.2f}{b / a:>8.2f}{peak_a:>11.0f}{peak_b:>10.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
