@@ -11,6 +11,7 @@ from grpo.envs.code import CODE
 from grpo.envs.countdown import COUNTDOWN
 from grpo.envs.email import EMAIL
 from grpo.envs.gsm8k import GSM8K
+from grpo.envs.gym import GYM
 from grpo.envs.registration import register_when_imported
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
@@ -22,7 +23,7 @@ for _spec in (ARITHMETIC, CODE, COUNTDOWN, EMAIL, GSM8K):
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Returns the built-in environments."""
-    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL]
+    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GYM]
 
 
 if __name__ == "envs":

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from grpo.plugins.binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
 from grpo.plugins.discovery import Entry, installed_entries
-from grpo.plugins.errors import UsageError
+from grpo.plugins.errors import OptionError, UsageError
 from grpo.plugins.loading import Registration, load_entry
 from grpo.plugins.lock import lock_of
 from grpo.plugins.names import clash_problems, find_registration
@@ -22,7 +23,7 @@ from grpo.plugins.rubric import parts
 from grpo.plugins.rubric_parts import Find, with_components
 from grpo.plugins.source_file import registration_from_file
 from grpo.plugins.spec_text import SpecText, parse
-from grpo.plugins.specs import Kind
+from grpo.plugins.specs import EnvSpec, Kind
 from grpo.plugins.types import Event
 
 __all__ = ["Host", "Problem", "Registration"]
@@ -152,7 +153,8 @@ class Host:
 
     def lock(self, bound: Bound) -> dict[str, Any]:
         """Returns the record of a bound plugin for the run directory; `grpo.plugins.lock` says what it holds."""
-        versions = (known.distribution_version for known in self._registrations if known.spec is bound.spec)
+        own = (known for known in self._registrations if known.distribution == bound.distribution)
+        versions = (known.distribution_version for known in own)
         return lock_of(bound, next(versions, ""))
 
     def observe(self, event: Event) -> None:
@@ -194,7 +196,7 @@ class Host:
         return lambda text: self._registered("reward", text, home)
 
     def _found(self, kind: Kind, text: SpecText, home: str) -> Registration:
-        known = self._registered(kind, text, home)
+        known = _member(self._registered(kind, text, home), text)
         return with_components(known, self._component_finder(known.distribution))
 
     def _registered(self, kind: Kind, text: SpecText, home: str) -> Registration:
@@ -204,7 +206,16 @@ class Host:
 
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
         known = self._found(kind, text, home)
+        if isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:
+            raise OptionError(f"'{text.written}' stands for many environments. Name one: {known.spec.name}:NAME.")
         return known, checked_options(known.spec, known.distribution, text.options)
+
+
+def _member(known: Registration, text: SpecText) -> Registration:
+    """Returns the member of a family that the SPEC names, or the plugin as it is."""
+    if not text.member or not isinstance(known.spec, EnvSpec) or known.spec.resolve is None:
+        return known
+    return replace(known, spec=known.spec.resolve(text.member))
 
 
 def _refuse(text: SpecText, kind: Kind, **reserved: object) -> None:

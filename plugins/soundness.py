@@ -31,7 +31,10 @@ def spec_fault(kind: Kind, spec: object) -> str:
         hint = f"; decorate it with @{kind}(version=1)" if inspect.isfunction(spec) and kind in _DECORATED else ""
         return f"expected a {expected.__name__}, got {_described(spec)}{hint}"
     known: Any = spec
-    fault = metadata_fault(known.name, known.version, getattr(known, "timeout", 1.0))
+    family = isinstance(spec, EnvSpec) and spec.resolve is not None
+    if family and known.name not in RESERVED_PREFIXES:
+        return f"{known.name!r} cannot be a family of environments: those are {', '.join(RESERVED_PREFIXES)}"
+    fault = "" if family else metadata_fault(known.name, known.version, getattr(known, "timeout", 1.0))
     if fault:
         return fault
     function = known.function if kind in _DECORATED else known.factory

@@ -1,5 +1,7 @@
 """Reads what a user writes to name a plugin: `[dist/]name[@version][:key=value,...]`, a file, or a TOML table.
 
+A family of environments takes a name more, `gym:FrozenLake-v1[:key=value,...]`.
+
 In: text such as `length:limit=80,weight=2,as=short`, `./mine.py:score` or `./rubric.toml`, or the table
 `{name = "length", weight = 2, as = "short", options = {limit = 80}}`. Out: a `SpecText`. Nothing is looked up.
 A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text up to the next comma.
@@ -22,6 +24,7 @@ SYNTAX = "[dist/]name[@version][:key=value,...], ./file.py:function[:key=value,.
 TABLE_KEYS = ("name", "weight", "as", "timeout", "options")
 _FILE = re.compile(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
 _RUBRIC = re.compile(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
+_MEMBER = re.compile(r"(?P<member>[^=,\s]+?)(?::(?P<options>[\w.]+\s*=.*))?", re.DOTALL)
 _FILE_STARTS = ("./", "../", "/", "~")
 _FILE_ENDS = (".py", ".toml")
 
@@ -43,6 +46,7 @@ class SpecText:
         name: the plugin's name; for a Python file, the function's; for a rubric's file, the file's.
         distribution: the distribution that the user named, or "".
         path: the file, or "".
+        member: for a family of environments (`gym:FrozenLake-v1`), which of them, or "".
         version: the version that the user insists on, or None.
         options: option name to value, without the reserved keys.
         weight: the weight, or None when not given.
@@ -54,6 +58,7 @@ class SpecText:
     name: str
     distribution: str = ""
     path: str = ""
+    member: str = ""
     version: int | None = None
     options: Mapping[str, Value] = field(default_factory=dict)
     weight: float | None = None
@@ -95,10 +100,10 @@ def _split(text: str) -> tuple[str, str | None]:
         return f"{match['path']}:{match['function']}", match["options"]
     head, colon, options = text.partition(":")
     if head in RESERVED_PREFIXES and colon:
-        raise UsageError(
-            f"'{text}': the prefix '{head}:' is reserved and not available in this version of grpo. "
-            "List what is installed with: grpo plugins"
-        )
+        match = _MEMBER.fullmatch(options.strip())
+        if match is None:
+            raise UsageError(f"'{text}' names no environment of '{head}'. Write {head}:NAME[:key=value,...].")
+        return f"{head}:{match['member']}", match["options"]
     return head, options if colon else None
 
 
@@ -106,6 +111,9 @@ def _named(head: str, written: str) -> SpecText:
     path = ""
     if head.endswith(".toml"):
         return SpecText(written, Path(head).stem, path=head)
+    family, colon, member = head.partition(":")
+    if colon and family in RESERVED_PREFIXES:
+        return SpecText(written, family, member=member)
     if is_file(head):
         path, _, head = head.rpartition(":")
     name, at, version = head.partition("@")
@@ -114,7 +122,7 @@ def _named(head: str, written: str) -> SpecText:
         raise UsageError(f"'{written}' does not name a plugin. Write {SYNTAX}.")
     if at and not version.isdecimal():
         raise UsageError(f"'{written}': the version '{version}' must be a whole number, as in {name}@1.")
-    return SpecText(written, name, distribution, path, int(version) if at else None)
+    return SpecText(written, name, distribution, path, version=int(version) if at else None)
 
 
 def _pairs(text: str, written: str) -> dict[str, Value]:

@@ -148,6 +148,8 @@ class EnvSpec:
         hub_dataset: the value of the option `dataset` to use when the user names a model of their own.
         ordered: `(**options) -> bool`, whether a run goes through the rows once, from first to last, as for rows that
             get harder; None: a run shuffles them.
+        resolve: for a family such as `gym`, whose member the user names after a colon (`gym:FrozenLake-v1`): the
+            member's name in, its own spec out; raises `PluginNotFound` for a name that is none. None: no family.
     """
 
     kind: ClassVar[Kind] = "env"
@@ -162,6 +164,7 @@ class EnvSpec:
     max_turns: int = 1
     hub_dataset: str | None = None
     ordered: Callable[..., bool] | None = None
+    resolve: Callable[[str], EnvSpec] | None = None
 
 
 @dataclass(frozen=True, slots=True)

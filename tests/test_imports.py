@@ -35,6 +35,7 @@ OPTIONAL = {
     "bitsandbytes": "qlora",
     "docker": "docker",
     "inspect_ai": "interop",
+    "minigrid": "minigrid",
     "openai": "judge",
     "pytest": "dev",
     "tensorboard": "tensorboard",

@@ -15,6 +15,7 @@ from grpo.envs.code import CODE
 from grpo.envs.countdown import COUNTDOWN
 from grpo.envs.email import EMAIL
 from grpo.envs.gsm8k import GSM8K
+from grpo.envs.gym import GYM
 from grpo.envs.problem import read_problem
 from grpo.envs.templates import TEMPLATES
 from grpo.plugins.errors import DatasetError
@@ -45,7 +46,7 @@ def test_the_example_environment_passes_the_checker_and_its_rows_can_be_played()
 
 
 @pytest.mark.parametrize(
-    ("spec", "table"), list(zip([GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL], OPTIONS, strict=True))
+    ("spec", "table"), list(zip([GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GYM], OPTIONS, strict=True))
 )
 def test_every_option_stands_in_the_table_with_its_default(spec: EnvSpec, table: list[str]) -> None:
     for option in spec.options:

@@ -56,6 +56,13 @@ def test_sound_specs_have_no_fault() -> None:
     assert spec_fault("sandbox", SandboxSpec("s", 1, dict)) == ""
 
 
+def test_a_family_of_environments_has_the_name_of_a_prefix_and_nothing_else_has() -> None:
+    family = EnvSpec("textarena", 1, dict, resolve=lambda member: EnvSpec(member, 1, dict))
+    assert spec_fault("env", family) == ""
+    assert "another meaning" in spec_fault("env", replace(family, resolve=None))
+    assert "cannot be a family" in spec_fault("env", replace(family, name="arena"))
+
+
 @pytest.mark.parametrize("kind", ["reward", "verifier", "env", "sandbox"])
 def test_another_kind_of_spec_is_no_spec_of_this_kind(kind: Any) -> None:
     others = [SOUND, VerifierSpec("v", 1, score), EnvSpec("e", 1, dict), SandboxSpec("s", 1, dict), object(), None]

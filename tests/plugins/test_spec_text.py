@@ -116,10 +116,11 @@ def test_a_table_may_name_a_file() -> None:
         ("near:as=a/b", "without '/'"),
         ('near:as="a b"', "without '/'"),
         ("near:as=", "without '/'"),
-        ("gym:CartPole-v1", "not available in this version"),
-        ("reasoning_gym:leg_counting", "not available in this version"),
-        ("verifiers:wordle", "not available in this version"),
-        ("textarena:Wordle-v0", "not available in this version"),
+        ("gym:", "names no environment of 'gym'"),
+        ("gym:id=CartPole-v1", "names no environment of 'gym'"),
+        ("reasoning_gym:a b", "names no environment of 'reasoning_gym'"),
+        ("verifiers:", "names no environment of 'verifiers'"),
+        ("textarena:x=1", "names no environment of 'textarena'"),
         ("./mine.py", "Write ./file.py:function"),
         ("./mine.py:", "Write ./file.py:function"),
         ("./mine:score", "does not name a function of a Python file"),
@@ -153,3 +154,19 @@ def test_a_table_that_cannot_be_read_is_refused_in_words(table: dict[str, Any], 
 def test_the_text_is_kept_for_errors() -> None:
     assert isinstance(parse("near:a=1"), SpecText)
     assert parse("near:a=1").written == "near:a=1"
+
+
+@pytest.mark.parametrize(
+    ("text", "member", "options"),
+    [
+        ("gym:CartPole-v1", "CartPole-v1", {}),
+        ("gym:grpo.envs:grpo/countdown-v1", "grpo.envs:grpo/countdown-v1", {}),
+        ("gym:FrozenLake-v1:is_slippery=false,as=lake", "FrozenLake-v1", {"is_slippery": False}),
+        ("gym:grpo.envs:grpo/gsm8k-v1:rules=a:b", "grpo.envs:grpo/gsm8k-v1", {"rules": "a:b"}),
+    ],
+)
+def test_the_member_of_a_family_stands_between_two_colons(text: str, member: str, options: dict[str, object]) -> None:
+    read = parse(text)
+    assert (read.name, read.member) == ("gym", member)
+    assert {name: value.parsed for name, value in read.options.items()} == options
+    assert parse({"name": text.partition(":is")[0].partition(":rules")[0]}).member == member

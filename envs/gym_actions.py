@@ -1,0 +1,69 @@
+"""Actions of gymnasium environments as text: a completion and an action space in, an action out, or None.
+
+The last `<action>` (or `<answer>`) decides, without one the last line that is not blank. A discrete action is its
+number or its word; a line that holds several different ones holds none. Other spaces take JSON: a number or a list.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy
+
+_READ = 20_000
+_TAG = re.compile(r"<(action|answer)>", re.IGNORECASE)
+_WORD = re.compile(r"-?[^\W_]+(?:[-_][^\W_]+)*")
+
+
+def can_be_written(space: gymnasium.Space[Any]) -> bool:
+    """Tells whether `read_action` knows the space."""
+    spaces = gymnasium.spaces
+    return isinstance(space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Text)
+
+
+def described_actions(space: gymnasium.Space[Any], names: Sequence[str]) -> str:
+    """Returns one sentence on what the actions are."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        words = names or [str(int(space.start) + number) for number in range(int(space.n))]
+        return f"Actions: {', '.join(words)}."
+    if isinstance(space, gymnasium.spaces.Text):
+        return "An action is a text."
+    return f"An action is a JSON list of numbers in the space {space}."
+
+
+def read_action(completion: str, space: gymnasium.Space[Any], names: Sequence[str]) -> Any:
+    """Returns the action that a completion names, or None."""
+    stated = _stated(completion[-_READ:])
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return _discrete(stated, space, names)
+    if isinstance(space, gymnasium.spaces.Text):
+        return stated if space.contains(stated) else None
+    try:
+        action = numpy.asarray(json.loads(stated), dtype=space.dtype).reshape(space.shape or ())
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    return action if space.contains(action) else None
+
+
+def _stated(text: str) -> str:
+    tags = list(_TAG.finditer(text))
+    if tags:
+        inside = text[tags[-1].end() :]
+        return re.split(rf"</{tags[-1][1]}\s*>", inside, maxsplit=1, flags=re.IGNORECASE)[0].strip()
+    return next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
+
+
+def _discrete(stated: str, space: gymnasium.spaces.Discrete, names: Sequence[str]) -> int | None:
+    first = int(space.start)
+    numbers = {str(first + number): first + number for number in range(int(space.n))}
+    words = {name.casefold(): first + number for number, name in enumerate(names)}
+    known = numbers | words
+    whole = stated.strip(" .!\"'`*()[]").casefold()
+    if whole in known:
+        return known[whole]
+    found = {known[word] for word in (match.casefold() for match in _WORD.findall(stated)) if word in known}
+    return found.pop() if len(found) == 1 else None
