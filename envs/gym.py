@@ -168,8 +168,6 @@ GYM = EnvSpec(
     factory=make,
     doc=inspect.getdoc(make) or "",
     options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
     max_turns=USUAL_TURNS,
     resolve=resolve,
 )
