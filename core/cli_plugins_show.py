@@ -144,6 +144,8 @@ def _use(known: Registration) -> str:
     if isinstance(known.spec, SandboxSpec):
         return name
     command = {"reward": "run --reward", "verifier": "verify --verifier", "env": "run --env"}[known.kind]
+    if isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:
+        return f"grpo {command} {name}:NAME"
     settings = [option for option in known.spec.options if option.required] or known.spec.options[:1]
     example = ",".join(f"{option.name}=..." for option in settings)
     return f"grpo {command} {name}{':' if example else ''}{example}"
