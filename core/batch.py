@@ -64,18 +64,26 @@ def score_column(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float) -> None:
-    """Stops a run whose rewards fail too often.
+    """Stops a run whose environment or rewards fail too often.
 
     Args:
         batch: the generation.
         rewards: those that scored it; the components of rubrics are looked at too, and named before their rubric.
-        limit: the share of completions that one reward may fail on.
+        limit: the share of completions that one reward, or the environment, may fail on.
 
     Raises:
-        RunError: names the reward, its distribution and the first reason.
+        RunError: names the environment or the reward, its distribution and the first reason.
     """
+    ended = [number for number, one in enumerate(batch.completions) if one.finish_reason != "error"]
+    failed = [one for one in batch.completions if one.finish_reason == "error"]
+    if len(failed) > limit * len(batch.completions):
+        raise RunError(
+            f"{len(failed)} of {len(batch.completions)} rollouts of step {batch.step} failed in their environment, "
+            f"over failures.stop_share {limit:g}. The first reason: {failed[0].info.get('failure')}. Mend the "
+            "environment, then resume the run."
+        )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
-        failures = [outcome for outcome in batch.outcomes[reward.name] if outcome.kind == "failure"]
+        failures = [batch.outcomes[reward.name][i] for i in ended if batch.outcomes[reward.name][i].kind == "failure"]
         if len(failures) > limit * len(batch.completions):
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of "
@@ -99,6 +107,8 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         "time/generate": batch.generate_seconds,
         "time/score": batch.score_seconds,
     }
+    if any(completion.info for completion in batch.completions):
+        metrics |= _turn_metrics(batch.completions)
     for name, outcomes in batch.outcomes.items():
         for kind in ("abstain", "failure"):
             metrics[f"rewards/{name}/{kind}"] = sum(outcome.kind == kind for outcome in outcomes) / len(outcomes)
@@ -109,3 +119,12 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
             figures = [outcome.metrics[key] for outcome in outcomes if outcome.metrics and key in outcome.metrics]
             metrics[f"rewards/{name}/{key}"] = math.fsum(figures) / len(figures)
     return metrics
+
+
+def _turn_metrics(completions: Sequence[Completion]) -> dict[str, float]:
+    count = len(completions)
+    return {
+        "turns/mean": sum(one.turns for one in completions) / count,
+        "turns/most": float(max(one.turns for one in completions)),
+        "turns/failed": sum(one.finish_reason == "error" for one in completions) / count,
+    }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from grpo.core.record import RunDir, read_rollouts, rollout_steps
 from grpo.plugins.errors import UsageError
-from grpo.plugins.types import Message
+from grpo.plugins.types import Completion, Message
 
 SortKey = Literal["reward", "advantage", "length"]
 LONG = 20  # characters; shorter texts, such as an answer, stand in a prompt by chance
@@ -27,7 +27,10 @@ class ShownOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One recorded completion; `number` is its position in the step, the rest is as in `RolloutRow`."""
+    """One recorded completion; `number` is its position in the step, the rest is as in `RolloutRow`.
+
+    `messages` and `info` are empty where no environment was stepped.
+    """
 
     number: int
     group: int
@@ -39,6 +42,8 @@ class Rollout:
     reward: float | None
     advantage: float
     outcomes: Mapping[str, ShownOutcome]
+    messages: tuple[Message, ...] = ()
+    info: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -94,6 +99,20 @@ def by_group(rollouts: Sequence[Rollout]) -> Iterator[list[Rollout]]:
     yield from groups.values()
 
 
+def to_completion(rollout: Rollout) -> Completion:
+    """Returns the completion as rewards saw it, without its tokens."""
+    messages = rollout.messages or (Message(role="assistant", content=rollout.completion),)
+    return Completion(
+        rollout.completion,
+        messages=messages,
+        prompt=rollout.prompt,
+        row=dict(rollout.columns),
+        turns=sum(message["role"] == "assistant" for message in messages),
+        finish_reason="error" if "failure" in rollout.info else "stop",
+        info=rollout.info,
+    )
+
+
 def worth_showing(rollout: Rollout) -> dict[str, str]:
     """Returns the columns that are no message of the prompt and no long part of one."""
     asked = [message["content"] for message in rollout.prompt]
@@ -118,6 +137,7 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         "columns": dict(rollout.columns),
         "reward": rollout.reward,
         "advantage": rollout.advantage,
+        **({"messages": list(rollout.messages), "info": dict(rollout.info)} if rollout.info else {}),
         "scores": {
             name: {"outcome": found.outcome, "score": found.score, "reason": found.reason}
             for name, found in rollout.outcomes.items()
@@ -144,4 +164,6 @@ def _rollout(number: int, row: Mapping[str, Any]) -> Rollout:
         reward=row["reward"],
         advantage=row["advantage"],
         outcomes={n: ShownOutcome(row[f"outcome.{n}"], row[f"score.{n}"], row[f"reason.{n}"]) for n in names},
+        messages=tuple(json.loads(row.get("messages") or "[]")),
+        info=json.loads(row.get("info") or "{}"),
     )

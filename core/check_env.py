@@ -72,6 +72,7 @@ class _Check:
             ("rows", self._read_rows),
             ("same seed, same episode", self._deterministic),
             ("no leak between episodes", self._leaks),
+            ("no leak between instances", self._instances),
             ("hostile actions", self._hostile),
             ("demonstrations score highest", self._demonstrations),
             (f"{INSTANCES} instances", self._many),
@@ -141,24 +142,45 @@ class _Check:
                 self._findings.add("error", relation, "an episode starts differently after another one")
         used.close()
 
+    def _instances(self, relation: str) -> None:
+        """Members of a group stand in the same state side by side; what one does must not show in another."""
+        action = str((self._shown() or [({}, ("7",))])[0][1][0])
+        for how in self._starts():
+            alone, busy, beside = (self._bound.make() for _ in range(3))
+            alone.reset(**how)
+            wanted = _described_step(alone.step(action))
+            busy.reset(**how)
+            beside.reset(**how)
+            busy.step("something else")
+            if _described_step(beside.step(action)) != wanted:
+                self._findings.add("error", relation, "a step goes otherwise after a step of another instance")
+            for instance in (alone, busy, beside):
+                instance.close()
+
     def _hostile(self, relation: str) -> None:
         instance = self._bound.make()
         start = self._starts()[-1]
+        most = self._bound.spec.max_turns if self._bound.spec.max_turns > 1 else _MOST_TURNS
         for action in _HOSTILE:
             instance.reset(**start)
-            for _ in range(_MOST_TURNS):
+            for _ in range(most):
                 began = time.monotonic()
                 try:
-                    _, score, terminated, truncated, info = instance.step(action)
+                    observation, score, terminated, truncated, info = instance.step(action)
                 except Exception as error:
                     self._findings.add("error", relation, f"step raised {explain(error)}", action[:60])
                     break
                 if time.monotonic() - began > 1.0:
                     self._findings.add("warning", relation, "one step took more than a second", action[:60])
+                if self._bound.spec.played and not isinstance(observation, str):
+                    found = type(observation).__name__
+                    self._findings.add("error", relation, f"an observation is a {found}, not text", action[:60])
                 self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
                 if terminated or truncated:
                     break
             else:
+                if self._bound.spec.max_turns > 1:  # a rollout ends there anyway
+                    continue
                 self._findings.add("error", relation, f"an episode has no end within {_MOST_TURNS} turns", action[:60])
         instance.close()
 
@@ -171,18 +193,16 @@ class _Check:
         rewards = self._host.default_rewards(self._bound)
         verifier = self._host.default_verifier(self._bound)
         plugins: list[Bound] = [*rewards, *([verifier] if verifier else [])]
-        instance = self._bound.make()
-        shown = [info for _, info in (instance.reset(**how) for how in self._starts()) if info.get("demonstration")]
-        instance.close()
+        shown = self._shown()
         if not shown:
             self._findings.add("note", relation, "its episodes have no demonstration")
             return
         if not plugins:
             self._findings.add("note", relation, "it names no reward and no verifier of its own")
             return
-        worked = [_completion(info, info["demonstration"]) for info in shown]
-        silent = [_completion(info, "") for info in shown]
-        swapped = [_completion(info, worked[index - 1].text) for index, info in enumerate(shown)]
+        worked = [self._completion(how, actions) for how, actions in shown]
+        silent = [self._completion(how, ("",) * len(actions)) for how, actions in shown]
+        swapped = [self._completion(how, shown[index - 1][1]) for index, (how, _) in enumerate(shown)]
         with Scorer(plugins, workers=1) as scorer:
             weights = {reward.name: reward.weight for reward in rewards}
             totals = [_totals(scorer, weights, texts) for texts in (worked, silent, swapped)]
@@ -197,12 +217,46 @@ class _Check:
                     f"it scores {right:g}, silence {nothing:g}, another row's {other:g}",
                     completion.text,
                 )
-            elif rewards and right == other and completion.text != wrong.text:
+            elif rewards and right == other and completion.text != wrong.text and not self._bound.spec.played:
                 self._findings.add("warning", relation, "another row's demonstration scores as high", wrong.text)
         for judgements in verdicts.values():
             for judgement, completion in zip(judgements, worked, strict=True):
                 if judgement.verdict is None or judgement.verdict.ok is not True:
                     self._findings.add("error", relation, "its verifier does not accept it", completion.text)
+
+    def _shown(self) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+        """Returns the starts that have a demonstration, with its actions."""
+        instance = self._bound.make()
+        found = [(how, instance.reset(**how)[1].get("demonstration")) for how in self._starts()]
+        instance.close()
+        return [(how, (shown,) if isinstance(shown, str) else tuple(shown)) for how, shown in found if shown]
+
+    def _completion(self, how: dict[str, Any], actions: Sequence[str]) -> Completion:
+        """Returns what rewards see of these actions."""
+        instance = self._bound.make()
+        _, info = instance.reset(**how)
+        messages: list[Message] = []
+        rewards: list[float] = []
+        seen: Mapping[str, Any] = {}
+        for action in actions:
+            messages.append(Message(role="assistant", content=action))
+            if not self._bound.spec.played:
+                break
+            observation, score, terminated, truncated, seen = instance.step(action)
+            rewards.append(float(score))
+            messages.append(Message(role="user", content=str(observation)))
+            if terminated or truncated:
+                break
+        instance.close()
+        said = [message["content"] for message in messages if message["role"] == "assistant"]
+        return Completion(
+            text=said[-1],
+            messages=tuple(messages),
+            prompt=tuple(info.get("prompt") or ()),
+            row=dict(info.get("row", {})),
+            turns=len(said),
+            info={**seen, "rewards": rewards} if rewards else {},
+        )
 
     def _many(self, relation: str) -> None:
         how = self._starts()[-1]
@@ -219,13 +273,8 @@ def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, Any, Any, A
     return repr(observation), info.get("prompt"), info.get("row"), info.get("demonstration")
 
 
-def _completion(info: Mapping[str, Any], text: str) -> Completion:
-    return Completion(
-        text=text,
-        messages=(Message(role="assistant", content=text),),
-        prompt=tuple(info.get("prompt") or ()),
-        row=dict(info.get("row", {})),
-    )
+def _described_step(stepped: tuple[Any, Any, Any, Any, Mapping[str, Any]]) -> str:
+    return repr((*stepped[:4], sorted(stepped[4].items(), key=str)))
 
 
 def _totals(scorer: Scorer, weights: Mapping[str, float], completions: Sequence[Completion]) -> list[float]:

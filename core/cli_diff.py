@@ -91,7 +91,7 @@ def _scored(rewards: Sequence[BoundReward], completions: Sequence[Completion]) -
 
 
 def _of_run(path: Path) -> tuple[list[Hashable], list[Completion]]:
-    from grpo.core.browse import read_step
+    from grpo.core.browse import read_step, to_completion
     from grpo.core.record import open_run_dir, rollout_steps
 
     run = open_run_dir(path)
@@ -100,7 +100,7 @@ def _of_run(path: Path) -> tuple[list[Hashable], list[Completion]]:
     for step in rollout_steps(run):
         for rollout in read_step(run, step)[1]:
             groups.append(f"step {step}, group {rollout.group}")
-            completions.append(Completion(rollout.completion, prompt=rollout.prompt, row=dict(rollout.columns)))
+            completions.append(to_completion(rollout))
     if not completions:
         raise UsageError(f"{path} has no rollouts yet. They appear with the first step.")
     return groups, completions

@@ -167,10 +167,31 @@ def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
         f"\n#{rollout.number}  reward {reward}  advantage {rollout.advantage:+.3g}  {rollout.tokens} tokens, {finish}"
     )
     yield LINE, Text(head, style="bold")
-    yield QUOTED, Text(printable(rollout.completion).strip("\n") or "(empty)")
+    if rollout.info:
+        yield from _turns(rollout)
+    else:
+        yield QUOTED, Text(printable(rollout.completion).strip("\n") or "(empty)")
     width = max((len(name) for name in rollout.outcomes), default=0)
     for name, found in rollout.outcomes.items():
         yield DETAIL, _outcome(one_line(name).ljust(width), found)
+
+
+def _turns(rollout: Rollout) -> Iterator[tuple[str, Text]]:
+    """Yields what the policy said, quoted, what the environment answered, and the reward of each turn."""
+    from rich.text import Text
+
+    rewards = list(rollout.info.get("rewards", []))
+    turn = 0
+    for message in rollout.messages:
+        if message["role"] == "assistant":
+            earned = f"  reward {rewards[turn]:.3g}" if turn < len(rewards) else ""
+            turn += 1
+            yield LINE, Text(f"turn {turn}{earned}", style="dim")
+            yield QUOTED, Text(printable(message["content"]).strip("\n") or "(empty)")
+        else:
+            yield LINE, Text(printable(f"environment: {message['content']}"))
+    if "failure" in rollout.info:
+        yield LINE, Text(printable(str(rollout.info["failure"])), style="red")
 
 
 def _outcome(name: str, found: ShownOutcome) -> Text:

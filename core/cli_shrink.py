@@ -102,14 +102,14 @@ def _line(source: Path, number: int) -> Completion:
 
 
 def _rollout(path: Path, step: int | None, index: int) -> Completion:
-    from grpo.core.browse import read_step
+    from grpo.core.browse import read_step, to_completion
     from grpo.core.record import open_run_dir
 
     found, rollouts = read_step(open_run_dir(path), step)
     if index >= len(rollouts):
         raise UsageError(f"step {found} of {path} has the completions 0 to {len(rollouts) - 1}, and no {index}.")
     rollout = rollouts[index]
-    return Completion(rollout.completion, prompt=rollout.prompt, row=dict(rollout.columns))
+    return to_completion(rollout)
 
 
 def _outcomes(scorer: Scorer, bound: BoundReward, completion: Completion, texts: Sequence[str]) -> list[Outcome]:

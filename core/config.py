@@ -138,6 +138,9 @@ class RolloutSection(_Section):
         max_prompt_length: a longer prompt is an error that names its row; None: whatever fits the context.
         max_completion_length: where a completion is cut; None: chosen.
         batch_size: prompts times group members decoded at once and process; None: all.
+        max_turns: how often the policy may speak in an environment of several turns; None: as often as that allows.
+        max_rollout_length: tokens after the prompt, sampled and observed, over all turns; None: what fits the context.
+        step_timeout: seconds for one call of an environment.
     """
 
     backend: Literal["hf", "vllm"] = "hf"
@@ -152,6 +155,9 @@ class RolloutSection(_Section):
     max_prompt_length: Annotated[int, Field(ge=1)] | None = None
     max_completion_length: Annotated[int, Field(ge=1)] | None = None
     batch_size: Annotated[int, Field(ge=1)] | None = None
+    max_turns: Annotated[int, Field(ge=1)] | None = None
+    max_rollout_length: Annotated[int, Field(ge=1)] | None = None
+    step_timeout: Annotated[float, Field(gt=0)] = 60.0
 
 
 class LoraSection(_Section):

@@ -6,11 +6,11 @@ In: a bound environment and a split. Out: one frozen `Episode` per row, in the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.binding import BoundEnv
-from grpo.plugins.errors import DatasetError, PluginError, UsageError
+from grpo.plugins.errors import DatasetError, PluginError
 from grpo.plugins.types import Completion, Message
 
 if TYPE_CHECKING:
@@ -27,13 +27,22 @@ class Episode:
         index: position among the episodes of its split.
         prompt: the chat messages to answer.
         row: the columns that rewards and verifiers read.
-        demonstration: a worked answer in the environment's format, or None.
+        demonstration: a worked answer in the environment's format, or one action for each turn, or None.
+        reset: the arguments of `reset` that start it, again and again.
     """
 
     index: int
     prompt: tuple[Message, ...]
     row: Mapping[str, Any]
-    demonstration: str | None
+    demonstration: str | tuple[str, ...] | None
+    reset: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The demonstration as one action for each turn; none when there is no demonstration."""
+        if not self.demonstration:
+            return ()
+        return (self.demonstration,) if isinstance(self.demonstration, str) else self.demonstration
 
 
 def episodes_of(env: BoundEnv, split: str, *, limit: int | None, unbounded: int) -> list[Episode]:
@@ -47,13 +56,8 @@ def episodes_of(env: BoundEnv, split: str, *, limit: int | None, unbounded: int)
 
     Raises:
         DatasetError: the rows cannot be used, or there are none.
-        UsageError: the environment takes several turns.
         PluginError: the environment breaks the contract.
     """
-    if env.spec.max_turns != 1:
-        raise UsageError(
-            f"env '{env.name}' takes up to {env.spec.max_turns} turns; this version trains on one-turn environments."
-        )
     rows = env.rows(split)
     instance = env.make()
     try:
@@ -64,7 +68,7 @@ def episodes_of(env: BoundEnv, split: str, *, limit: int | None, unbounded: int)
         chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
         if len(chosen) == 0:
             raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
-        return [_start(env, instance, i, {"options": {"row": row}}, row) for i, row in enumerate(chosen)]
+        return [_start(env, instance, i, {"seed": i, "options": {"row": row}}, row) for i, row in enumerate(chosen)]
     finally:
         instance.close()
 
@@ -91,6 +95,12 @@ def _start(env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: M
         raise PluginError(
             f"env '{env.name}' ({env.distribution}) cannot start row {index}: {type(error).__name__}: {error}"
         ) from error
-    prompt: Sequence[Message] = info.get("prompt") or (Message(role="user", content=str(observation)),)
     demonstration = info.get("demonstration")
-    return Episode(index, tuple(prompt), dict(info.get("row", row)), demonstration)
+    if isinstance(demonstration, list):
+        demonstration = tuple(demonstration)
+    return Episode(index, prompt_of(observation, info), dict(info.get("row", row)), demonstration, how)
+
+
+def prompt_of(observation: Any, info: Mapping[str, Any]) -> tuple[Message, ...]:
+    """Returns the chat messages to answer, from what `reset` returned."""
+    return tuple(info.get("prompt") or (Message(role="user", content=str(observation)),))

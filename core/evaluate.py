@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.episodes import Episode, completed
 from grpo.core.policy import encode_prompts
 from grpo.core.rollout import SamplingParams, sample
 from grpo.core.score_outcome import Judgement, Outcome
+from grpo.core.turns import Player
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
@@ -70,10 +72,12 @@ def complete(
     samples: int = 1,
     batch_size: int = 256,
     on_batch: Callable[[int], None] = lambda sampled: None,
+    player: Player | None = None,
 ) -> list[Completion]:
     """Samples `samples` completions for each episode, those of an episode adjacent.
 
-    `batch_size` is in completions; `on_batch` is told after each batch how many completions it had.
+    `batch_size` is in completions; `on_batch` is told after each batch how many completions it had. With a `player`,
+    a completion is a rollout of several turns.
     """
     prompts = [ids for ids in encode_prompts(tokenizer, [e.prompt for e in episodes]) for _ in range(samples)]
     starts = [episode for episode in episodes for _ in range(samples)]
@@ -82,9 +86,14 @@ def complete(
     done: dict[int, Completion] = {}
     for first in range(0, len(order), batch_size):
         chosen = order[first : first + batch_size]
-        sampled = sample(model, [prompts[i] for i in chosen], params)
-        texts = tokenizer.batch_decode([s.token_ids for s in sampled], skip_special_tokens=True)
-        done |= {i: completed(starts[i], text, s) for i, text, s in zip(chosen, texts, sampled, strict=True)}
+        asked = [prompts[i] for i in chosen]
+        if player is not None:
+            played = player.play([starts[i] for i in chosen], asked, partial(sample, model), params)
+            done |= {i: one.completion for i, one in zip(chosen, played, strict=True)}
+        else:
+            sampled = sample(model, asked, params)
+            texts = tokenizer.batch_decode([s.token_ids for s in sampled], skip_special_tokens=True)
+            done |= {i: completed(starts[i], text, s) for i, text, s in zip(chosen, texts, sampled, strict=True)}
         on_batch(len(chosen))
     return [done[i] for i in range(len(prompts))]
 

@@ -23,6 +23,7 @@ from grpo.core.record import RolloutRow, RunDir, append_metrics, read_json, read
 from grpo.core.rollout import SamplingParams
 from grpo.core.score import Scorer
 from grpo.core.score_outcome import Outcome
+from grpo.core.turn_plan import player_of
 from grpo.plugins.errors import RunError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
@@ -200,7 +201,9 @@ class Ledger:
             temperature=0.0,
         )
         batch_size = config.rollout.batch_size or self._plan.batch_size
-        right = self._right(complete(model, self._tokenizer, mine, params, batch_size=batch_size))
+        player = player_of(self._plan.env, config.rollout, self._tokenizer, self._plan.train)
+        completions = complete(model, self._tokenizer, mine, params, batch_size=batch_size, player=player)
+        right = self._right(completions)
         if accelerator.num_processes > 1:
             right = gather_object(right)
         accuracy = proportion(right)
@@ -232,6 +235,8 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
             tokens=len(completion.token_ids),
             finish_reason=completion.finish_reason,
             columns=json.dumps(dict(completion.row), ensure_ascii=False, default=str),
+            messages=json.dumps(list(completion.messages), ensure_ascii=False) if completion.info else None,
+            info=json.dumps(dict(completion.info), ensure_ascii=False) if completion.info else None,
             reward=None if totals[i] != totals[i] else totals[i],
             advantage=values[i],
             outcomes={n: (o[i].kind, o[i].score, o[i].reason) for n, o in batch.outcomes.items()},

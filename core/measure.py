@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo.core.config import RunConfig, parse_config
+from grpo.core.config import RolloutSection, RunConfig, parse_config
 from grpo.core.episodes import Episode, episodes_of
 from grpo.core.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.plan import check_prompts, refuse_missing_columns, with_dataset
 from grpo.core.policy import end_ids, load_model_config
 from grpo.core.rollout import SamplingParams, refuse_unsafe_rope
 from grpo.core.score import Judgement, Scorer
+from grpo.core.turn_plan import player_of, with_turns
 from grpo.core.weights import Weights, load_weights
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError, UsageError
@@ -68,6 +69,7 @@ class EvaluationPlan:
     max_tokens: int
     seed: int
     batch_size: int
+    rollout: RolloutSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     refuse_missing_columns(episodes[0], rewards, verifier)
     model_config = load_model_config(weights.base)
     refuse_unsafe_rope(model_config)
-    check_prompts(config, env, weights.tokenizer_source, model_config, {choices.split: episodes})
+    longest = check_prompts(config, env, weights.tokenizer_source, model_config, {choices.split: episodes})
+    config = with_turns(config, env, model_config, longest)
     assert config.rollout.max_completion_length is not None
     return EvaluationPlan(
         weights=weights,
@@ -121,6 +124,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         max_tokens=config.rollout.max_completion_length,
         seed=choices.seed,
         batch_size=choices.batch_size,
+        rollout=config.rollout,
     )
 
 
@@ -163,6 +167,7 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
                 samples=plan.samples,
                 batch_size=plan.batch_size,
                 on_batch=sampled,
+                player=player_of(plan.env, plan.rollout, tokenizer, plan.episodes),
             )
         except torch.OutOfMemoryError as error:
             raise RunError(
@@ -182,12 +187,13 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
     for i, completion in enumerate(evaluation.completions):
         row: dict[str, Any] = {
             **completion.row,
-            "completion": completion.text,
+            "completion": list(completion.messages) if plan.env.spec.played else completion.text,
             "prompt": list(completion.prompt),
             "problem": plan.episodes[i // plan.samples].index,
             "sample": i % plan.samples,
             "tokens": len(completion.token_ids),
             "finish_reason": completion.finish_reason,
+            **({"info": dict(completion.info)} if completion.info else {}),
             "scores": {name: found[i].as_json() for name, found in evaluation.outcomes.items()},
         }
         if evaluation.verdicts:
@@ -220,4 +226,7 @@ def _config(weights: Weights, choices: Choices) -> RunConfig:
     chosen = {"env": choices.env, "rewards": list(choices.rewards) or None, "dataset": choices.dataset}
     tree |= {key: value for key, value in chosen.items() if value is not None}
     tree["rollout"] = {"max_completion_length": choices.max_tokens or weights.max_tokens}
+    if weights.config is not None and choices.env is None:
+        limits = ("max_turns", "max_rollout_length", "step_timeout")
+        tree["rollout"] |= {name: getattr(weights.config.rollout, name) for name in limits}
     return parse_config(tree)

@@ -68,7 +68,8 @@ def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int,
 
     Args:
         input_ids: [B, P + T] prompts padded on the left, completions on the right.
-        attention_mask: [B, P + T], 1 for real tokens. A completion without any is left out.
+        attention_mask: [B, P + T], 1 for real tokens. A completion without any is left out; one with a gap among its
+            tokens is not for packing. Observations between turns are real tokens, and only the loss leaves them out.
         completion: T.
         hidden: the model's hidden size H, to weigh attention against projections.
     """
@@ -79,6 +80,8 @@ def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int,
         for row, keep in zip(rows, mask, strict=True)
     ]
     lengths = [sum(keep[width:]) for keep in mask]
+    if any(not all(keep[width : width + length]) for keep, length in zip(mask, lengths, strict=True)):
+        return None
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, prompt in enumerate(prompts):
         groups.setdefault(prompt, []).append(index)

@@ -31,6 +31,7 @@ from grpo.core.policy import (
 )
 from grpo.core.rollout import context_length, refuse_unsafe_rope
 from grpo.core.rollout_plan import correction_of, refuse_impossible_rollouts
+from grpo.core.turn_plan import turn_note, with_turns
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
@@ -64,6 +65,7 @@ class Plan:
         disk_bytes: what checkpoints and the final model take.
         processes: how many processes train together.
         canaries: known completions to watch the rewards with.
+        note: something about the model that the user should know, or None.
     """
 
     config: RunConfig
@@ -78,11 +80,18 @@ class Plan:
     disk_bytes: int
     processes: int
     canaries: tuple[Canary, ...] = ()
+    note: str | None = None
 
     @property
     def batch_size(self) -> int:
         """Completions per generation, over all processes."""
         return self.config.train.prompts_per_step * self.config.train.group_size
+
+    @property
+    def longest_sampled(self) -> int:
+        """The most tokens that the policy chooses in one rollout."""
+        assert self.config.rollout.max_completion_length is not None
+        return self.config.rollout.max_completion_length * (self.config.rollout.max_turns or 1)
 
     @property
     def accumulation(self) -> int:
@@ -137,6 +146,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     refuse_unsafe_rope(model_config)
     refuse_unknown_targets(config.lora, model_config)
     longest = check_prompts(config, env, source.path, model_config, {"train": train, "test": held_out})
+    config = with_turns(config, env, model_config, longest)
+    note = turn_note(config, env, load_tokenizer(source.path), train)
     if config.train.checkpointing == "auto":
         config = _update(config, train={"checkpointing": fastest_checkpointing(config, model_config, longest)})
     if config.train.check_memory:
@@ -155,6 +166,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
         disk_bytes=_disk_bytes(config, parameters),
         processes=processes,
         canaries=canaries,
+        note=note,
     )
 
 
@@ -293,7 +305,7 @@ def refuse_missing_columns(episode: Episode, rewards: Sequence[BoundReward], ver
 
 
 def _refuse_no_demonstrations(env: BoundEnv, train: Sequence[Episode]) -> None:
-    if not any(episode.demonstration for episode in train):
+    if not any(episode.actions for episode in train):
         raise UsageError(
             f"--warmup-steps needs worked answers, and env '{env.name}' has none for these rows. Leave it out."
         )
@@ -342,8 +354,9 @@ def check_prompts(
                     f"{where} and rollout.max_completion_length is {completion}: together over the model's context of "
                     f"{context}. {lower} the row."
                 )
-            if context is not None and config.train.warmup_steps and split == "train" and episode.demonstration:
-                answer = 1 + len(tokenizer(episode.demonstration, add_special_tokens=False)["input_ids"])
+            if context is not None and config.train.warmup_steps and split == "train" and episode.actions:
+                answers = [tokenizer(action, add_special_tokens=False)["input_ids"] for action in episode.actions]
+                answer = sum(1 + len(ids) for ids in answers)
                 if length + answer > context:
                     raise DatasetError(
                         f"{where} and its worked answer {answer}: together over the model's context of {context}. "

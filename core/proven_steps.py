@@ -10,36 +10,42 @@ prompts are completed again and the step catches up. When that does not help, th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 
 from grpo.core.mismatch import Mismatch, difference_sums
-from grpo.core.rollout import Rollouts, Sampled, SamplingParams
+from grpo.core.rollout import Rollouts
 from grpo.core.sync_fault import SyncFault, listed
 from grpo.plugins.errors import RunError
 
+T = TypeVar("T")
 
-def rolled_out(
-    rollouts: Rollouts, model: Any, prompts: Sequence[Sequence[int]], params: SamplingParams, *, again: bool
-) -> tuple[list[Sampled], dict[str, float]]:
-    """Syncs and samples; an engine that lost its weights in between is synced and asked once more.
+
+def rolled_out(rollouts: Rollouts, model: Any, roll_out: Callable[[], T], *, again: bool) -> tuple[T, dict[str, float]]:
+    """Syncs and rolls out; an engine that lost its weights in between is synced, and all of it is done once more.
+
+    Args:
+        rollouts: the backend.
+        model: the policy, unwrapped.
+        roll_out: samples from the backend, as often as it wants.
+        again: hand everything over anew.
 
     Returns:
-        The completions and the metrics of the sync.
+        What `roll_out` returned, and the metrics of the sync.
 
     Raises:
         RunError: the engine cannot be brought to serve the policy.
     """
     metrics = dict(rollouts.sync(model, again=again))
     try:
-        sampled = rollouts.generate(prompts, params)
+        done = roll_out()
     except SyncFault:
         metrics = {**rollouts.sync(model, again=True), "sync/repeated": 1.0}
-        sampled = rollouts.generate(prompts, params)
+        done = roll_out()
     rollouts.rest()
-    return sampled, metrics
+    return done, metrics
 
 
 class ProvenSteps:

@@ -48,6 +48,8 @@ class RolloutRow:
         reward: the weighted total, or None.
         advantage: what it was trained with; 0.0 for failed completions.
         outcomes: reward name to (outcome, score, reason).
+        messages: the turns of a rollout whose environment was stepped, as JSON; None: `completion` is all.
+        info: what the environment reported in such a rollout, as JSON.
     """
 
     step: int
@@ -60,6 +62,8 @@ class RolloutRow:
     reward: float | None
     advantage: float
     outcomes: Mapping[str, tuple[str, float | None, str | None]]
+    messages: str | None = None
+    info: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +255,11 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    plain = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns", "reward", "advantage")
+    plain: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
+    plain += ("messages", "info", "reward", "advantage")
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in plain}
     types: dict[str, Any] = {"reward": pa.float64(), "advantage": pa.float64()}
+    types |= {"messages": pa.string(), "info": pa.string()}
     for name in rows[0].outcomes:
         for position, part in enumerate(("outcome", "score", "reason")):
             columns[f"{part}.{name}"] = [row.outcomes[name][position] for row in rows]

@@ -159,11 +159,11 @@ def start_engine(plan: Plan, model: Any) -> Any:
 
 
 def engine_context(plan: Plan) -> int:
-    """Returns how many tokens of context an engine needs: the longest prompt, its completion, a little to spare."""
+    """Returns how many tokens of context an engine needs: the longest prompt, its rollout, a little to spare."""
     from grpo.core.policy import load_model_config
 
-    completion = plan.config.rollout.max_completion_length
-    assert completion is not None
-    wanted = max(plan.longest_prompt + completion + SPARE, SHORTEST)
+    rollout = plan.config.rollout.max_rollout_length or plan.config.rollout.max_completion_length
+    assert rollout is not None
+    wanted = max(plan.longest_prompt + rollout + SPARE, SHORTEST)
     limit = context_length(load_model_config(plan.source.path))
     return wanted if limit is None else min(wanted, limit)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from datasets import Dataset
 
+from grpo.core.demonstrations import demonstrated
 from grpo.core.episodes import Episode
 from grpo.core.plan import Plan, row_order
 from grpo.core.policy import encode_prompts
+from grpo.core.turns import Player
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -25,14 +27,31 @@ def prompt_rows(plan: Plan) -> Dataset:
     return rows.select(row_order(len(plan.train), wanted, config.seed, ordered=plan.env.ordered))
 
 
-def worked_answers(episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned."""
+def worked_answers(
+    episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, player: Player | None = None
+) -> Dataset:
+    """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
+
+    With a `player` they have several turns, and the environment is stepped for what stands between them.
+    """
+    if player is not None:
+        return _played(episodes, player)
     prompts = encode_prompts(tokenizer, [episode.prompt for episode in episodes])
-    answers = [tokenizer(e.demonstration, add_special_tokens=False)["input_ids"] for e in episodes]
+    answers = [tokenizer(e.actions[0], add_special_tokens=False)["input_ids"] for e in episodes]
     answers = [[*ids, tokenizer.eos_token_id] for ids in answers]
     return Dataset.from_dict(
         {
             "input_ids": [p + a for p, a in zip(prompts, answers, strict=True)],
             "completion_mask": [[0] * len(p) + [1] * len(a) for p, a in zip(prompts, answers, strict=True)],
+        }
+    )
+
+
+def _played(episodes: Sequence[Episode], player: Player) -> Dataset:
+    rows = [demonstrated(player, episode) for episode in episodes]
+    return Dataset.from_dict(
+        {
+            "input_ids": [ids for ids, _ in rows],
+            "completion_mask": [[int(said) for said in mask] for _, mask in rows],
         }
     )

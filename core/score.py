@@ -14,7 +14,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from grpo.core.score_call import Bound, Caller
 from grpo.core.score_loop import LoopRoom, is_async
@@ -29,6 +29,8 @@ from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Completion
 
 __all__ = ["Judgement", "Outcome", "Scorer"]
+
+T = TypeVar("T", Outcome, Judgement)
 
 _LOOK_AFTER = 0.05
 _THREADS_PER_WORKER = 4
@@ -99,7 +101,7 @@ class Scorer:
         """Scores completions with every reward.
 
         Args:
-            completions: the batch.
+            completions: the batch. A rollout that its environment failed is a failure without any call.
             rows: the number of each completion in messages; default: its index.
             only: names of the rewards and rubrics to score with; default: all.
 
@@ -111,6 +113,10 @@ class Scorer:
             ValueError: the scorer is closed.
         """
         numbers = range(len(completions)) if rows is None else rows
+        if any(completion.finish_reason == "error" for completion in completions):
+            kept, reasons = _without_failed(completions)
+            some = self.score([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only)
+            return {name: _spread(found, kept, reasons, Outcome) for name, found in some.items()}
         order = [name for name in self._order if only is None or name in only]
         roots = [self._rubrics[name] for name in order if name in self._rubrics]
         rubrics = [RubricBatch(root, numbers) for root in roots]
@@ -139,6 +145,10 @@ class Scorer:
     ) -> dict[str, list[Judgement]]:
         """Judges completions with every verifier; arguments and errors are those of `score`."""
         numbers = range(len(completions)) if rows is None else rows
+        if any(completion.finish_reason == "error" for completion in completions):
+            kept, reasons = _without_failed(completions)
+            some = self.judge([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only)
+            return {name: _spread(found, kept, reasons, Judgement) for name, found in some.items()}
         callers = {name: caller for name, caller in self._verifiers.items() if only is None or name in only}
         judged = self._run({name: Task(caller, completions, numbers) for name, caller in callers.items()})
         return {name: [r for r in results if isinstance(r, Judgement)] for name, results in judged.items()}
@@ -204,6 +214,23 @@ class _Rooms:
         self.loop = LoopRoom()
         self.threads = ThreadRoom(_THREADS_PER_WORKER * self._workers)
         self.processes = WorkerPool(self._workers, self._memory)
+
+
+def _without_failed(completions: Sequence[Completion]) -> tuple[list[int], dict[int, str]]:
+    """Returns the indices of the rollouts that came to an end, and the reasons of those that failed."""
+    reasons = {
+        index: str(completion.info.get("failure", "the rollout failed"))
+        for index, completion in enumerate(completions)
+        if completion.finish_reason == "error"
+    }
+    return [index for index in range(len(completions)) if index not in reasons], reasons
+
+
+def _spread(found: Sequence[T], kept: Sequence[int], reasons: Mapping[int, str], kind: type[T]) -> list[T]:
+    """Puts the results of the kept completions in their places, and failures between them."""
+    by_index = dict(zip(kept, found, strict=True))
+    places = range(len(kept) + len(reasons))
+    return [by_index[i] if i in by_index else kind("failure", reason=reasons[i]) for i in places]
 
 
 def _some(caller: Caller, completions: Sequence[Completion], rows: Sequence[int], indices: Sequence[int]) -> Task:

@@ -72,6 +72,7 @@ def to_completion(values: dict[str, Any]) -> Completion:
         prompt=_messages(prompt, "user") if isinstance(prompt, str | list) else (),
         row={name: value for name, value in values.items() if name != "completion"},
         turns=len(spoken),
+        info=info if isinstance(info := values.get("info"), dict) else {},
     )
 
 

@@ -6,6 +6,7 @@ updated policy, and one `Batch` of scored completions per generation.
 Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
 
 - `_generate_single_turn`: token ids in, token ids and log-probabilities out, by core/rollout.py.
+- `rollout_func`: rollouts of several turns (core/played_rollouts.py).
 - `_calculate_rewards`: completions in, [N, R] scores out, by the scorer; failures stay apart from zeros.
 - `_generate_and_score_completions`: TRL's advantages are replaced by those of core/advantage.py, and failed
   completions leave the loss.
@@ -21,8 +22,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate.utils import gather_object
@@ -41,21 +43,24 @@ from grpo.core.mismatch import Mismatch
 from grpo.core.offload import Offload
 from grpo.core.packing import can_pack
 from grpo.core.plan import Plan, row_order
+from grpo.core.played_rollouts import PlayedRollouts
 from grpo.core.proven_steps import ProvenSteps, rolled_out
-from grpo.core.rollout import Rollouts, Sampled, SamplingParams
+from grpo.core.rollout import Rollouts, Sampled
 from grpo.core.rollout_plan import tolerance_of
 from grpo.core.rows import prompt_rows, worked_answers
 from grpo.core.score_outcome import Outcome
 from grpo.core.trl_arguments import grpo_arguments, warmup_arguments
+from grpo.core.turn_plan import player_of
 from grpo.core.update_metrics import update_metrics, update_sums
 from grpo.plugins.errors import RunError
 from grpo.plugins.types import Completion
 
+T = TypeVar("T")
 Score = Callable[[Sequence[Completion]], dict[str, list[Outcome]]]
 REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
-class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is not typed
+class PolicyTrainer(PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     """`trl.GRPOTrainer` with our sampling, scoring and advantages.
 
     Args:
@@ -114,6 +119,9 @@ class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is n
                 if policy is not None:
                     inner = policy.get_base_model() if hasattr(policy, "peft_config") else policy
                     attach_logps(inner, self.temperature, maybe_gather_lm_head_ctx)
+        self._player = player_of(plan.env, plan.config.rollout, tokenizer, plan.train)
+        if self._player is not None:
+            self.rollout_func = self.play
         if not plan.config.train.warmup_steps and REFERENCE in getattr(model, "peft_config", {}):
             # A fresh adapter starts as the base model, so the reference is the disabled adapter and needs no copy.
             model.delete_adapter(REFERENCE)
@@ -127,27 +135,23 @@ class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is n
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], list[list[float]]]:
         start = time.perf_counter()
-        rollout = self._plan.config.rollout
-        params = SamplingParams(
-            max_tokens=self.max_completion_length,
-            eos_ids=tuple(self.eos_token_ids),
-            pad_id=self._tokenizer.pad_token_id,
-            temperature=rollout.temperature,
-            top_p=rollout.top_p,
-            top_k=rollout.top_k,
-            min_p=rollout.min_p,
-        )
+        roll_out = partial(self._rollouts.generate, prompt_ids, self.sampling_params())
+        self._sampled = self.rolled_out(roll_out)
+        self._seconds["generate"] = time.perf_counter() - start
+        return [list(s.token_ids) for s in self._sampled], [list(s.logprobs) for s in self._sampled]
+
+    def rolled_out(self, roll_out: Callable[[], T]) -> T:
+        """Syncs the rollout backend with the policy, calls what samples from it, and returns what that returned."""
         with unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,
             gather_deepspeed3_params=self.args.ds3_gather_for_generation,
             gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
         ) as model:
-            self._sampled, synced = rolled_out(self._rollouts, model, prompt_ids, params, again=self._doubted)
+            done, synced = rolled_out(self._rollouts, model, roll_out, again=self._doubted)
         for name, value in synced.items():
             self._metrics["train"][name].append(value)
-        self._seconds["generate"] = time.perf_counter() - start
-        return [list(s.token_ids) for s in self._sampled], [list(s.logprobs) for s in self._sampled]
+        return done
 
     def _calculate_rewards(
         self,
@@ -157,11 +161,14 @@ class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is n
         completion_ids_list: list[list[int]],
     ) -> torch.Tensor:
         start = time.perf_counter()
-        texts = self._tokenizer.batch_decode(completion_ids_list, skip_special_tokens=True)
-        self._completions = [
-            completed(self._plan.train[row["episode"]], text, sampled)
-            for row, text, sampled in zip(inputs, texts, self._sampled, strict=True)
-        ]
+        if self._player is not None:
+            self._completions = self.played_completions()
+        else:
+            texts = self._tokenizer.batch_decode(completion_ids_list, skip_special_tokens=True)
+            self._completions = [
+                completed(self._plan.train[row["episode"]], text, sampled)
+                for row, text, sampled in zip(inputs, texts, self._sampled, strict=True)
+            ]
         self._outcomes = self._score(self._completions)
         self._seconds["score"] = time.perf_counter() - start
         columns = [score_column(self._outcomes[reward.name]) for reward in self._plan.rewards]
@@ -170,6 +177,7 @@ class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is n
         return gathered
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._starts = [self._plan.train[row["episode"]] for row in inputs]
         iterations = self.num_iterations
         if self._own_head:
             self.num_iterations = 1  # the first pass finds the old log-probabilities, TRL need not
@@ -185,7 +193,7 @@ class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is n
         trained = advantages.trained[local].to(output["completion_mask"].dtype)
         output["advantages"] = advantages.values[local]
         output["completion_mask"] = output["completion_mask"] * trained[:, None]
-        output["num_items_in_batch"] = self.accelerator.gather(output["completion_mask"].sum()).sum()
+        output["num_items_in_batch"] = self.accelerator.gather(counted(output).sum()).sum()
         # In the place of TRL's, which counts failures as missing.
         for name, value in batch_metrics(batch, self._plan.rewards).items():
             self._metrics["train"][name] = [value]
@@ -282,7 +290,7 @@ class PolicyTrainer(ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is n
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if not self._own_head and self._on_policy() and self._training_logps is not None:
-            self.compare(self._training_logps, inputs["sampling_per_token_logps"], inputs["completion_mask"])
+            self.compare(self._training_logps, inputs["sampling_per_token_logps"], counted(inputs))
         if not torch.isfinite(loss):
             raise RunError(
                 f"the loss of step {self.state.global_step + 1} is {loss.item()}. Lower train.lr, or train in float32 "
@@ -354,12 +362,13 @@ def warm_up(
         callbacks: of transformers.
     """
     train = plan.config.train
-    taught = [episode for episode in plan.train if episode.demonstration]
+    taught = [episode for episode in plan.train if episode.actions]
+    player = player_of(plan.env, plan.config.rollout, tokenizer, plan.train)
     order = row_order(len(taught), train.warmup_steps * plan.batch_size, plan.config.seed)
     trainer = SFTTrainer(
         model=model,
         args=SFTConfig(**warmup_arguments(plan, output_dir)),
-        train_dataset=worked_answers(taught, tokenizer).select(order),
+        train_dataset=worked_answers(taught, tokenizer, player).select(order),
         processing_class=tokenizer,
         callbacks=list(callbacks),
     )

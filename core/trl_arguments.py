@@ -32,7 +32,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "gradient_checkpointing": train.checkpointing != "none",
         # A reentrant checkpoint saves its inputs through autograd, where core/offload.py can take them.
         "gradient_checkpointing_kwargs": {"use_reentrant": train.checkpointing == "offload"},
-        "max_completion_length": config.rollout.max_completion_length,
+        "max_completion_length": plan.longest_sampled,
         "temperature": config.rollout.temperature,
         "loss_type": "grpo" if loss.type == "gspo" else loss.type,
         "epsilon": loss.epsilon,

@@ -134,9 +134,11 @@ class EnvSpec:
 
     - `prompt`: the chat messages to answer (default: the observation as one user message);
     - `row`: the columns that rewards and verifiers read (default: the dataset row);
-    - `demonstration`: a worked answer in the environment's own format, where there is one.
+    - `demonstration`: a worked answer in the environment's own format, where there is one; with several turns, a list
+      of actions, one for each turn.
 
-    `step(action)` returns 0.0 while unscored; scores of the environment's own stand in `info["scores"]`.
+    `step(action)` returns the reward of the turn, 0.0 where the environment does not score. What its `info` holds that
+    JSON can hold reaches rewards as `Completion.info`: `scores` (name to number), `success` (True or False).
 
     Attributes:
         factory: `(**options) -> gymnasium.Env`.
@@ -145,6 +147,7 @@ class EnvSpec:
         rewards: the SPECs scored when the user names none.
         verifier: the SPEC of the verifier that decides accuracy, or None.
         max_turns: how often the policy may speak.
+        scores_itself: `step` is called, and its reward counts, also where there is only one turn.
         hub_dataset: the value of the option `dataset` to use when the user names a model of their own.
         ordered: `(**options) -> bool`, whether a run goes through the rows once, from first to last, as for rows that
             get harder; None: a run shuffles them.
@@ -162,9 +165,15 @@ class EnvSpec:
     rewards: tuple[str, ...] = ()
     verifier: str | None = None
     max_turns: int = 1
+    scores_itself: bool = False
     hub_dataset: str | None = None
     ordered: Callable[..., bool] | None = None
     resolve: Callable[[str], EnvSpec] | None = None
+
+    @property
+    def played(self) -> bool:
+        """True when rollouts step the environment; else an answer to its prompt is the whole rollout."""
+        return self.max_turns > 1 or self.scores_itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,17 @@ class Completion:
 
     Attributes:
         text: the decoded completion without special tokens; for a multi-turn rollout, the last turn.
-        messages: the completion as chat messages (one assistant message when there was a single turn).
+        messages: the completion as chat messages (one assistant message when there was a single turn; with several,
+            the observations of the environment stand between them as user messages).
         prompt: the chat messages that were answered.
         row: the dataset row, column name to value.
         token_ids: the sampled tokens, empty for completions that were read from a file.
         logprobs: log-probability of each sampled token under the sampling policy, or None when unknown.
-        finish_reason: "stop" (the policy ended it), "length" (the token limit cut it), "error".
+        finish_reason: "stop" (the policy, or the environment, ended it), "length" (a limit of tokens or turns cut it),
+            "error" (the environment failed).
         turns: how many times the policy spoke.
-        info: what the environment reported beside the observation.
+        info: of an environment that is stepped: `rewards` (one number for each turn), `terminated`, `truncated`, what
+            its last `info` held that JSON can hold, and `failure` (why it failed) in the place of the latter three.
     """
 
     text: str

@@ -19,6 +19,7 @@ def grpo_rewards() -> list[RewardSpec]:
     from grpo.rewards.cosine import cosine
     from grpo.rewards.countdown import countdown_score
     from grpo.rewards.email_rubric import email
+    from grpo.rewards.environment import environment
     from grpo.rewards.format import format
     from grpo.rewards.gsm8k import correctness, integer, soft_format, strict_format, xmlcount
     from grpo.rewards.judge import judge
@@ -58,6 +59,7 @@ def grpo_rewards() -> list[RewardSpec]:
         overlong,
         cosine,
         text_match,
+        environment,
     ]
 
 
@@ -66,11 +68,12 @@ def grpo_verifiers() -> list[VerifierSpec]:
     """Returns the built-in verifiers."""
     from grpo.rewards.code.spec import code
     from grpo.rewards.countdown import countdown
+    from grpo.rewards.environment import success
     from grpo.rewards.knights import knights_and_knaves
     from grpo.rewards.math_verifier import math
     from grpo.rewards.verifier import gsm8k
 
-    return [gsm8k, math, code, countdown, knights_and_knaves]
+    return [gsm8k, math, code, countdown, knights_and_knaves, success]
 
 
 @hookimpl

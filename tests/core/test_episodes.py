@@ -11,7 +11,7 @@ import pytest
 from grpo.core.episodes import HELD_OUT_SEED, completed, episodes_of
 from grpo.core.rollout import Sampled
 from grpo.plugins.binding import BoundEnv
-from grpo.plugins.errors import DatasetError, PluginError, UsageError
+from grpo.plugins.errors import DatasetError, PluginError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 
@@ -67,9 +67,12 @@ def test_an_environment_that_cannot_start_is_named_with_the_row_and_closed() -> 
     assert Asking.closed == before + 1
 
 
-def test_several_turns_are_refused() -> None:
-    with pytest.raises(UsageError, match="takes up to 3 turns"):
-        episodes_of(env(None, max_turns=3), "train", limit=None, unbounded=1)
+def test_an_episode_knows_how_it_starts_again() -> None:
+    rows = [{"answer": str(number), "solution": ["1", "2"]} for number in range(2)]
+    found = episodes_of(env(lambda split: rows, max_turns=3), "train", limit=None, unbounded=1)
+    assert found[1].reset == {"seed": 1, "options": {"row": rows[1]}}
+    assert found[1].actions == ("1", "2")
+    assert episodes_of(env(None), "test", limit=1, unbounded=1)[0].reset == {"seed": HELD_OUT_SEED}
 
 
 def test_the_installed_environment_gives_what_rewards_read() -> None:

@@ -442,6 +442,8 @@ def test_a_wrong_scaling_stops_the_run(lora: tuple[Any, Any], monkeypatch: pytes
 
 
 def test_an_engine_that_was_restarted_after_the_sync_is_not_sampled_from(lora: tuple[Any, Any]) -> None:
+    from functools import partial
+
     from grpo.core.proven_steps import rolled_out
     from grpo.core.sync_fault import SyncFault
 
@@ -454,7 +456,7 @@ def test_an_engine_that_was_restarted_after_the_sync_is_not_sampled_from(lora: t
     with pytest.raises(SyncFault, match="restarted after the sync"):
         rollouts.generate(prompts_of([9]), PARAMS)
     prompts = prompts_of([9, 140])
-    sampled, metrics = rolled_out(rollouts, model, prompts, PARAMS, again=False)
+    sampled, metrics = rolled_out(rollouts, model, partial(rollouts.generate, prompts, PARAMS), again=False)
     assert gap(model, prompts, sampled) < TOLERANCE
     assert metrics["sync/bytes"] > sum(4 * p.numel() for p in model.parameters()), "the base weights came along"
 

@@ -168,6 +168,8 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
         _rollouts = HfRollouts()
         _doubted = False
         _generate_single_turn = PolicyTrainer._generate_single_turn
+        rolled_out = PolicyTrainer.rolled_out
+        sampling_params = PolicyTrainer.sampling_params
 
     def vowels(completions: list[Any], **_: Any) -> list[float]:
         texts = [completion[0]["content"] for completion in completions]

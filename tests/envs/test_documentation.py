@@ -14,10 +14,14 @@ from grpo.envs.arithmetic import ARITHMETIC
 from grpo.envs.code import CODE
 from grpo.envs.countdown import COUNTDOWN
 from grpo.envs.email import EMAIL
+import grpo
+from grpo.envs.five_letter_words import WORDS
 from grpo.envs.gsm8k import GSM8K
+from grpo.envs.guess import GUESS
 from grpo.envs.gym import GYM
 from grpo.envs.problem import read_problem
 from grpo.envs.templates import TEMPLATES
+from grpo.envs.wordle import WORDLE
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.specs import EnvSpec
 
@@ -65,3 +69,22 @@ def test_the_error_shown_is_the_real_one() -> None:
     with pytest.raises(DatasetError) as caught:
         read_problem({"question": "q", "answer": "twelve"}, "rows.jsonl, line 3")
     assert f"    {caught.value}\n" in PAGE
+
+
+def test_the_example_of_several_turns_holds_and_its_demonstrations_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    example: dict[str, Any] = {"__name__": "example"}
+    exec(BLOCKS[2], example)
+    (spec,) = example["grpo_envs"]()
+    assert grpo.check_env(spec).findings == ()
+
+
+@pytest.mark.parametrize("spec", [GUESS, WORDLE], ids=lambda spec: spec.name)
+def test_every_option_of_the_games_is_in_their_tables(spec: EnvSpec) -> None:
+    rows = PAGE.partition(f"| option of {spec.name} |")[2].partition("\n\n")[0].splitlines()[2:]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == {option.name for option in spec.options}
+
+
+def test_the_count_of_words_is_the_real_one() -> None:
+    assert f"| `words` | all, {len(WORDS)} |" in PAGE

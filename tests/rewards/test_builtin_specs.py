@@ -13,7 +13,8 @@ from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Completion
 from grpo.rewards import grpo_rewards, grpo_verifiers
 
-SPECS = [*grpo_rewards(), *grpo_verifiers()]
+# What an environment says of a rollout has no text for a case: test_environment.py makes rollouts.
+SPECS = [spec for spec in (*grpo_rewards(), *grpo_verifiers()) if spec.name != "environment"]
 REWARDS = [spec for spec in SPECS if spec.kind == "reward"]
 # A judge needs an endpoint: test_judge.py tries its cases against a stand-in.
 EXAMPLES = [(spec, case) for spec in SPECS for case in spec.cases if spec.name != "judge"]
@@ -57,7 +58,14 @@ def test_the_public_names_are_these():
         "repetition",
         "text_match",
     ]
-    assert [spec.name for spec in grpo_verifiers()] == ["gsm8k", "math", "code", "countdown", "knights_and_knaves"]
+    assert [spec.name for spec in grpo_verifiers()] == [
+        "gsm8k",
+        "math",
+        "code",
+        "countdown",
+        "knights_and_knaves",
+        "environment",
+    ]
 
 
 @pytest.mark.parametrize(("spec", "case"), EXAMPLES, ids=lambda value: getattr(value, "name", ""))

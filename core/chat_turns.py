@@ -1,0 +1,121 @@
+"""What a chat template puts between two turns of the policy: a tokenizer and a prompt in, the tokens of an answer out.
+
+Theory of operation. A conversation goes on from the tokens that were sampled; nothing that the policy said is rendered
+or tokenised again. After a turn only the text between is added: the end of the policy's message, the observation as a
+user message, the start of the next message of the policy. That text is found once, by rendering a conversation with
+markers in the place of what was said and observed. A template that renders the prompt otherwise once the conversation
+goes on would show the policy another prompt than it answered: it is refused. One that only rewrites what the policy
+said earlier (it drops earlier thinking) is used as it is, since the sampled tokens stay; the note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grpo.plugins.errors import UsageError
+from grpo.plugins.types import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SAID = ("SAID0SAID", "SAID1SAID")
+SEEN = ("SEEN0SEEN", "SEEN1SEEN")
+THOUGHT = "<think>\nTHOUGHT\n</think>\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFormat:
+    """The text around an observation.
+
+    Attributes:
+        before: ends the policy's message and begins the observation's.
+        after: ends the observation's message and begins the policy's next one.
+        note: how the template would rewrite what the policy said earlier, or None when it leaves that alone.
+    """
+
+    before: str
+    after: str
+    note: str | None = None
+
+    def ids(self, tokenizer: PreTrainedTokenizerBase, observation: str, last: int) -> list[int]:
+        """Returns the tokens between two turns.
+
+        Args:
+            tokenizer: the policy's.
+            observation: what the environment answered; special tokens that it spells out stay plain text.
+            last: the last token of the turn before; when it is the one that ends a message, it is not repeated.
+        """
+        special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+        if any(token in observation for token in special):
+            pieces = [(self.before, False), (observation, True), (self.after, False)]
+        else:
+            pieces = [(self.before + observation + self.after, False)]
+        found = [token for text, plain in pieces for token in _tokens(tokenizer, text, plain)]
+        return found[1:] if found[:1] == [last] else found
+
+
+def turn_format(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message]) -> TurnFormat:
+    """Finds the text between two turns of a conversation that begins with `prompt`.
+
+    Raises:
+        UsageError: the template cannot go on with a conversation, or renders what came before otherwise then.
+    """
+    start = [dict(message) for message in prompt]
+    first = [*start, _message("assistant", SAID[0]), _message("user", SEEN[0])]
+    second = [*first, _message("assistant", SAID[1]), _message("user", SEEN[1])]
+    asked = _rendered(tokenizer, start, generate=False)
+    begun = _rendered(tokenizer, start, generate=True)
+    once = _rendered(tokenizer, first, generate=True)
+    twice = _rendered(tokenizer, second, generate=True)
+    before, after = _between(once, SAID[0], SEEN[0])
+    if not once.startswith(asked):
+        raise _refused("renders the prompt otherwise once an answer follows it")
+    grown = _rendered(tokenizer, first, generate=False)
+    if _between(twice, SAID[1], SEEN[1]) != (before, after) or not twice.startswith(grown):
+        raise _refused("renders earlier turns otherwise once the conversation goes on")
+    return TurnFormat(before, after, _rewritten(tokenizer, start, begun, once))
+
+
+def _rewritten(tokenizer: Any, start: list[dict[str, Any]], begun: str, once: str) -> str | None:
+    if not once.startswith(begun) or not once[len(begun) :].lstrip().startswith(SAID[0]):
+        return "the chat template begins an earlier message of the policy otherwise than the one to be written"
+    thinking = [*start, _message("assistant", THOUGHT + SAID[0]), _message("user", SEEN[0])]
+    if THOUGHT.strip() not in _rendered(tokenizer, thinking, generate=True):
+        return "the chat template drops the thinking of earlier turns"
+    return None
+
+
+def _between(rendered: str, said: str, seen: str) -> tuple[str, str]:
+    if rendered.count(said) != 1 or rendered.count(seen) != 1 or rendered.find(said) > rendered.find(seen):
+        raise _refused("leaves out messages of an earlier turn")
+    before, _, after = rendered.partition(said)[2].partition(seen)
+    return before, after
+
+
+def _rendered(tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool) -> str:
+    from jinja2 import TemplateError
+
+    try:
+        text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=generate, tokenize=False)
+    except TemplateError as error:
+        roles = ", ".join(message["role"] for message in messages)
+        raise _refused(f"refuses the messages ({roles}): {error}") from None
+    return text if generate else text.removesuffix(tokenizer.eos_token)  # some templates close a conversation so
+
+
+def _message(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def _tokens(tokenizer: Any, text: str, plain: bool) -> list[int]:
+    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain)["input_ids"]
+    return found
+
+
+def _refused(what: str) -> UsageError:
+    return UsageError(
+        f"the model's chat template {what}, so a conversation cannot go on from the tokens that were sampled. Use a "
+        "model whose template appends turns, or set the tokenizer's chat_template to one that does."
+    )

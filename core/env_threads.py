@@ -1,0 +1,118 @@
+"""Environments side by side, each in a thread of its own: calls in, their results or failures out.
+
+Theory of operation. The environment of a rollout is made, reset, stepped and closed in one thread, since some
+libraries want that. The caller hands out calls, at most `at_once` at a time, and waits; a call's time runs from when it
+was handed out. Python cannot end a thread: at its limit a call is a failure, its thread is left alone (a daemon, whose
+late result nobody reads) and the environment is not called again. What hangs inside C code that keeps the interpreter's
+lock holds up everything; that needs an environment in a process of its own.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+AT_ONCE = 64
+
+Call = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A call that gave no result: what it raised, or a `TimeoutError`."""
+
+    error: BaseException
+
+
+class EnvThreads:
+    """The environments of one batch of rollouts, by number; use it as a context manager.
+
+    Args:
+        make: makes an environment.
+        seconds: the time limit of one call; the first call of a number makes its environment too.
+        at_once: how many calls run at the same time.
+    """
+
+    def __init__(self, make: Callable[[], Any], *, seconds: float, at_once: int = AT_ONCE) -> None:
+        self._make = make
+        self._seconds = seconds
+        self._at_once = at_once
+        self._done: queue.SimpleQueue[tuple[_Lane, Any]] = queue.SimpleQueue()
+        self._lanes: dict[int, _Lane] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number in list(self._lanes):
+            self.release(number)
+
+    def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """Makes one call for each environment and returns number to its result, or to a `Raised`.
+
+        A number that failed must not be called again.
+        """
+        waiting = deque(calls.items())
+        running: dict[_Lane, float] = {}
+        found: dict[int, Any] = {}
+        while waiting or running:
+            while waiting and len(running) < self._at_once:
+                number, call = waiting.popleft()
+                lane = self._lane(number)
+                running[lane] = time.monotonic() + self._seconds
+                lane.calls.put(call)
+            try:
+                lane, result = self._done.get(timeout=max(0.0, min(running.values()) - time.monotonic()))
+            except queue.Empty:
+                for lane in [lane for lane, limit in running.items() if limit <= time.monotonic()]:
+                    del running[lane]
+                    found[lane.number] = Raised(TimeoutError(f"no answer within {self._seconds:g} s"))
+                    self.release(lane.number)
+                continue
+            if running.pop(lane, None) is not None:  # else it came after its limit
+                found[lane.number] = result
+                if isinstance(result, Raised):
+                    self.release(lane.number)
+        return found
+
+    def release(self, number: int) -> None:
+        """Has an environment closed, in its thread, once it is idle."""
+        lane = self._lanes.pop(number, None)
+        if lane is not None:
+            lane.calls.put(None)
+
+    def _lane(self, number: int) -> _Lane:
+        if number not in self._lanes:
+            self._lanes[number] = _Lane(number, self._make, self._done)
+        return self._lanes[number]
+
+
+class _Lane:
+    """One thread and its environment."""
+
+    def __init__(self, number: int, make: Callable[[], Any], done: queue.SimpleQueue[tuple[_Lane, Any]]) -> None:
+        self.number = number
+        self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._make = make
+        self._done = done
+        threading.Thread(target=self._run, name=f"grpo-env-{number}", daemon=True).start()
+
+    def _run(self) -> None:
+        env: Any = None
+        while (call := self.calls.get()) is not None:
+            try:
+                env = self._make() if env is None else env
+                result = call(env)
+            except BaseException as error:  # also an environment that calls exit()
+                result = Raised(error)
+            self._done.put((self, result))
+        if env is not None:
+            env.close()

@@ -1,0 +1,107 @@
+"""How far rollouts of several turns may go: the user's budgets and the environment in, checked limits out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.chat_turns import TurnFormat, turn_format
+from grpo.core.config import RolloutSection, RunConfig
+from grpo.core.rollout import context_length
+from grpo.core.turns import Player, TurnLimits
+from grpo.plugins.binding import BoundEnv
+from grpo.plugins.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from grpo.core.episodes import Episode
+
+SPARE = 2  # without a context to fill: tokens of a rollout for each token that may be sampled
+NO_TURNS = TurnFormat("", "")
+
+
+def with_turns(config: RunConfig, env: BoundEnv, model_config: Any, longest: int) -> RunConfig:
+    """Chooses the budgets of rollouts of several turns; `longest` is the longest prompt in tokens.
+
+    Raises:
+        UsageError: a budget that cannot work.
+    """
+    context = context_length(model_config)
+    limited = with_limits(config.rollout, env, None if context is None else context - longest)
+    return config.model_copy(update={"rollout": limited})
+
+
+def turn_note(
+    config: RunConfig, env: BoundEnv, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
+) -> str | None:
+    """Returns what a user should know of the chat template in rollouts of several turns, or None.
+
+    Raises:
+        UsageError: the chat template cannot go on with a conversation.
+    """
+    player = player_of(env, config.rollout, tokenizer, episodes)
+    if player is None or player.form.note is None:
+        return None
+    return (
+        f"{player.form.note}. Training keeps the tokens that were sampled, so the policy learns with its earlier "
+        "turns in view as it wrote them: keep them too where you use it."
+    )
+
+
+def with_limits(rollout: RolloutSection, env: BoundEnv, room: int | None) -> RolloutSection:
+    """Chooses the budgets of rollouts that the user left open.
+
+    Args:
+        rollout: with `max_completion_length` chosen.
+        env: the environment.
+        room: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
+
+    Raises:
+        UsageError: a budget that cannot work, or one that would do nothing.
+    """
+    most = env.spec.max_turns
+    turn = rollout.max_completion_length
+    assert turn is not None
+    if most == 1:
+        idle = [name for name in ("max_turns", "max_rollout_length") if getattr(rollout, name) is not None]
+        if idle:
+            raise UsageError(f"rollout.{idle[0]}: env '{env.name}' has only one turn. Leave it out.")
+        return rollout
+    turns = rollout.max_turns or most
+    if turns > most:
+        raise UsageError(f"rollout.max_turns {turns}: env '{env.name}' takes at most {most} turns. Lower it.")
+    length = rollout.max_rollout_length
+    if length is None:
+        length = room if room is not None else SPARE * turn * turns
+    elif length < turn:
+        raise UsageError(
+            f"rollout.max_rollout_length {length} is less than one turn (rollout.max_completion_length {turn}). Raise "
+            "the one or lower the other."
+        )
+    elif room is not None and length > room:
+        raise UsageError(
+            f"rollout.max_rollout_length {length}: beside the longest prompt the model's context has room for {room} "
+            "tokens. Lower it, or leave it out to use all of them."
+        )
+    return rollout.model_copy(update={"max_turns": turns, "max_rollout_length": length})
+
+
+def player_of(
+    env: BoundEnv, rollout: RolloutSection, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
+) -> Player | None:
+    """Returns what plays rollouts, or None for an environment that is answered once and never stepped.
+
+    Raises:
+        UsageError: the chat template cannot go on with a conversation.
+    """
+    if not env.spec.played:
+        return None
+    form = turn_format(tokenizer, episodes[0].prompt) if env.spec.max_turns > 1 else NO_TURNS
+    assert rollout.max_completion_length is not None
+    limits = TurnLimits(
+        turns=rollout.max_turns or 1,
+        tokens=rollout.max_rollout_length or rollout.max_completion_length,
+        seconds=rollout.step_timeout,
+    )
+    return Player(env, tokenizer, form, limits)

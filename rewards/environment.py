@@ -1,0 +1,68 @@
+"""What an environment itself says of a rollout: the reward `environment` and the verifier `environment`.
+
+In: a rollout whose environment was stepped. Out: its rewards put together, and whether it reached its goal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from grpo.plugins.decorators import reward, verifier
+from grpo.plugins.errors import OptionError
+from grpo.plugins.types import Completion, Verdict
+
+
+def _sound(*, combine: str, discount: float, score: str | None) -> None:
+    """Refuses options that cannot work together.
+
+    Raises:
+        OptionError: with the remedy.
+    """
+    if not 0.0 <= discount <= 1.0:
+        raise OptionError(f"discount={discount:g} must be from 0 to 1.")
+    if discount != 1.0 and combine != "sum":
+        raise OptionError(f"discount={discount:g} means nothing with combine={combine}: leave one of them out.")
+    if score is not None and (combine, discount) != ("sum", 1.0):
+        raise OptionError(f"score={score} is one number for the whole rollout: leave combine and discount out.")
+
+
+@reward(version=1, isolation="inline", prepare=_sound)
+def environment(
+    completion: Completion,
+    *,
+    combine: Literal["sum", "terminal"] = "sum",
+    discount: float = 1.0,
+    score: str | None = None,
+) -> float:
+    """The environment's own reward: r_1 + discount * r_2 + discount^2 * r_3 + ... over the turns of a rollout.
+
+    Args:
+        completion: a rollout whose environment was stepped.
+        combine: sum (of the turns, discounted) or terminal (the reward of the last turn alone).
+        discount: what a turn later is worth; below 1, reaching a goal sooner pays.
+        score: instead, the number of that name in `info["scores"]` of the last step.
+
+    Raises:
+        LookupError: the environment was not stepped, or reports no such score.
+    """
+    rewards = completion.info.get("rewards")
+    if not rewards:
+        raise LookupError("the environment of this rollout reported no rewards: name a reward that reads the text")
+    if score is not None:
+        scores = completion.info.get("scores") or {}
+        if score not in scores:
+            raise LookupError(f"the environment reports no score '{score}'; it has: {', '.join(scores) or 'none'}")
+        return float(scores[score])
+    if combine == "terminal":
+        return float(rewards[-1])
+    return math.fsum(discount**turn * value for turn, value in enumerate(rewards))
+
+
+@verifier(name="environment", version=1, isolation="inline")
+def success(completion: Completion) -> Verdict:
+    """Whether the environment says that its goal was reached: `info["success"]` of the last step."""
+    found = completion.info.get("success")
+    if not isinstance(found, bool):
+        return Verdict(None, None, "the environment does not say whether its goal was reached")
+    return Verdict(found, completion.text or None, "its goal was reached" if found else "its goal was not reached")

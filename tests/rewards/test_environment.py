@@ -1,0 +1,70 @@
+"""What an environment says of its rollout: its rewards put together, and whether its goal was reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grpo.core.score import Scorer
+from grpo.plugins.errors import OptionError
+from grpo.plugins.host import Host
+from grpo.plugins.types import Completion
+from grpo.rewards.environment import environment, success
+
+
+def rollout(*rewards: float, **info: Any) -> Completion:
+    return Completion("7", info={"rewards": list(rewards), **info})
+
+
+@pytest.mark.parametrize(
+    ("options", "expect"),
+    [
+        ({}, 1.75),
+        ({"combine": "terminal"}, 1.0),
+        ({"discount": 0.5}, 0.5 + 0.125 + 0.25),
+        ({"discount": 0.0}, 0.5),
+        ({"score": "letters"}, 0.4),
+    ],
+)
+def test_rewards_of_turns_are_put_together_as_asked(options: dict[str, Any], expect: float) -> None:
+    assert environment(rollout(0.5, 0.25, 1.0, scores={"letters": 0.4}), **options) == pytest.approx(expect)
+
+
+def test_a_goal_sooner_is_worth_more_when_discounted() -> None:
+    early, late = rollout(0.0, 1.0), rollout(0.0, 0.0, 0.0, 1.0)
+    assert environment(early) == environment(late)
+    assert environment(early, discount=0.9) > environment(late, discount=0.9)
+
+
+def test_a_text_without_an_environment_is_a_failure_and_no_zero() -> None:
+    host = Host.discover()
+    with Scorer([host.reward("environment"), host.reward("environment:score=x,as=other")], workers=1) as scorer:
+        found = scorer.score([Completion("7"), rollout(1.0)])
+    assert [outcome.kind for outcome in found["environment"]] == ["failure", "score"]
+    assert "reported no rewards" in str(found["environment"][0].reason)
+    assert "no score 'x'" in str(found["other"][1].reason)
+
+
+@pytest.mark.parametrize("options", ["discount=1.5", "combine=terminal,discount=0.9", "score=x,discount=0.5"])
+def test_options_that_mean_nothing_together_are_refused(options: str) -> None:
+    with pytest.raises(OptionError):
+        Host.discover().reward(f"environment:{options}").prepare()
+
+
+def test_the_goal_is_what_the_environment_says() -> None:
+    assert [success(rollout(1.0, success=value)).ok for value in (True, False)] == [True, False]
+    assert success(rollout(1.0)).ok is None
+    assert success(rollout(1.0, success="yes")).ok is None
+
+
+def test_a_failed_rollout_is_a_failure_of_every_plugin_without_a_call() -> None:
+    host = Host.discover()
+    failed = Completion("", finish_reason="error", info={"failure": "env 'x' failed in turn 2", "rewards": [0.0]})
+    verifier = host.verifier("environment")
+    with Scorer([host.reward("environment"), host.reward("length"), verifier], workers=1) as scorer:
+        scores = scorer.score([failed, rollout(1.0)])
+        (judged,) = scorer.judge([rollout(1.0, success=True), failed]).values()
+    assert [outcome.kind for outcome in scores["length"]] == ["failure", "score"]
+    assert scores["environment"][0].reason == "env 'x' failed in turn 2"
+    assert [judgement.kind for judgement in judged] == ["verdict", "failure"]
