@@ -181,7 +181,7 @@ def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, pr
     except UsageError:
         return
     share = train.prompts_per_step * train.group_size // processes
-    job = Job(longest_prompt + rollout.max_completion_length, share)
+    job = Job(longest_prompt + (rollout.max_rollout_length or rollout.max_completion_length), share)
     decoded = rollout.batch_size or share
     update = measured.update(train.micro_batch_size * job.context, train.checkpointing, device.kind, train.head)
     needed = max(update, job.rollout(measured, decoded))

@@ -139,7 +139,7 @@ class RolloutSection(_Section):
         max_completion_length: where a completion is cut; None: chosen.
         batch_size: prompts times group members decoded at once and process; None: all.
         max_turns: how often the policy may speak in an environment of several turns; None: as often as that allows.
-        max_rollout_length: tokens after the prompt, sampled and observed, over all turns; None: what fits the context.
+        max_rollout_length: tokens after the prompt, sampled and observed, over all turns; None: 256 between turns.
         step_timeout: seconds for one call of an environment.
     """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from grpo.core.episodes import Episode
 
-SPARE = 2  # without a context to fill: tokens of a rollout for each token that may be sampled
+OBSERVED = 256  # tokens between two turns that fit, unless the user says how long a rollout may be
 NO_TURNS = TurnFormat("", "")
 
 
@@ -73,7 +73,8 @@ def with_limits(rollout: RolloutSection, env: BoundEnv, room: int | None) -> Rol
         raise UsageError(f"rollout.max_turns {turns}: env '{env.name}' takes at most {most} turns. Lower it.")
     length = rollout.max_rollout_length
     if length is None:
-        length = room if room is not None else SPARE * turn * turns
+        length = turns * (turn + OBSERVED)
+        length = length if room is None else min(length, room)
     elif length < turn:
         raise UsageError(
             f"rollout.max_rollout_length {length} is less than one turn (rollout.max_completion_length {turn}). Raise "

@@ -152,7 +152,7 @@ def test_show_prints_turns_and_eval_plays_them(tiny_model: Path, tmp_path: Path)
     assert "turn 1  reward" in shown
     assert "environment: Turn 2 done." in shown
     as_json = CliRunner().invoke(cli, ["show", str(tmp_path / "run"), "--limit", "1", "--json"]).output
-    assert len(json.loads(as_json.splitlines()[0])["messages"]) == 6
+    assert len(json.loads(as_json)[0]["messages"]) == 6
     out = tmp_path / "eval.jsonl"
     arguments = ["eval", "--model", str(tmp_path / "run"), "--size", "3", "--output", str(out), "--json"]
     measured = CliRunner().invoke(cli, arguments, catch_exceptions=False)
