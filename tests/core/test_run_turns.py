@@ -146,6 +146,8 @@ def test_a_run_of_several_turns_resumes_bit_for_bit(tiny_model: Path, tmp_path: 
 @pytest.mark.usefixtures("_letters")
 def test_show_prints_turns_and_eval_plays_them(tiny_model: Path, tmp_path: Path) -> None:
     from grpo.core.cli import cli
+    from grpo.core.score_rows import to_completion
+    from grpo.rewards.environment import environment
 
     run(tiny_model, tmp_path / "run", "letters", train={"steps": 1})
     shown = CliRunner().invoke(cli, ["show", str(tmp_path / "run"), "--limit", "1"], catch_exceptions=False).output
@@ -159,8 +161,8 @@ def test_show_prints_turns_and_eval_plays_them(tiny_model: Path, tmp_path: Path)
     assert measured.exit_code == 0, measured.output
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [len(row["completion"]) for row in rows] == [6, 6, 6]
-    scored = CliRunner().invoke(cli, ["score", "--reward", "environment", "--input", str(out)], catch_exceptions=False)
-    assert scored.exit_code == 0, scored.output
+    again = [environment(to_completion(row)) for row in rows]
+    assert again == [row["scores"]["environment"]["score"] for row in rows]
 
 
 @pytest.mark.usefixtures("_letters")
@@ -170,7 +172,7 @@ def test_show_prints_turns_and_eval_plays_them(tiny_model: Path, tmp_path: Path)
         ("letters", {"max_turns": 4}, "takes at most 3 turns"),
         ("letters", {"max_rollout_length": 4}, "less than one turn"),
         ("letters", {"max_rollout_length": 4000}, "has room for"),
-        ("gsm8k:size=9", {"max_turns": 2}, "has only one turn"),
+        ("gsm8k:dataset=embedded", {"max_turns": 2}, "has only one turn"),
     ],
 )
 def test_budgets_that_cannot_work_are_refused(
