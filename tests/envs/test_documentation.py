@@ -10,11 +10,11 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+import grpo
 from grpo.envs.arithmetic import ARITHMETIC
 from grpo.envs.code import CODE
 from grpo.envs.countdown import COUNTDOWN
 from grpo.envs.email import EMAIL
-import grpo
 from grpo.envs.five_letter_words import WORDS
 from grpo.envs.gsm8k import GSM8K
 from grpo.envs.guess import GUESS
