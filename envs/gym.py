@@ -168,6 +168,8 @@ GYM = EnvSpec(
     factory=make,
     doc=inspect.getdoc(make) or "",
     options=options_of(make),
+    rewards=("environment",),
+    verifier="environment",
     max_turns=USUAL_TURNS,
     resolve=resolve,
 )
