@@ -172,7 +172,7 @@ def test_show_prints_turns_and_eval_plays_them(tiny_model: Path, tmp_path: Path)
         ("letters", {"max_turns": 4}, "takes at most 3 turns"),
         ("letters", {"max_rollout_length": 4}, "less than one turn"),
         ("letters", {"max_rollout_length": 4000}, "has room for"),
-        ("gsm8k:dataset=embedded", {"max_turns": 2}, "has only one turn"),
+        ("arithmetic", {"max_turns": 2}, "has only one turn"),
     ],
 )
 def test_budgets_that_cannot_work_are_refused(
