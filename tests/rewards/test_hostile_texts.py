@@ -85,8 +85,8 @@ SAME_READING = {"arithmetic", "gsm8k", "gsm8k.correctness", "text_match"}
 def settings():
     for spec in [*grpo_rewards(), *grpo_verifiers()]:
         # The judge needs an endpoint (test_judge_injection.py), `math` computes (test_math_hostile.py), `code` runs
-        # programs (test_code_extraction.py has the texts).
-        if spec.name in ("code", "cosine", "judge", "math"):
+        # programs (test_code_extraction.py has the texts), `environment` reads none.
+        if spec.name in ("code", "cosine", "environment", "judge", "math"):
             continue
         if not any(option.name == "variant" for option in spec.options):
             yield spec, {}
