@@ -27,8 +27,8 @@ from typing import Any
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, Limits, SandboxPool
 from grpo.rewards.sandbox import kernel
+from grpo.rewards.sandbox.docker import docker as make_docker
 from grpo.rewards.sandbox.docker_pool import connected
-from grpo.rewards.sandbox.docker_pool import docker as make_docker
 from grpo.rewards.sandbox.engine_image import made_image
 from grpo.rewards.sandbox.interpreter import default_python
 from grpo.rewards.sandbox.local import local

@@ -79,7 +79,7 @@ def grpo_verifiers() -> list[VerifierSpec]:
 @hookimpl
 def grpo_sandboxes() -> list[SandboxSpec]:
     """Returns the built-in sandboxes."""
-    from grpo.rewards.sandbox.docker_pool import DOCKER
+    from grpo.rewards.sandbox.docker import DOCKER
     from grpo.rewards.sandbox.local import LOCAL
 
     return [LOCAL, DOCKER]

@@ -1,7 +1,7 @@
 """The sandbox `local`: programs on this machine, isolated by the kernel, with no server and no container engine.
 
 In: options. Out: a pool. It works as root and as an ordinary user. What the machine does not give is refused by name,
-unless `allow_degraded` is set; then each result names it.
+unless `allow_degraded` is set; then each result names it. What runs the programs is loaded when a pool is made.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 import inspect
 import os
 
+from grpo.plugins.sandbox_job import SandboxPool
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import SandboxSpec
-from grpo.rewards.sandbox.interpreter import default_python
-from grpo.rewards.sandbox.plan import Plans
-from grpo.rewards.sandbox.pool import LocalPool
 
 
-def local(*, slots: int = 0, python: str = "", allow_degraded: bool = False) -> LocalPool:
+def local(*, slots: int = 0, python: str = "", allow_degraded: bool = False) -> SandboxPool:
     """Runs programs on this machine in namespaces, with seccomp, Landlock and limits; needs no server.
 
     Args:
@@ -27,6 +25,10 @@ def local(*, slots: int = 0, python: str = "", allow_degraded: bool = False) -> 
     Raises:
         SandboxUnavailable: a protection is missing, or the interpreter cannot run.
     """
+    from grpo.rewards.sandbox.interpreter import default_python
+    from grpo.rewards.sandbox.plan import Plans
+    from grpo.rewards.sandbox.pool import LocalPool
+
     return LocalPool(Plans(python or default_python(), allow_degraded), slots or 2 * len(os.sched_getaffinity(0)))
 
 

@@ -1,0 +1,52 @@
+"""The sandbox `docker` as a plugin: options in, a pool of warm containers out.
+
+What runs them is loaded when a pool is made, so that listing the plugins loads neither the SDK nor an event loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Any
+
+from grpo.plugins.sandbox_job import SandboxPool
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import SandboxSpec
+
+
+def docker(
+    *,
+    image: str = "python:3.12-slim",
+    slots: int = 0,
+    runtime: str = "",
+    memory_mb: int = 4096,
+    host: str = "",
+    patience: float = 30.0,
+    allow_degraded: bool = False,
+) -> SandboxPool:
+    """Runs programs in a warm, hardened container; needs a container engine and the extra `docker`.
+
+    Args:
+        image: an image with Python 3.11 or newer as `python3`.
+        slots: how many programs run at once; default: two for each core.
+        runtime: the engine's runtime, for example runsc (gVisor); default: the engine's own.
+        memory_mb: the memory of the container, for all programs together.
+        host: the engine's address; default: DOCKER_HOST, else the local engine.
+        patience: seconds to wait for an engine that restarts.
+        allow_degraded: run although a protection is missing inside the container; each result then names it.
+
+    Raises:
+        SandboxUnavailable: there is no engine, no such image, or no sandbox can be made in it.
+    """
+    from grpo.rewards.sandbox.docker_pool import DockerPool
+
+    settings: dict[str, Any] = {"mem_limit": f"{memory_mb}m", "memswap_limit": f"{memory_mb}m"}
+    if runtime:
+        settings["runtime"] = runtime
+    plan = {"slots": slots or 2 * len(os.sched_getaffinity(0)), "allow_degraded": allow_degraded}
+    return DockerPool(image, settings, plan, patience, host)
+
+
+DOCKER = SandboxSpec(
+    name="docker", version=1, factory=docker, doc=inspect.getdoc(docker) or "", options=options_of(docker)
+)
