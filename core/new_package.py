@@ -11,13 +11,16 @@ from string import Template
 from typing import Literal
 
 import grpo
-from grpo.core import new_sources, new_texts
+from grpo.core import new_sandbox_sources, new_sources, new_texts
 from grpo.plugins.errors import UsageError
 
-NewKind = Literal["reward", "verifier", "env"]
+NewKind = Literal["reward", "verifier", "env", "sandbox"]
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
 _LONGEST = 30
-_TAKEN = {"reward", "verifier", "env", "case", "verdict", "hookimpl", "grpo", "re", "random", "inspect", "rows", "make"}
+_TAKEN = {
+    *("reward", "verifier", "env", "sandbox", "case", "verdict", "hookimpl", "grpo", "re", "random", "inspect"),
+    *("rows", "make", "asyncio", "shaky"),
+}
 
 
 def package_files(kind: NewKind, name: str) -> dict[str, str]:
@@ -88,6 +91,8 @@ def _sources(kind: NewKind, package: str, name: str) -> dict[str, str]:
     module, test = f"src/{package}/__init__.py", f"tests/test_{name}.py"
     if kind == "reward":
         return {module: new_sources.REWARD, test: new_sources.REWARD_TEST}
+    if kind == "sandbox":
+        return {module: new_sandbox_sources.SANDBOX, test: new_sandbox_sources.SANDBOX_TEST}
     if kind == "verifier":
         return {module: new_sources.VERIFIER, test: new_sources.VERIFIER_TEST}
     return {

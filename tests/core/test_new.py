@@ -20,7 +20,7 @@ from grpo.plugins.errors import UsageError
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels")
 UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
-KINDS: tuple[NewKind, ...] = ("reward", "verifier", "env")
+KINDS: tuple[NewKind, ...] = ("reward", "verifier", "env", "sandbox")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -95,7 +95,7 @@ def test_new_packages_install_pass_their_tests_and_are_listed(tmp_path: Path) ->
     for kind in KINDS:
         command(bin_ / "grpo", "plugins", "new", kind, f"my-{kind}", cwd=work)
     packages = [work / f"grpo-{kind}-my-{kind}" for kind in KINDS]
-    command(*install, *flags, packages[0], "-e", packages[1], "-e", packages[2], cwd=tmp_path)
+    command(*install, *flags, packages[0], "-e", packages[1], "-e", packages[2], packages[3], cwd=tmp_path)
 
     listing = json.loads(command(bin_ / "grpo", "plugins", "--json", cwd=work))
     assert listing["problems"] == []
