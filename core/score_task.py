@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import cast
 
 from grpo.core.score_call import Caller
 from grpo.core.score_outcome import Result
@@ -77,7 +78,9 @@ class Task:
     def settle(self, indices: Sequence[int], results: Sequence[Result]) -> None:
         """Records the results of some completions, but for those that have one."""
         with self._lock:
-            for index, result in zip(indices, results, strict=True):
+            if self._left == len(self._results) == len(results) and indices == range(self._left):
+                self._results, self._left = list(results), 0
+            for index, result in zip(indices, results, strict=True) if self._left else ():
                 if self._results[index] is None:
                     self._results[index] = result
                     self._left -= 1
@@ -99,6 +102,5 @@ class Task:
 
     def results(self) -> list[Result]:
         """Returns the results, in the order of the completions; all must have come."""
-        done = [result for result in self._results if result is not None]
-        assert len(done) == len(self._results)
-        return done
+        assert self._left == 0
+        return cast(list[Result], self._results)
