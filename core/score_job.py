@@ -53,8 +53,10 @@ class Parcel:
             self._packed = pack_value(self._caller.plugin)
         return self._packed
 
-    def refused(self) -> bool:
-        """Notes that a worker could not load it; returns whether another way of packing is left to try."""
+    def refused(self, key: int) -> bool:
+        """Notes that a worker could not load the packing of this key; returns whether another one is left to try."""
+        if key != self.key:
+            return True  # another worker refused the same packing first
         if self._by_value:
             return False
         self.key, self._packed, self._by_value = next(_keys), None, True
@@ -151,6 +153,7 @@ class Chunk:
         left: the indices without an answer; the worker is on the first, or on all of them for a batch plugin.
         deadline: when the present one must be done, by `time.monotonic`.
         loading: the worker is still loading the plugin.
+        key: of the packing that it was sent.
         problem: why the worker was told to end, or "".
     """
 
@@ -158,6 +161,7 @@ class Chunk:
     left: list[int]
     deadline: float
     loading: bool
+    key: int
     problem: str = ""
 
     def current(self) -> list[int]:

@@ -190,7 +190,7 @@ class WorkerPool:
         rows = [task.row(index) for index in indices]
         now = time.monotonic()
         deadline = now + (task.limit if packed is None else _LOAD_LIMIT)
-        self._workers[worker] = Chunk(job, indices, deadline, packed is not None)
+        self._workers[worker] = Chunk(job, indices, deadline, packed is not None, parcel.key)
         job.in_flight += 1
         worker.send((parcel.key, packed, task.caller.retries, task.batch, indices, rows, items))
 
@@ -202,7 +202,7 @@ class WorkerPool:
         job, task, now = chunk.job, chunk.job.task, time.monotonic()
         match message:
             case ("loaded",):
-                worker.loaded.add(job.parcel.key)
+                worker.loaded.add(chunk.key)
                 chunk.loading, chunk.deadline = False, now + task.limit
             case ("again", delay):
                 chunk.deadline = now + delay + task.limit
@@ -218,7 +218,7 @@ class WorkerPool:
                     self._free(worker, chunk)
             case ("unloadable", text):
                 self._free(worker, chunk)
-                if job.parcel.refused():
+                if job.parcel.refused(chunk.key):
                     job.put_back(chunk.left)
                 else:
                     task.fail_open(f"a worker process cannot load it: {text.splitlines()[-1]}", text)

@@ -21,6 +21,8 @@ import pytest
 
 from grpo import Completion, Verdict, reward, verifier
 from grpo.core.score import Judgement, Outcome, Scorer
+from grpo.core.score_call import Caller
+from grpo.core.score_job import Parcel
 from grpo.plugins.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError
 
@@ -105,6 +107,17 @@ def test_many_crashes_among_many_rows_are_each_blamed_on_the_right_row() -> None
     texts = ["exit" if i % 50 == 7 else "segfault" if i % 50 == 23 else "a" for i in range(200)]
     outcomes = scores(killer, *texts)
     assert [outcome.kind == "failure" for outcome in outcomes] == [text != "a" for text in texts]
+
+
+def test_two_workers_that_refuse_the_same_packing_leave_the_other_way_to_try() -> None:
+    parcel = Parcel(Caller(bound(killer), retries=0, report=lambda text, error: None))
+    reference, first = parcel.packed(), parcel.key
+    assert parcel.refused(first)
+    value, second = parcel.packed(), parcel.key
+    assert parcel.refused(first)  # the second worker's answer comes when the value is already on its way
+    assert (parcel.key, parcel.packed()) == (second, value)
+    assert reference != value
+    assert not parcel.refused(second)
 
 
 def test_a_forked_child_that_comes_back_and_a_timer_left_set_disturb_nobody() -> None:
