@@ -22,8 +22,11 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
 
-def test_hf_is_the_default_and_asks_for_nothing() -> None:
-    rollout_plan.refuse_impossible_rollouts(parse_config({"env": "gsm8k"}))
+def test_hf_is_the_default_and_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: None)
+    chosen = parse_config({"env": "gsm8k"})
+    rollout_plan.refuse_impossible_rollouts(chosen)
+    assert chosen.rollout.backend == "hf"
 
 
 @pytest.mark.parametrize(("found", "what"), [(None, "not installed"), ("0.24.1", r"0\.24\.1 is installed")])
