@@ -49,7 +49,7 @@ class Caller:
 
     def each(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
         """Calls the plugin for one completion after the other; `pause` sleeps before a retry."""
-        call, clock, reader = self.plugin.call, time.perf_counter, self.reader
+        call, clock, reader = self.plugin.caller(), time.perf_counter, self.reader
         low, high, scores = reader.low, reader.high, not reader.judges
         results: list[Result] = []
         started = clock()
