@@ -33,8 +33,9 @@ help:  ## this list
 demo: $(READY)  ## train the embedded model on the embedded problems, on this machine, without a network
 	$(BIN)/python -m grpo run --env gsm8k --reward proximity $(ARGS)
 
+# A process for each core, and a thread for each process: many tests compute little and wait much.
 test: $(READY)  ## run the tests
-	$(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
 # vLLM for the tests of this checkout. On a GPU the release of the vLLM project; else a build for CPUs by a third party,
 # pinned, whose own requirements (torchvision, an old setuptools) are left out because nothing here uses them.

@@ -20,7 +20,7 @@ from grpo.core.check_sandbox import check_sandbox
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
-from grpo.rewards.sandbox.container import LABEL
+from grpo.rewards.sandbox.container import LABEL, OWNER, owner
 from grpo.rewards.sandbox.docker import docker as make
 from grpo.rewards.sandbox.docker_pool import DockerPool, connected
 from grpo.rewards.sandbox.engine_image import made_image
@@ -52,8 +52,9 @@ def run(pool: DockerPool, *jobs: Job) -> list[JobResult]:
     return asyncio.run(pool.run(jobs))
 
 
-def ours(engine: Any) -> list[Any]:
-    return list(engine.containers.list(all=True, filters={"label": LABEL}))
+def ours(engine: Any, label: str = f"{OWNER}={owner()}") -> list[Any]:
+    """The containers of this process, or of another label; tests of other processes may share the engine."""
+    return list(engine.containers.list(all=True, filters={"label": label}, ignore_removed=True))
 
 
 def test_programs_run_in_a_warm_container(engine: Any, pool: DockerPool) -> None:
@@ -110,7 +111,7 @@ def test_what_a_crashed_run_left_is_reaped(engine: Any, pool: DockerPool) -> Non
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL
     assert DockerPool.reap() <= 1  # the agent's input has ended, so that it may be on its way out already
-    left = [one.id for one in ours(engine)]
+    left = [one.id for one in ours(engine, LABEL)]
     assert done.stdout.strip() not in left
     assert pool._container._container.id in left, "a container of a living process stays"
 
@@ -129,7 +130,7 @@ def own_engine(tmp_path: Path) -> Iterator[tuple[str, Callable[[], None], Callab
         log = (tmp_path / "log").open("ab")
         running.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
         log.close()
-        for _ in range(100):
+        for _ in range(600):
             try:
                 client = connected(host)
             except SandboxUnavailable:
@@ -145,8 +146,8 @@ def own_engine(tmp_path: Path) -> Iterator[tuple[str, Callable[[], None], Callab
         process.wait(30)
 
     with ExitStack() as stack:
-        start()
         stack.callback(lambda: end() if running else None)
+        start()
         yield host, start, end
 
 
