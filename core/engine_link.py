@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from grpo.core.rollout import Sampled, SamplingParams
+from grpo.core.rollout import OnDone, Sampled, SamplingParams
 from grpo.core.sync import Adapter
 
 
@@ -48,8 +48,10 @@ class EngineLink(Protocol):
         """Forgets everything that was computed with earlier weights."""
         ...
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
-        """Samples one completion for each prompt."""
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
+        """Samples one completion for each prompt, and tells of those that ended, in any order."""
         ...
 
     def wake(self) -> None:

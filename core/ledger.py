@@ -22,6 +22,7 @@ from grpo.core.progress import Progress
 from grpo.core.record import RolloutRow, RunDir, append_metrics, read_json, read_metrics, write_json, write_rollouts
 from grpo.core.rollout import SamplingParams
 from grpo.core.score import Scorer
+from grpo.core.score_early import EarlyCalls
 from grpo.core.score_outcome import Outcome
 from grpo.core.turn_plan import player_of
 from grpo.plugins.errors import RunError
@@ -75,9 +76,13 @@ class Ledger:
         """Names the trainer whose model is evaluated and whose metrics are added to."""
         self._trainer = trainer
 
-    def score(self, completions: Sequence[Completion]) -> dict[str, list[Outcome]]:
-        """Scores completions with the run's rewards; a failing reward shows its first traceback once."""
-        outcomes = self._scorer.score(completions)
+    def begin_scoring(self) -> EarlyCalls:
+        """Returns what begins to score the completions of a batch as they end."""
+        return self._scorer.early()
+
+    def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
+        """Scores a batch with the run's rewards; a failing reward shows its first traceback once."""
+        outcomes = self._scorer.score(completions, early=early)
         self._tell_failures("a reward failed; its completion is masked, never a zero.")
         return outcomes
 

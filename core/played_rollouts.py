@@ -15,6 +15,7 @@ from grpo.core.episodes import Episode
 from grpo.core.plan import Plan
 from grpo.core.policy import encode_prompts
 from grpo.core.rollout import Rollouts, SamplingParams
+from grpo.core.score_early import EarlyCalls
 from grpo.core.turns import Player, Trajectory
 from grpo.plugins.types import Completion
 
@@ -25,11 +26,13 @@ class PlayedRollouts:
     _plan: Plan
     _player: Player | None
     _starts: Sequence[Episode]
+    _completions: Sequence[Completion]
     _played: Sequence[Trajectory]
     _seconds: dict[str, float]
     _tokenizer: Any
     eos_token_ids: Sequence[int]
     _rollouts: Rollouts
+    scoring_anew: Callable[[], EarlyCalls]
     rolled_out: Callable[[Callable[[], Any]], Any]
 
     def play(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
@@ -38,9 +41,7 @@ class PlayedRollouts:
         start = time.perf_counter()
         prompt_ids = encode_prompts(self._tokenizer, [episode.prompt for episode in self._starts])
         params = self.sampling_params()
-        self._played = self.rolled_out(
-            partial(self._player.play, self._starts, prompt_ids, self._rollouts.generate, params)
-        )
+        self._played = self.rolled_out(partial(self._play, self._player, prompt_ids, params))
         self._seconds["generate"] = time.perf_counter() - start
         return {
             "prompt_ids": prompt_ids,
@@ -49,9 +50,18 @@ class PlayedRollouts:
             "env_mask": [[int(chosen) for chosen in one.sampled] for one in self._played],
         }
 
-    def played_completions(self) -> list[Completion]:
-        """Returns what rewards see of the rollouts that were played last."""
-        return [one.completion for one in self._played]
+    def _play(self, player: Player, prompt_ids: list[list[int]], params: SamplingParams) -> list[Trajectory]:
+        """Plays a rollout from each prompt and begins to score it when it ends."""
+        early = self.scoring_anew()
+        played = player.play(
+            self._starts,
+            prompt_ids,
+            self._rollouts.generate,
+            params,
+            on_ended=lambda number, completion: early.begin([number], [completion]),
+        )
+        self._completions = [one.completion for one in played]
+        return played
 
     def sampling_params(self) -> SamplingParams:
         """Returns how tokens are chosen in training; the length is that of one turn."""

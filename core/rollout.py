@@ -11,7 +11,7 @@ is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -64,6 +64,9 @@ class Sampled:
     finish_reason: Literal["stop", "length"]
 
 
+OnDone = Callable[[Sequence[int], Sequence[Sampled]], None]  # the numbers of prompts, and their completions
+
+
 class Rollouts(Protocol):
     """A rollout backend: token ids in, sampled token ids and their log-probabilities out.
 
@@ -91,8 +94,15 @@ class Rollouts(Protocol):
         """
         ...
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
         """Samples one completion for each prompt; equal neighbours share the work on their prompt.
+
+        Args:
+            prompts: token ids.
+            params: how to choose tokens.
+            on_done: told of completions as they end, in any order, each of them once.
 
         Raises:
             UsageError: a prompt is empty, or does not fit the context together with the new tokens.
@@ -130,13 +140,15 @@ class HfRollouts:
         self._model = model
         return {}
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
         """Samples one completion for each prompt, see `sample`."""
         size = self._batch_size or max(1, len(prompts))
         return [
             done
             for first in range(0, len(prompts), size)
-            for done in sample(self._model, prompts[first : first + size], params)
+            for done in sample(self._model, prompts[first : first + size], params, _shifted(on_done, first))
         ]
 
     def differing(self, model: Any) -> list[str]:
@@ -177,14 +189,27 @@ def refuse_unsafe_rope(config: Any) -> None:
         )
 
 
+def _shifted(on_done: OnDone | None, first: int) -> OnDone | None:
+    """Returns what passes completions of a part of the prompts on under their numbers in the whole."""
+    if on_done is None:
+        return None
+    return lambda numbers, done: on_done([first + number for number in numbers], done)
+
+
 @torch.no_grad()
-def sample(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+def sample(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    params: SamplingParams,
+    on_done: OnDone | None = None,
+) -> list[Sampled]:
     """Samples one completion for each prompt.
 
     Args:
         model: a causal language model; it is put into evaluation mode and back.
         prompts: token ids, one sequence per completion; equal neighbours share their prefill.
         params: how to choose tokens.
+        on_done: told of completions as they end.
 
     Raises:
         UsageError: a prompt is empty, or does not fit the context together with `max_tokens`.
@@ -194,7 +219,7 @@ def sample(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: Sam
         return []
     refuse_unfit(prompts, params, context_length(model.config))
     with evaluating(model):
-        return _decode(model, prompts, params)
+        return _decode(model, prompts, params, on_done or (lambda numbers, done: None))
 
 
 def refuse_unfit(prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int | None) -> None:
@@ -224,7 +249,9 @@ def evaluating(model: Any) -> Iterator[None]:
         model.train(was_training)
 
 
-def _decode(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+def _decode(
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone
+) -> list[Sampled]:
     device = model.device
     unique, copies = runs(prompts)
     width = max(len(prompt) for prompt in unique)
@@ -257,6 +284,17 @@ def _decode(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: Sa
     stopped = torch.zeros(total, dtype=torch.bool, device=device)
     eos = torch.tensor(params.eos_ids, device=device)
     alive = torch.arange(total, device=device)  # the completion that each row of the batch belongs to
+    ready: dict[int, Sampled] = {}
+
+    def hand_out(numbers: torch.Tensor) -> None:
+        columns = (numbers.tolist(), *(values[numbers].tolist() for values in (tokens, logprobs, lengths, stopped)))
+        done = [
+            (number, Sampled(tuple(t[:n]), tuple(p[:n]), "stop" if end else "length"))
+            for number, t, p, n, end in zip(*columns, strict=True)
+        ]
+        ready.update(done)
+        if done:
+            on_done([number for number, _ in done], [one for _, one in done])
 
     for step in range(params.max_tokens):
         chosen, logprob = _choose(logits, params)
@@ -267,6 +305,8 @@ def _decode(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: Sa
         lengths[finished] = step + 1
         unfinished = ~stopped[alive]
         left = int(unfinished.sum())
+        if left < total - len(ready):
+            hand_out(finished)
         if left == 0 or step + 1 == params.max_tokens:
             break
         if left < SHRINK_AT * len(alive):
@@ -283,8 +323,8 @@ def _decode(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: Sa
         )
         logits = output.logits[:, -1]
 
-    rows = zip(tokens.tolist(), logprobs.tolist(), lengths.tolist(), stopped.tolist(), strict=True)
-    return [Sampled(tuple(t[:n]), tuple(p[:n]), "stop" if end else "length") for t, p, n, end in rows]
+    hand_out((~stopped).nonzero()[:, 0])
+    return [ready[number] for number in range(total)]
 
 
 def runs(prompts: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], list[int]]:

@@ -27,7 +27,7 @@ import torch
 from grpo.core.engine_link import EngineLink
 from grpo.core.lora_choice import LoraChoice, LoraSync
 from grpo.core.randomness import preserved_randomness
-from grpo.core.rollout import Sampled, SamplingParams, evaluating
+from grpo.core.rollout import OnDone, Sampled, SamplingParams, evaluating
 from grpo.core.self_test import open_prompt, perturbed, perturbed_logits
 from grpo.core.sync import Recorder, adapter_of, differing, fingerprints, has_adapter, weight_stream
 from grpo.core.sync_fault import SyncFault, told
@@ -87,12 +87,14 @@ class EngineRollouts:
         metrics["sync/seconds"] = time.perf_counter() - start
         return metrics
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
         """Samples with the engine, see `Rollouts.generate`."""
         start = time.perf_counter()
         if self._epoch != self.link.epoch():
             raise SyncFault("the engine was restarted after the sync and holds the weights of its file", [])
-        done = self.link.generate(prompts, params)
+        done = self.link.generate(prompts, params, on_done)
         if self._epoch != self.link.epoch():
             raise SyncFault("the engine was restarted while it sampled", [])
         self._choice.sampled(sum(len(one.token_ids) for one in done), time.perf_counter() - start)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from grpo.core.randomness import preserved_randomness
-from grpo.core.rollout import Sampled, SamplingParams, refuse_unfit, runs
+from grpo.core.rollout import OnDone, Sampled, SamplingParams, refuse_unfit, runs
 from grpo.core.sync import Adapter
 
 ENVIRONMENT = {  # defaults that the user's own environment overrides
@@ -118,21 +118,34 @@ class VllmEngine:
         """Forgets every cached block."""
         self._llm.reset_prefix_cache()
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
         """Samples; equal neighbours become one request for several samples, so that its prompt is computed once."""
         if not prompts:
             return []
         refuse_unfit(prompts, params, self.context)
         unique, copies = runs(prompts)
+        firsts = [sum(copies[:number]) for number in range(len(copies))]
         seed = int(torch.randint(SEEDS, ()))
+        ready: dict[int, Sampled] = {}
         with preserved_randomness(seed), self._without_compiling():
-            outputs = self._llm.generate(
+            names = self._llm.enqueue(
                 [{"prompt_token_ids": list(prompt)} for prompt in unique],
                 [self._vllm.SamplingParams(**sampling_arguments(params, n)) for n in copies],
                 use_tqdm=False,
                 lora_request=self._request,
             )
-        return [sampled_of(completion) for output in outputs for completion in output.outputs]
+            # Inside, vLLM adds a suffix to the name of a request.
+            first_of = {name.partition("-")[0]: first for name, first in zip(names, firsts, strict=True)}
+            while self._llm.llm_engine.has_unfinished_requests():
+                for output in self._llm.llm_engine.step():
+                    done = [sampled_of(completion) for completion in output.outputs]
+                    numbers = range(first_of[output.request_id], first_of[output.request_id] + len(done))
+                    ready.update(zip(numbers, done, strict=True))
+                    if on_done is not None:
+                        on_done(numbers, done)
+        return [ready[number] for number in range(len(prompts))]
 
     def wake(self) -> None:
         """Takes memory back for weights and cache."""

@@ -175,6 +175,7 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
                 plan=plan,
                 rollouts=rollouts,
                 output_dir=run_dir.checkpoints,
+                begin_scoring=ledger.begin_scoring,
                 score=ledger.score,
                 on_batch=ledger.record,
                 callbacks=[

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from grpo.core.score_call import Bound, Caller
+from grpo.core.score_early import EarlyCalls
 from grpo.core.score_loop import LoopRoom, is_async
 from grpo.core.score_outcome import Judgement, Outcome, Result
 from grpo.core.score_rubric import Node, RubricBatch, tree
@@ -97,6 +98,7 @@ class Scorer:
         *,
         rows: Sequence[int] | None = None,
         only: Collection[str] | None = None,
+        early: EarlyCalls | None = None,
     ) -> dict[str, list[Outcome]]:
         """Scores completions with every reward.
 
@@ -104,6 +106,7 @@ class Scorer:
             completions: the batch. A rollout that its environment failed is a failure without any call.
             rows: the number of each completion in messages; default: its index.
             only: names of the rewards and rubrics to score with; default: all.
+            early: calls for these rows that were begun already.
 
         Returns:
             Reward name to one outcome per completion, in order. A rubric is followed by its components, which are
@@ -115,7 +118,7 @@ class Scorer:
         numbers = range(len(completions)) if rows is None else rows
         if any(completion.finish_reason == "error" for completion in completions):
             kept, reasons = _without_failed(completions)
-            some = self.score([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only)
+            some = self.score([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only, early=early)
             return {name: _spread(found, kept, reasons, Outcome) for name, found in some.items()}
         order = [name for name in self._order if only is None or name in only]
         roots = [self._rubrics[name] for name in order if name in self._rubrics]
@@ -127,7 +130,7 @@ class Scorer:
             wanted = [rubric.wanted(wave) for rubric in rubrics]
             for name, indices in (pair for one in wanted for pair in one.items()):
                 tasks[name] = _some(self._rewards[name], completions, numbers, indices)
-            for name, results in self._run(tasks).items():
+            for name, results in self._run(tasks, early).items():
                 scored[name] = [result for result in results if isinstance(result, Outcome)]
             for rubric, one in zip(rubrics, wanted, strict=True):
                 rubric.settle(wave, {name: (indices, scored[name]) for name, indices in one.items()})
@@ -135,6 +138,14 @@ class Scorer:
         for rubric in rubrics:
             scored |= rubric.outcomes()
         return {name: scored[name] for name in self._names(order)}
+
+    def early(self) -> EarlyCalls:
+        """Returns what begins to score the completions of one batch before all of them are there, see `score`."""
+        first = [name for name in self._order if name not in self._rubrics]
+        for root in self._rubrics.values():
+            first += [node.name for node in root.nodes() if not node.children and not node.guards]
+        callers = {name: self._rewards[name] for name in first if self._rooms.beside(self._rewards[name])}
+        return EarlyCalls(callers, self._rooms.submit)
 
     def judge(
         self,
@@ -158,21 +169,33 @@ class Scorer:
         for name in order:
             yield from [node.name for node in self._rubrics[name].nodes()] if name in self._rubrics else [name]
 
-    def _run(self, tasks: Mapping[str, Task]) -> dict[str, list[Result]]:
+    def _run(self, tasks: Mapping[str, Task], early: EarlyCalls | None = None) -> dict[str, list[Result]]:
         if not self._finalizer.alive:
             raise ValueError("this scorer is closed; make another one.")
+        begun = list(early.tasks(list(tasks))) if early is not None else []
         try:
+            if early is not None:
+                for name, task in tasks.items():
+                    task.leave_out(early.rows(name))
             inline = [task for task in tasks.values() if not self._rooms.submit(task)]
             for task in inline:
                 _run_inline(task)
+            for task in begun:
+                self._await(task)
+            if early is not None:
+                for name, task in tasks.items():
+                    early.settle(name, task)
             for task in tasks.values():
-                while not task.wait(_LOOK_AFTER):
-                    self._rooms.check()
+                self._await(task)
         except BaseException:
-            for task in tasks.values():
+            for task in (*begun, *tasks.values()):
                 task.fail_open("scoring was interrupted.")
             raise
         return {name: task.results() for name, task in tasks.items()}
+
+    def _await(self, task: Task) -> None:
+        while not task.wait(_LOOK_AFTER):
+            self._rooms.check()
 
 
 class _Rooms:
@@ -197,6 +220,12 @@ class _Rooms:
         else:
             return False
         return True
+
+    @staticmethod
+    def beside(caller: Caller) -> bool:
+        """Says whether a reward is called for one completion at a time, beside the calling thread."""
+        spec = caller.plugin.spec
+        return not spec.batch and (is_async(spec.function) or spec.isolation != "inline")
 
     def check(self) -> None:
         """Ends the waiting for calls that are past their time limit."""

@@ -7,7 +7,7 @@ that a call which ends after its time limit changes nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from grpo.core.score_call import Caller
@@ -95,6 +95,16 @@ class Task:
     def fail_open(self, problem: str, details: str = "") -> None:
         """Fails every completion that still waits."""
         self.fail([index for index in self.indices if self.open(index)], problem, details=details)
+
+    def leave_out(self, rows: Collection[int]) -> None:
+        """Has some rows not called for, because their results come from elsewhere."""
+        if rows:
+            self.indices = [index for index in self.indices if self._rows[index] not in rows]
+
+    def abandon(self) -> None:
+        """Settles every completion that still waits, without a report: nobody will read the results."""
+        waiting = [index for index in self.indices if self.open(index)]
+        self.settle(waiting, [self.caller.reader.failure("its batch was given up.", self.row(i)) for i in waiting])
 
     def wait(self, seconds: float) -> bool:
         """Waits for the results; returns whether all are there."""

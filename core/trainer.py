@@ -5,7 +5,7 @@ updated policy, and one `Batch` of scored completions per generation.
 
 Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
 
-- `_generate_single_turn`: token ids in, token ids and log-probabilities out, by core/rollout.py.
+- `_generate_single_turn`: token ids in, token ids and log-probabilities out (core/sampled_rollouts.py).
 - `rollout_func`: rollouts of several turns (core/played_rollouts.py).
 - `_calculate_rewards`: completions in, [N, R] scores out, by the scorer; failures stay apart from zeros.
 - `_generate_and_score_completions`: TRL's advantages are replaced by those of core/advantage.py, and failed
@@ -22,7 +22,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,7 +33,6 @@ from trl.models import unwrap_model_for_generation
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
 from grpo.core.batch import Batch, advantages_of, batch_metrics, score_column, stop_on_failures
-from grpo.core.episodes import completed
 from grpo.core.forward import completion_logps
 from grpo.core.head import attach_logps
 from grpo.core.loss import Counts, Tokens, importance_weights, objective_of, policy_loss
@@ -45,9 +43,11 @@ from grpo.core.packing import can_pack
 from grpo.core.plan import Plan, row_order
 from grpo.core.played_rollouts import PlayedRollouts
 from grpo.core.proven_steps import ProvenSteps, rolled_out
-from grpo.core.rollout import Rollouts, Sampled
+from grpo.core.rollout import Rollouts
 from grpo.core.rollout_plan import tolerance_of
 from grpo.core.rows import prompt_rows, worked_answers
+from grpo.core.sampled_rollouts import SampledRollouts
+from grpo.core.score_early import EarlyCalls
 from grpo.core.score_outcome import Outcome
 from grpo.core.trl_arguments import grpo_arguments, warmup_arguments
 from grpo.core.turn_plan import player_of
@@ -56,11 +56,11 @@ from grpo.plugins.errors import RunError
 from grpo.plugins.types import Completion
 
 T = TypeVar("T")
-Score = Callable[[Sequence[Completion]], dict[str, list[Outcome]]]
+Score = Callable[[Sequence[Completion], EarlyCalls], dict[str, list[Outcome]]]
 REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
-class PolicyTrainer(PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is not typed
+class PolicyTrainer(SampledRollouts, PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     """`trl.GRPOTrainer` with our sampling, scoring and advantages.
 
     Args:
@@ -69,7 +69,8 @@ class PolicyTrainer(PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[m
         plan: what to train on and how.
         rollouts: samples completions; it is not the trainer's to close.
         output_dir: where checkpoints go.
-        score: scores completions.
+        begin_scoring: returns what begins to score the completions of a batch as they end.
+        score: scores the whole batch, with what was begun.
         on_batch: receives every generation, on every process.
         callbacks: of transformers.
     """
@@ -84,6 +85,7 @@ class PolicyTrainer(PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[m
         plan: Plan,
         rollouts: Rollouts,
         output_dir: Path,
+        begin_scoring: Callable[[], EarlyCalls],
         score: Score,
         on_batch: Callable[[Batch], None],
         callbacks: Sequence[TrainerCallback],
@@ -95,8 +97,9 @@ class PolicyTrainer(PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[m
         self._score = score
         self._on_batch = on_batch
         self._outcomes: dict[str, list[Outcome]] = {}
-        self._completions: list[Completion] = []
-        self._sampled: list[Sampled] = []
+        self._completions: Sequence[Completion] = []
+        self._begin_scoring = begin_scoring
+        self._early = begin_scoring()
         self._seconds = {"generate": 0.0, "score": 0.0}
         self._training_logps: torch.Tensor | None = None
         packs = plan.config.train.share_prompts and can_pack(model.config)
@@ -126,20 +129,6 @@ class PolicyTrainer(PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[m
             # A fresh adapter starts as the base model, so the reference is the disabled adapter and needs no copy.
             model.delete_adapter(REFERENCE)
 
-    def _generate_single_turn(
-        self,
-        prompt_ids: list[list[int]],
-        images: Any,
-        multimodal_fields: Any,
-        num_generations: int,
-        has_tool_images: bool = False,
-    ) -> tuple[list[list[int]], list[list[float]]]:
-        start = time.perf_counter()
-        roll_out = partial(self._rollouts.generate, prompt_ids, self.sampling_params())
-        self._sampled = self.rolled_out(roll_out)
-        self._seconds["generate"] = time.perf_counter() - start
-        return [list(s.token_ids) for s in self._sampled], [list(s.logprobs) for s in self._sampled]
-
     def rolled_out(self, roll_out: Callable[[], T]) -> T:
         """Syncs the rollout backend with the policy, calls what samples from it, and returns what that returned."""
         with unwrap_model_for_generation(
@@ -161,15 +150,7 @@ class PolicyTrainer(PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[m
         completion_ids_list: list[list[int]],
     ) -> torch.Tensor:
         start = time.perf_counter()
-        if self._player is not None:
-            self._completions = self.played_completions()
-        else:
-            texts = self._tokenizer.batch_decode(completion_ids_list, skip_special_tokens=True)
-            self._completions = [
-                completed(self._plan.train[row["episode"]], text, sampled)
-                for row, text, sampled in zip(inputs, texts, self._sampled, strict=True)
-            ]
-        self._outcomes = self._score(self._completions)
+        self._outcomes = self._score(self._completions, self._early)
         self._seconds["score"] = time.perf_counter() - start
         columns = [score_column(self._outcomes[reward.name]) for reward in self._plan.rewards]
         local = torch.tensor(columns, dtype=torch.float32, device=self.accelerator.device).T.contiguous()

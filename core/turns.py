@@ -81,7 +81,13 @@ class Player:
     limits: TurnLimits
 
     def play(
-        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Sample, params: SamplingParams
+        self,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        sample: Sample,
+        params: SamplingParams,
+        *,
+        on_ended: Callable[[int, Completion], None] | None = None,
     ) -> list[Trajectory]:
         """Plays one rollout of each episode.
 
@@ -90,6 +96,7 @@ class Player:
             prompts: the tokens of their prompts.
             sample: token ids in, one completion each out.
             params: how to choose tokens; `max_tokens` is for one turn.
+            on_ended: told the number of a rollout when it ends, and what rewards see of it.
         """
         rollouts = [_Rollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
         with EnvThreads(self.env.make, seconds=self.limits.seconds) as threads:
@@ -102,6 +109,9 @@ class Player:
                 if not alive:
                     break
                 self._turn(turn, alive, threads, sample, params)
+                for one in alive:
+                    if one.finish is not None and on_ended is not None:
+                        on_ended(one.number, one.completion())
         return [one.trajectory(self.tokenizer.eos_token_id) for one in rollouts]
 
     def _turn(
@@ -190,10 +200,10 @@ class _Rollout:
         self.finish = "error"
         self.info = {"failure": reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."}
 
-    def trajectory(self, end: int) -> Trajectory:
-        """Returns the finished rollout; one that failed before its first turn is a single token that nobody chose."""
+    def completion(self) -> Completion:
+        """Returns what rewards see of the finished rollout."""
         assert self.finish is not None
-        completion = Completion(
+        return Completion(
             text=self.text,
             messages=tuple(self.messages),
             prompt=self.episode.prompt,
@@ -204,9 +214,12 @@ class _Rollout:
             turns=self.turns,
             info={**self.info, "rewards": list(self.rewards)},
         )
+
+    def trajectory(self, end: int) -> Trajectory:
+        """Returns the finished rollout; one that failed before its first turn is a single token that nobody chose."""
         if not self.tokens:
-            return Trajectory((end,), (0.0,), (False,), completion)
-        return Trajectory(tuple(self.tokens), tuple(self.logprobs), tuple(self.sampled), completion)
+            return Trajectory((end,), (0.0,), (False,), self.completion())
+        return Trajectory(tuple(self.tokens), tuple(self.logprobs), tuple(self.sampled), self.completion())
 
 
 def _start(episode: Episode, env: Any) -> None:

@@ -161,7 +161,12 @@ def test_tokens_and_log_probabilities_are_those_of_the_policy(full: tuple[Any, A
     prompts = prompts_of([1, 7, 40, 130, 300], copies=4)
     for _ in range(2):
         metrics = rollouts.sync(model)
-        sampled = rollouts.generate(prompts, PARAMS)
+        told: list[tuple[list[int], list[Any]]] = []
+        sampled = rollouts.generate(prompts, PARAMS, lambda numbers, done, told=told: told.append((numbers, done)))
+        assert len(told) == 5, "one request for each prompt"
+        assert dict(pair for numbers, done in told for pair in zip(numbers, done, strict=True)) == dict(
+            enumerate(sampled)
+        )
         assert metrics["sync/spot_difference"] < TOLERANCE
         assert metrics["sync/bytes"] > sum(4 * p.numel() for p in model.parameters())  # the tied head counts twice
         assert gap(model, prompts, sampled) < TOLERANCE

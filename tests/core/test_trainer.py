@@ -163,13 +163,14 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
         """TRL with our sampler only, so that both see the same completions."""
 
         _plan = plan
-        _seconds: dict[str, float] = {}  # noqa: RUF012
-        _sampled: list[Any] = []  # noqa: RUF012
         _rollouts = HfRollouts()
         _doubted = False
-        _generate_single_turn = PolicyTrainer._generate_single_turn
         rolled_out = PolicyTrainer.rolled_out
         sampling_params = PolicyTrainer.sampling_params
+
+        def _generate_single_turn(self, prompt_ids: Any, *_: Any) -> Any:
+            done = self.rolled_out(lambda: self._rollouts.generate(prompt_ids, self.sampling_params()))
+            return [list(s.token_ids) for s in done], [list(s.logprobs) for s in done]
 
     def vowels(completions: list[Any], **_: Any) -> list[float]:
         texts = [completion[0]["content"] for completion in completions]
