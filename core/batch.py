@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from grpo.core.advantage import Advantages, group_advantages
+from grpo.core.config import LossSection
 from grpo.core.score_outcome import Outcome
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import RunError
@@ -56,6 +57,17 @@ def advantages_of(
         group_size,
         scale,
     )
+
+
+def trained_of(batch: Batch, loss: LossSection) -> torch.Tensor:
+    """Returns which completions are in the loss, [N] bool.
+
+    TRL's own masking looks for an end token, which a rollout has that a budget of turns ended.
+    """
+    if not loss.mask_truncated_completions:
+        return batch.advantages.trained
+    cut = [completion.finish_reason == "length" for completion in batch.completions]
+    return batch.advantages.trained & ~torch.tensor(cut, device=batch.advantages.trained.device)
 
 
 def score_column(outcomes: Sequence[Outcome]) -> list[float]:

@@ -1,11 +1,12 @@
 """Checks an environment before it trains anything: an environment in, a report out.
 
 It plays episodes: by gymnasium's own checker, twice with the same seed, after an episode that was left half-way, with
-hostile actions, and with its own demonstrations, which its default rewards must score highest.
+hostile actions and calls of its tools, and with its own demonstrations, which its default rewards must score highest.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import time
 import warnings
@@ -14,8 +15,11 @@ from typing import Any
 
 from grpo.core.check_report import Findings, Report
 from grpo.core.check_scores import Bound, in_thread
+from grpo.core.check_tools import tool_faults
+from grpo.core.episodes import Action
 from grpo.core.score import Scorer
 from grpo.core.score_outcome import explain
+from grpo.core.tools import ToolCall, answer, functions_of
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
@@ -74,6 +78,7 @@ class _Check:
             ("no leak between episodes", self._leaks),
             ("no leak between instances", self._instances),
             ("hostile actions", self._hostile),
+            ("tools", self._tools),
             ("demonstrations score highest", self._demonstrations),
             (f"{INSTANCES} instances", self._many),
         ):
@@ -144,7 +149,8 @@ class _Check:
 
     def _instances(self, relation: str) -> None:
         """Members of a group stand in the same state side by side; what one does must not show in another."""
-        action = str((self._shown() or [({}, ("7",))])[0][1][0])
+        said = [action for _, actions in self._shown() for action in actions if isinstance(action, str)]
+        action = said[0] if said else "7"
         for how in self._starts():
             alone, busy, beside = (self._bound.make() for _ in range(3))
             alone.reset(**how)
@@ -183,6 +189,12 @@ class _Check:
                     continue
                 self._findings.add("error", relation, f"an episode has no end within {_MOST_TURNS} turns", action[:60])
         instance.close()
+
+    def _tools(self, relation: str) -> None:
+        start = self._starts()[-1]
+        used = [action for _, actions in self._shown() for action in actions if not isinstance(action, str)]
+        for fault in tool_faults(self._bound, start, used):
+            self._findings.add("error", *fault)
 
     def _check_scores(self, relation: str, scores: Sequence[Any], action: str) -> None:
         for score in scores:
@@ -224,14 +236,14 @@ class _Check:
                 if judgement.verdict is None or judgement.verdict.ok is not True:
                     self._findings.add("error", relation, "its verifier does not accept it", completion.text)
 
-    def _shown(self) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+    def _shown(self) -> list[tuple[dict[str, Any], tuple[Action, ...]]]:
         """Returns the starts that have a demonstration, with its actions."""
         instance = self._bound.make()
         found = [(how, instance.reset(**how)[1].get("demonstration")) for how in self._starts()]
         instance.close()
         return [(how, (shown,) if isinstance(shown, str) else tuple(shown)) for how, shown in found if shown]
 
-    def _completion(self, how: dict[str, Any], actions: Sequence[str]) -> Completion:
+    def _completion(self, how: dict[str, Any], actions: Sequence[Action]) -> Completion:
         """Returns what rewards see of these actions."""
         instance = self._bound.make()
         _, info = instance.reset(**how)
@@ -239,6 +251,12 @@ class _Check:
         rewards: list[float] = []
         seen: Mapping[str, Any] = {}
         for action in actions:
+            if not isinstance(action, str):
+                call = ToolCall(action["tool"], action["arguments"])
+                messages.append(Message(role="assistant", content=json.dumps(dict(action), default=str)))
+                messages.append(Message(role="tool", content=answer(functions_of(instance), call)))
+                rewards.append(0.0)
+                continue
             messages.append(Message(role="assistant", content=action))
             if not self._bound.spec.played:
                 break

@@ -81,7 +81,8 @@ class LossSection(_Section):
             epsilon_high is the largest weight of a token.
         delta: upper bound of the ratio in the two-sided clip (INTELLECT-2), or None.
         beta: weight of the KL divergence from the reference policy; 0 loads no reference.
-        mask_truncated_completions: leave completions that hit the length limit out of the loss.
+        mask_truncated_completions: leave completions that hit the length limit out of the loss; also rollouts that a
+            budget of turns or tokens ended.
         scale_rewards: divide advantages by the standard deviation of the group, of the batch, or not at all.
         num_iterations: optimizer passes over each generated batch (mu in the GRPO paper).
         importance_sampling_level: ratio per token, or per sequence; None: chosen by `type`.

@@ -1,12 +1,15 @@
 """Worked answers of several turns: an episode's actions in, the tokens of the rollout that they make out.
 
-The environment is stepped with the actions of the demonstration, in this thread and without a time limit.
+The environment is stepped with the actions of the demonstration, and its tools are called, in this thread and without
+a time limit.
 """
 
 from __future__ import annotations
 
 from grpo.core.episodes import Episode
-from grpo.core.policy import encode_prompts
+from grpo.core.policy import encode_starts
+from grpo.core.tool_turns import ToolFormat
+from grpo.core.tools import ToolCall, answer, functions_of
 from grpo.core.turns import Player
 from grpo.plugins.errors import PluginError
 
@@ -18,18 +21,25 @@ def demonstrated(player: Player, episode: Episode) -> tuple[list[int], list[bool
         PluginError: the environment raises at its own demonstration.
     """
     tokenizer = player.tokenizer
-    (ids,) = encode_prompts(tokenizer, [episode.prompt])
+    (ids,) = encode_starts(tokenizer, [episode])
     learned = [False] * len(ids)
     env = player.env.make()
     try:
         env.reset(**dict(episode.reset))
         for number, action in enumerate(episode.actions, start=1):
-            said = [*tokenizer(action, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+            call = None if isinstance(action, str) else ToolCall(action["tool"], action["arguments"])
+            text = str(action) if call is None else _tools(player).text(tokenizer, call)
+            said = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
             ids, learned = ids + said, learned + [True] * len(said)
-            observation, _, terminated, truncated, _ = env.step(action)
-            if terminated or truncated or number == len(episode.actions):
+            if number == len(episode.actions):
                 break
-            between = player.form.ids(tokenizer, observation, ids[-1])
+            if call is not None:
+                between = _tools(player).ids(tokenizer, [call], [answer(functions_of(env), call)], ids[-1])
+            else:
+                observation, _, terminated, truncated, _ = env.step(text)
+                if terminated or truncated:
+                    break
+                between = player.form.ids(tokenizer, observation, ids[-1])
             ids, learned = ids + between, learned + [False] * len(between)
     except Exception as error:
         raise PluginError(
@@ -39,3 +49,9 @@ def demonstrated(player: Player, episode: Episode) -> tuple[list[int], list[bool
     finally:
         env.close()
     return ids, learned
+
+
+def _tools(player: Player) -> ToolFormat:
+    if player.tools is None:
+        raise ValueError("it calls a tool, and the environment offers none")
+    return player.tools

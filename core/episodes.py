@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.tools import Schema, schemas_of
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, PluginError
 from grpo.plugins.types import Completion, Message
@@ -16,6 +17,7 @@ from grpo.plugins.types import Completion, Message
 if TYPE_CHECKING:
     from grpo.core.rollout import Sampled
 
+Action = str | Mapping[str, Any]  # what the policy says, or a call of a tool
 HELD_OUT_SEED = 2**20  # first seed of held-out episodes for environments that make their own
 
 
@@ -27,18 +29,21 @@ class Episode:
         index: position among the episodes of its split.
         prompt: the chat messages to answer.
         row: the columns that rewards and verifiers read.
-        demonstration: a worked answer in the environment's format, or one action for each turn, or None.
+        demonstration: a worked answer in the environment's format, or for each turn one action or call of a tool
+            (`{"tool": name, "arguments": {...}}`), or None.
         reset: the arguments of `reset` that start it, again and again.
+        tools: schemas of the functions that the policy may call.
     """
 
     index: int
     prompt: tuple[Message, ...]
     row: Mapping[str, Any]
-    demonstration: str | tuple[str, ...] | None
+    demonstration: str | tuple[Action, ...] | None
     reset: Mapping[str, Any] = field(default_factory=dict)
+    tools: tuple[Schema, ...] = ()
 
     @property
-    def actions(self) -> tuple[str, ...]:
+    def actions(self) -> tuple[Action, ...]:
         """The demonstration as one action for each turn; none when there is no demonstration."""
         if not self.demonstration:
             return ()
@@ -61,14 +66,16 @@ def episodes_of(env: BoundEnv, split: str, *, limit: int | None, unbounded: int)
     rows = env.rows(split)
     instance = env.make()
     try:
+        tools = schemas_of(instance, env.name)
         if rows is None:
             first = 0 if split == "train" else HELD_OUT_SEED
             count = unbounded if limit is None else limit
-            return [_start(env, instance, index, {"seed": first + index}, {}) for index in range(count)]
+            return [_start(env, instance, index, {"seed": first + index}, {}, tools) for index in range(count)]
         chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
         if len(chosen) == 0:
             raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
-        return [_start(env, instance, i, {"seed": i, "options": {"row": row}}, row) for i, row in enumerate(chosen)]
+        starts = [({"seed": index, "options": {"row": row}}, row) for index, row in enumerate(chosen)]
+        return [_start(env, instance, index, how, row, tools) for index, (how, row) in enumerate(starts)]
     finally:
         instance.close()
 
@@ -86,7 +93,9 @@ def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:
     )
 
 
-def _start(env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any]) -> Episode:
+def _start(
+    env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], tools: tuple[Schema, ...]
+) -> Episode:
     try:
         observation, info = instance.reset(**how)
     except DatasetError:
@@ -98,7 +107,7 @@ def _start(env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: M
     demonstration = info.get("demonstration")
     if isinstance(demonstration, list):
         demonstration = tuple(demonstration)
-    return Episode(index, prompt_of(observation, info), dict(info.get("row", row)), demonstration, how)
+    return Episode(index, prompt_of(observation, info), dict(info.get("row", row)), demonstration, how, tools)
 
 
 def prompt_of(observation: Any, info: Mapping[str, Any]) -> tuple[Message, ...]:

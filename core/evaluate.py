@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.episodes import Episode, completed
-from grpo.core.policy import encode_prompts
+from grpo.core.policy import encode_starts
 from grpo.core.rollout import SamplingParams, sample
 from grpo.core.score_outcome import Judgement, Outcome
 from grpo.core.turns import Player
@@ -79,7 +79,7 @@ def complete(
     `batch_size` is in completions; `on_batch` is told after each batch how many completions it had. With a `player`,
     a completion is a rollout of several turns.
     """
-    prompts = [ids for ids in encode_prompts(tokenizer, [e.prompt for e in episodes]) for _ in range(samples)]
+    prompts = [ids for ids in encode_starts(tokenizer, episodes) for _ in range(samples)]
     starts = [episode for episode in episodes for _ in range(samples)]
     # Prompts of like length share a batch, so that short ones are not padded to the longest of all.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))

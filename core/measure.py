@@ -15,7 +15,7 @@ from grpo.core.config import RolloutSection, RunConfig, parse_config
 from grpo.core.episodes import Episode, episodes_of
 from grpo.core.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.plan import check_prompts, refuse_missing_columns, with_dataset
-from grpo.core.policy import end_ids, load_model_config
+from grpo.core.policy import end_ids, load_model_config, load_tokenizer
 from grpo.core.rollout import SamplingParams, refuse_unsafe_rope
 from grpo.core.score import Judgement, Scorer
 from grpo.core.turn_plan import player_of, with_turns
@@ -111,6 +111,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     refuse_unsafe_rope(model_config)
     longest = check_prompts(config, env, weights.tokenizer_source, model_config, {choices.split: episodes})
     config = with_turns(config, env, model_config, longest)
+    player_of(env, config.rollout, load_tokenizer(weights.tokenizer_source), episodes)  # refuses before weights load
     assert config.rollout.max_completion_length is not None
     return EvaluationPlan(
         weights=weights,

@@ -7,6 +7,7 @@ episodes, and what the run will cost on disk. Whatever cannot work ends here, wi
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from grpo.core.episodes import Episode, episodes_of
 from grpo.core.policy import (
     PolicySource,
     count_parameters,
-    encode_prompts,
+    encode_starts,
     load_model_config,
     load_tokenizer,
     policy_source,
@@ -337,7 +338,7 @@ def check_prompts(
     longest = 0
     highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id)
     for split, episodes in splits.items():
-        prompts = encode_prompts(tokenizer, [episode.prompt for episode in episodes])
+        prompts = encode_starts(tokenizer, episodes)
         highest = max(highest, *(max(ids, default=0) for ids in prompts), 0)
         lengths = [len(ids) for ids in prompts]
         for episode, length in zip(episodes, lengths, strict=True):
@@ -355,7 +356,8 @@ def check_prompts(
                     f"{context}. {lower} the row."
                 )
             if context is not None and config.train.warmup_steps and split == "train" and episode.actions:
-                answers = [tokenizer(action, add_special_tokens=False)["input_ids"] for action in episode.actions]
+                texts = [action if isinstance(action, str) else json.dumps(action) for action in episode.actions]
+                answers = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
                 answer = sum(1 + len(ids) for ids in answers)
                 if length + answer > context:
                     raise DatasetError(

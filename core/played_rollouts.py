@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo.core.episodes import Episode
 from grpo.core.plan import Plan
-from grpo.core.policy import encode_prompts
+from grpo.core.policy import encode_starts
 from grpo.core.rollout import Rollouts, SamplingParams
 from grpo.core.score_early import EarlyCalls
 from grpo.core.turns import Player, Trajectory
@@ -39,7 +39,7 @@ class PlayedRollouts:
         """Plays a rollout for each prompt of the batch; the signature is that of TRL's `rollout_func`."""
         assert self._player is not None
         start = time.perf_counter()
-        prompt_ids = encode_prompts(self._tokenizer, [episode.prompt for episode in self._starts])
+        prompt_ids = encode_starts(self._tokenizer, self._starts)
         params = self.sampling_params()
         self._played = self.rolled_out(partial(self._play, self._player, prompt_ids, params))
         self._seconds["generate"] = time.perf_counter() - start

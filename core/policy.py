@@ -5,8 +5,9 @@ The embedded model and a model of the user's own take the same path; only the fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from grpo.plugins.types import Message
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from grpo.core.episodes import Episode
 
 # For base models that ship no chat template: plain text, so that no token has to mean something new to the model.
 PLAIN_CHAT_TEMPLATE = (
@@ -264,8 +267,28 @@ def refuse_impossible_lora(lora: LoraSection) -> None:
         raise UsageError("lora.bits=4 (QLoRA) needs bitsandbytes. Install it with: pip install 'grpo-kit[qlora]'")
 
 
-def encode_prompts(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]]) -> list[list[int]]:
+def encode_starts(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
+    """Returns the token ids of the prompts of episodes, each with the tools that its environment offers.
+
+    Raises:
+        UsageError: the template refuses the messages.
+    """
+    return [
+        ids
+        for tools, group in groupby(episodes, key=lambda episode: episode.tools)
+        for ids in encode_prompts(tokenizer, [episode.prompt for episode in group], tools)
+    ]
+
+
+def encode_prompts(
+    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]], tools: Sequence[Mapping[str, Any]] = ()
+) -> list[list[int]]:
     """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included.
+
+    Args:
+        tokenizer: of the policy.
+        prompts: chat messages.
+        tools: schemas of the functions that the policy may call.
 
     Raises:
         UsageError: the template refuses the messages.
@@ -276,7 +299,11 @@ def encode_prompts(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequenc
         return []
     try:
         encoded = tokenizer.apply_chat_template(
-            [list(prompt) for prompt in prompts], add_generation_prompt=True, tokenize=True, return_dict=True
+            [list(prompt) for prompt in prompts],
+            tools=list(tools) or None,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
         )
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in prompts[0])

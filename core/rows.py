@@ -10,7 +10,7 @@ from datasets import Dataset
 from grpo.core.demonstrations import demonstrated
 from grpo.core.episodes import Episode
 from grpo.core.plan import Plan, row_order
-from grpo.core.policy import encode_prompts
+from grpo.core.policy import encode_starts
 from grpo.core.turns import Player
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def worked_answers(
     """
     if player is not None:
         return _played(episodes, player)
-    prompts = encode_prompts(tokenizer, [episode.prompt for episode in episodes])
+    prompts = encode_starts(tokenizer, episodes)
     answers = [tokenizer(e.actions[0], add_special_tokens=False)["input_ids"] for e in episodes]
     answers = [[*ids, tokenizer.eos_token_id] for ids in answers]
     return Dataset.from_dict(

@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +30,11 @@ import torch
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl.chat_template_utils import add_response_schema
 from trl.models import unwrap_model_for_generation
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
-from grpo.core.batch import Batch, advantages_of, batch_metrics, score_column, stop_on_failures
+from grpo.core.batch import Batch, advantages_of, batch_metrics, score_column, stop_on_failures, trained_of
 from grpo.core.forward import completion_logps
 from grpo.core.head import attach_logps
 from grpo.core.loss import Counts, Tokens, importance_weights, objective_of, policy_loss
@@ -171,7 +173,7 @@ class PolicyTrainer(SampledRollouts, PlayedRollouts, ProvenSteps, GRPOTrainer): 
         here = self.accelerator.process_index * len(inputs)
         local = slice(here, here + len(inputs))
         advantages = batch.advantages
-        trained = advantages.trained[local].to(output["completion_mask"].dtype)
+        trained = trained_of(batch, self._plan.config.loss)[local].to(output["completion_mask"].dtype)
         output["advantages"] = advantages.values[local]
         output["completion_mask"] = output["completion_mask"] * trained[:, None]
         output["num_items_in_batch"] = self.accelerator.gather(counted(output).sum()).sum()
@@ -355,6 +357,14 @@ def warm_up(
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
+
+
+def response_template_of(tokenizer: PreTrainedTokenizerBase) -> Any:
+    """Returns the response template that TRL has for the tokenizer's chat template, or None."""
+    try:
+        return add_response_schema(copy(tokenizer)).response_template
+    except ValueError:
+        return None
 
 
 def _named_reward(name: str) -> Callable[..., list[float]]:

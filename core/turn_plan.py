@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.chat_turns import TurnFormat, turn_format
 from grpo.core.config import RolloutSection, RunConfig
 from grpo.core.rollout import context_length
+from grpo.core.tool_turns import tool_format
 from grpo.core.turns import Player, TurnLimits
 from grpo.plugins.binding import BoundEnv
-from grpo.plugins.errors import UsageError
+from grpo.plugins.errors import PluginError, UsageError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -94,8 +95,15 @@ def player_of(
     """Returns what plays rollouts, or None for an environment that is answered once and never stepped.
 
     Raises:
-        UsageError: the chat template cannot go on with a conversation.
+        UsageError: the chat template cannot go on with a conversation, or with tools that the environment offers.
+        PluginError: the environment offers tools and leaves no turn to use them.
     """
+    schemas = episodes[0].tools
+    if schemas and env.spec.max_turns == 1:
+        raise PluginError(
+            f"env '{env.name}' ({env.distribution}) offers tools and has one turn only. A call and its answer take a "
+            "turn each: its author must set max_turns to 2 or more."
+        )
     if not env.spec.played:
         return None
     form = turn_format(tokenizer, episodes[0].prompt) if env.spec.max_turns > 1 else NO_TURNS
@@ -105,4 +113,12 @@ def player_of(
         tokens=rollout.max_rollout_length or rollout.max_completion_length,
         seconds=rollout.step_timeout,
     )
-    return Player(env, tokenizer, form, limits)
+    tools = tool_format(tokenizer, schemas, known_response_template) if schemas else None
+    return Player(env, tokenizer, form, limits, tools)
+
+
+def known_response_template(tokenizer: PreTrainedTokenizerBase) -> Any:
+    """Returns what reads the calls of a chat template that TRL knows, or None."""
+    from grpo.core.trainer import response_template_of
+
+    return response_template_of(tokenizer)

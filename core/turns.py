@@ -6,6 +6,10 @@ used up. The tokens of a rollout only grow: the prompt, what was sampled, the to
 was sampled, and so on. Nothing is tokenised twice, so training computes the log-probabilities of the tokens that were
 sampled, in the context that they were sampled in. A rollout ends with sampled tokens; the last observation is only
 recorded. An environment that raises, hangs or breaks the contract fails its own rollout and no other.
+
+Where the environment offers tools (core/tools.py), a turn that asks for calls (core/tool_turns.py) is answered by them
+and does not step the environment. Calls run in threads beside those of the environments, one at a time for a rollout,
+each in the time limit; one that takes longer is left alone and answered with an error.
 """
 
 from __future__ import annotations
@@ -22,7 +26,10 @@ from grpo.core.env_threads import EnvThreads, Raised
 from grpo.core.episodes import Episode, prompt_of
 from grpo.core.rollout import Sampled, SamplingParams
 from grpo.core.score_outcome import explain
+from grpo.core.tool_turns import ToolFormat
+from grpo.core.tools import ToolCall, answer, functions_of, told_error
 from grpo.plugins.binding import BoundEnv
+from grpo.plugins.errors import GrpoError
 from grpo.plugins.types import Completion, FinishReason, Message
 
 if TYPE_CHECKING:
@@ -73,12 +80,14 @@ class Player:
         tokenizer: of the policy.
         form: the text between turns.
         limits: of each rollout.
+        tools: how the policy calls the environment's tools; None where it offers none.
     """
 
     env: BoundEnv
     tokenizer: PreTrainedTokenizerBase
     form: TurnFormat
     limits: TurnLimits
+    tools: ToolFormat | None = None
 
     def play(
         self,
@@ -99,42 +108,83 @@ class Player:
             on_ended: told the number of a rollout when it ends, and what rewards see of it.
         """
         rollouts = [_Rollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
-        with EnvThreads(self.env.make, seconds=self.limits.seconds) as threads:
+        seconds = self.limits.seconds
+        with EnvThreads(self.env.make, seconds=seconds) as threads, EnvThreads(_nothing, seconds=seconds) as hands:
             started = threads.call({one.number: partial(_start, one.episode) for one in rollouts})
             for one in rollouts:
-                if isinstance(started[one.number], Raised):
-                    one.fail(f"env '{self.env.name}' could not start: {explain(started[one.number].error)}")
+                found = started[one.number]
+                if isinstance(found, Raised):
+                    one.fail(f"env '{self.env.name}' could not start: {explain(found.error)}")
+                else:
+                    one.tools = found
             for turn in range(1, self.limits.turns + 1):
                 alive = [one for one in rollouts if one.finish is None]
                 if not alive:
                     break
-                self._turn(turn, alive, threads, sample, params)
+                self._speak(alive, sample, params)
+                callers = self._called(turn, alive, hands)
+                self._step(turn, [one for one in alive if one.number not in callers], threads)
                 for one in alive:
-                    if one.finish is not None and on_ended is not None:
-                        on_ended(one.number, one.completion())
+                    if one.finish is None:
+                        self._go_on(turn, one, callers.get(one.number), self.limits.tokens - params.max_tokens)
+                    if one.finish is not None:
+                        threads.release(one.number)
+                        hands.release(one.number)
+                        if on_ended is not None:
+                            on_ended(one.number, one.completion())
         return [one.trajectory(self.tokenizer.eos_token_id) for one in rollouts]
 
-    def _turn(
-        self, turn: int, alive: Sequence[_Rollout], threads: EnvThreads, sample: Sample, params: SamplingParams
-    ) -> None:
+    def _speak(self, alive: Sequence[_Rollout], sample: Sample, params: SamplingParams) -> None:
         done = sample([[*one.prompt, *one.tokens] for one in alive], params)
         texts = self.tokenizer.batch_decode([list(found.token_ids) for found in done], skip_special_tokens=True)
         for one, found, text in zip(alive, done, texts, strict=True):
             one.say(found, text)
-        answers = threads.call({one.number: partial(_step, one.text) for one in alive})
+
+    def _called(self, turn: int, alive: Sequence[_Rollout], hands: EnvThreads) -> dict[int, list[ToolCall]]:
+        """Answers the turns that ask for tools and returns the calls of each such rollout."""
+        if self.tools is None:
+            return {}
+        callers: dict[int, list[ToolCall]] = {}
         for one in alive:
-            answer = answers[one.number]
-            if isinstance(answer, Raised):
-                one.fail(f"env '{self.env.name}' failed in turn {turn}: {explain(answer.error)}")
-            elif one.see(answer):
+            if calls := self.tools.calls(self.tokenizer, one.last):
+                callers[one.number] = calls
+                one.answers = []
+        busy = {one.number: one for one in alive if one.number in callers}
+        for which in range(max(map(len, callers.values()), default=0)):
+            asked = {n: one for n, one in busy.items() if which < len(callers[n]) and one.finish is None}
+            answers = hands.call({n: partial(_use, one.tools, callers[n][which]) for n, one in asked.items()})
+            for number, one in asked.items():
+                found = answers[number]
+                if not isinstance(found, Raised):
+                    one.answers.append(found)
+                elif isinstance(found.error, GrpoError):
+                    name = callers[number][which].name
+                    one.fail(f"tool '{name}' of env '{self.env.name}' failed in turn {turn}: {explain(found.error)}")
+                else:
+                    one.answers.append(told_error(explain(found.error)))
+        for one in busy.values():
+            one.use()
+        return callers
+
+    def _step(self, turn: int, acting: Sequence[_Rollout], threads: EnvThreads) -> None:
+        """Steps the environments of the turns that are actions."""
+        answers = threads.call({one.number: partial(_step, one.text) for one in acting})
+        for one in acting:
+            found = answers[one.number]
+            if isinstance(found, Raised):
+                one.fail(f"env '{self.env.name}' failed in turn {turn}: {explain(found.error)}")
+            elif one.see(found):
                 one.finish = one.cut
-            elif turn == self.limits.turns:
-                one.finish = "length"
-            else:
-                between = self.form.ids(self.tokenizer, answer.observation, one.tokens[-1])
-                one.go_on(between, self.limits.tokens - params.max_tokens)
-            if one.finish is not None:
-                threads.release(one.number)
+
+    def _go_on(self, turn: int, one: _Rollout, calls: list[ToolCall] | None, most: int) -> None:
+        """Adds what stands before the next turn, or ends the rollout where a budget is used up."""
+        if turn == self.limits.turns:
+            one.finish = "length"
+        elif calls is None:
+            one.go_on(self.form.ids(self.tokenizer, one.observation, one.tokens[-1]), most)
+        else:
+            assert self.tools is not None
+            one.go_on(self.tools.ids(self.tokenizer, calls, one.answers, one.tokens[-1]), most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +212,12 @@ class _Rollout:
     messages: list[Message] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
+    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    answers: list[str] = field(default_factory=list)
+    used: int = 0
+    last: tuple[int, ...] = ()
     text: str = ""
+    observation: str = ""
     turns: int = 0
     cut: FinishReason = "stop"
     finish: FinishReason | None = None
@@ -174,12 +229,19 @@ class _Rollout:
         self.sampled += [True] * len(found.token_ids)
         self.chosen += zip(found.token_ids, found.logprobs, strict=True)
         self.messages.append(Message(role="assistant", content=text))
-        self.text, self.cut = text, found.finish_reason
+        self.text, self.last, self.cut = text, found.token_ids, found.finish_reason
         self.turns += 1
+
+    def use(self) -> None:
+        """Notes what tools answered; the turn has no reward of its own."""
+        self.rewards.append(0.0)
+        self.messages += [Message(role="tool", content=answer) for answer in self.answers]
+        self.used += len(self.answers)
 
     def see(self, answer: _Answer) -> bool:
         """Notes what the environment answered; returns whether it ended the episode."""
         self.rewards.append(answer.reward)
+        self.observation = answer.observation
         self.info = {**answer.info, "terminated": answer.terminated, "truncated": answer.truncated}
         if answer.observation:
             self.messages.append(Message(role="user", content=answer.observation))
@@ -212,7 +274,7 @@ class _Rollout:
             logprobs=tuple(logprob for _, logprob in self.chosen),
             finish_reason=self.finish,
             turns=self.turns,
-            info={**self.info, "rewards": list(self.rewards)},
+            info={**self.info, "rewards": list(self.rewards), **({"tool_calls": self.used} if self.tools else {})},
         )
 
     def trajectory(self, end: int) -> Trajectory:
@@ -222,8 +284,16 @@ class _Rollout:
         return Trajectory(tuple(self.tokens), tuple(self.logprobs), tuple(self.sampled), self.completion())
 
 
-def _start(episode: Episode, env: Any) -> None:
-    """Starts an episode.
+def _nothing() -> None:
+    """Makes what a thread for tools has in the place of an environment."""
+
+
+def _use(functions: Mapping[str, Callable[..., Any]], call: ToolCall, _: None) -> str:
+    return answer(functions, call)
+
+
+def _start(episode: Episode, env: Any) -> dict[str, Callable[..., Any]]:
+    """Starts an episode and returns the tools that it offers.
 
     Raises:
         ValueError: it does not start as it did when its prompt was made.
@@ -231,17 +301,19 @@ def _start(episode: Episode, env: Any) -> None:
     observation, info = env.reset(**dict(episode.reset))
     if prompt_of(observation, info) != episode.prompt:
         raise ValueError("reset with the same seed and options gave another prompt than before")
+    return functions_of(env)
 
 
 def _step(action: str, env: Any) -> _Answer:
     """Makes one step and checks what it returns.
 
     Raises:
-        TypeError, ValueError: it is not what gymnasium's contract says.
+        TypeError, ValueError: it is not what gymnasium's contract says, or no tokenizer reads it.
     """
     observation, reward, terminated, truncated, info = env.step(action)
     if not isinstance(observation, str):
         raise TypeError(f"the observation is a {type(observation).__name__}, not text")
+    observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer
     number = float(reward)
     if not math.isfinite(number):
         raise ValueError(f"the reward is {number}")

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from grpo import Completion, reward
-from grpo.core.batch import Batch, advantages_of, batch_metrics
+from grpo.core.batch import Batch, advantages_of, batch_metrics, trained_of
+from grpo.core.config import LossSection
 from grpo.core.score_outcome import Outcome
 from grpo.plugins.binding import BoundReward
 
@@ -32,3 +33,13 @@ def test_figures_beside_scores_are_means_over_the_completions_that_report_them()
     assert metrics["rewards/graded/tokens"] == 15
     assert metrics["rewards/graded/cached"] == 0
     assert metrics["rewards/graded/failure"] == pytest.approx(0.25)
+
+
+def test_rollouts_that_a_budget_ended_leave_the_loss_when_asked() -> None:
+    """The last token of such a rollout is an end token, so that TRL's own masking does not see them."""
+    outcomes = {"graded": [Outcome("score", 1.0), Outcome("score", 0.0), Outcome("failure", reason="broke")]}
+    advantages = advantages_of(outcomes, [BoundReward(graded, "dist")], 3, "group", torch.device("cpu"))
+    cut = Completion("x", token_ids=(7, 2), finish_reason="length", turns=3)
+    batch = Batch(1, (cut, Completion("x"), Completion("x")), outcomes, advantages, 3, 0.0, 0.0)
+    assert trained_of(batch, LossSection()).tolist() == [True, True, False]
+    assert trained_of(batch, LossSection(mask_truncated_completions=True)).tolist() == [False, True, False]

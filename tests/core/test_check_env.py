@@ -112,6 +112,51 @@ def test_hostile_actions_that_raise_score_nan_or_never_end_are_found() -> None:
     assert "no end within 200 turns" in finding.message
 
 
+def test_tools_that_cannot_be_described_raise_or_answer_otherwise_the_next_time_are_found() -> None:
+    class Tooled(Sums):
+        called = 0
+
+        def started(self, row: dict[str, str]) -> dict[str, Any]:
+            worked = [{"tool": "look", "arguments": {"at": "it"}}, f"<answer>{row['answer']}</answer>"]
+            return {**super().started(row), "demonstration": worked}
+
+        @property
+        def tools(self) -> list[Any]:
+            return [self.look]
+
+        def look(self, at: str) -> str:
+            """Looks.
+
+            Args:
+                at: at what.
+            """
+            return at[:9]
+
+    class Leaving(Tooled):
+        def look(self, at: str) -> str:
+            """Looks.
+
+            Args:
+                at: at what.
+            """
+            if at.startswith("raise SystemExit"):
+                raise SystemExit(3)
+            Leaving.called += 1
+            return str(Leaving.called)
+
+    class Bare(Tooled):
+        def look(self, at):  # type: ignore[no-untyped-def]
+            return at
+
+    sound = check_env(spec_of(Tooled, max_turns=3))
+    assert sound.ok, str(sound)
+    found = [f.message for f in check_env(spec_of(Leaving, max_turns=3)).of("error")]
+    assert any("SystemExit" in message for message in found), found
+    assert any("two instances answer the same call differently" in message for message in found), found
+    assert any("max_turns is 1" in f.message for f in check_env(spec_of(Tooled)).of("error"))
+    assert any("cannot be described" in f.message for f in check_env(spec_of(Bare, max_turns=3)).of("error"))
+
+
 def test_demonstrations_that_its_rewards_do_not_like_are_found() -> None:
     class Wrong(Sums):
         def started(self, row: dict[str, str]) -> dict[str, Any]:

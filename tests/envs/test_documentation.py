@@ -79,6 +79,17 @@ def test_the_example_of_several_turns_holds_and_its_demonstrations_win(monkeypat
     assert grpo.check_env(spec).findings == ()
 
 
+def test_the_example_of_tools_can_be_called() -> None:
+    example: dict[str, Any] = {"__name__": "example"}
+    exec(BLOCKS[2] + BLOCKS[3], example)
+    env = example["Warehouse"](2)
+    env.reset(seed=0)
+    (weigh,) = env.tools
+    assert [weigh(shell) for shell in "ABC"].count("heavy") == 1
+    with pytest.raises(ValueError, match="there is no shell D"):
+        weigh("D")
+
+
 @pytest.mark.parametrize("spec", [GUESS, WORDLE], ids=lambda spec: spec.name)
 def test_every_option_of_the_games_is_in_their_tables(spec: EnvSpec) -> None:
     rows = PAGE.partition(f"| option of {spec.name} |")[2].partition("\n\n")[0].splitlines()[2:]

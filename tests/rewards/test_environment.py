@@ -58,6 +58,14 @@ def test_the_goal_is_what_the_environment_says() -> None:
     assert success(rollout(1.0, success="yes")).ok is None
 
 
+def test_a_rollout_that_a_budget_ended_before_its_environment_was_answered_missed_its_goal() -> None:
+    """It only called tools, so no step said anything."""
+    unanswered = Completion("", finish_reason="length", info={"rewards": [0.0, 0.0]})
+    assert success(unanswered).ok is False
+    answered = Completion("", finish_reason="length", info={"rewards": [0.0], "terminated": False})
+    assert success(answered).ok is None
+
+
 def test_a_failed_rollout_is_a_failure_of_every_plugin_without_a_call() -> None:
     host = Host.discover()
     failed = Completion("", finish_reason="error", info={"failure": "env 'x' failed in turn 2", "rewards": [0.0]})

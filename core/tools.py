@@ -1,0 +1,112 @@
+"""The tools of an environment: typed functions in, their schemas for the chat template and their answers as text out.
+
+An environment offers tools by an attribute `tools`, a sequence of functions (its own methods, mostly). What a tool
+raises is an answer too, since the policy may have asked for something impossible; an error of grpo's own tree
+(`SandboxUnavailable`, `TransientError`) says that the machine is at fault and is no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo.plugins.errors import GrpoError, PluginError, did_you_mean
+
+Schema = Mapping[str, Any]
+LONGEST_ERROR = 500  # characters of an error that the policy is told
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the policy asked for; neither the name nor the arguments need be any that exist."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
+    """Returns the tools that an environment offers, by name.
+
+    Raises:
+        TypeError, ValueError: what it offers are no functions, or two have one name.
+    """
+    offered = tuple(getattr(getattr(env, "unwrapped", env), "tools", None) or ())
+    found: dict[str, Callable[..., Any]] = {}
+    for function in offered:
+        name = getattr(function, "__name__", None)
+        if not callable(function) or not isinstance(name, str):
+            raise TypeError(f"its attribute 'tools' holds {function!r}, which is no function with a name")
+        if name in found:
+            raise ValueError(f"two of its tools are named '{name}'")
+        found[name] = function
+    return found
+
+
+def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
+    """Describes the tools of an environment in JSON schema, as chat templates take them.
+
+    Args:
+        env: the environment.
+        name: its name, for errors.
+
+    Raises:
+        PluginError: a tool without type annotations or without a docstring that describes its parameters.
+    """
+    try:
+        functions = functions_of(env)
+    except (TypeError, ValueError) as error:
+        raise PluginError(f"env '{name}': {error}. Make 'tools' a list of functions.") from error
+    if not functions:
+        return ()
+    from transformers.utils import get_json_schema
+
+    found: list[Schema] = []
+    for tool, function in functions.items():
+        try:
+            found.append(get_json_schema(function))
+        except Exception as error:  # of several kinds, and of any where an annotation cannot be evaluated
+            raise PluginError(
+                f"env '{name}': its tool '{tool}' cannot be described to the policy: {error} Annotate every parameter "
+                "and describe each in a docstring with a section 'Args:'."
+            ) from error
+    return tuple(found)
+
+
+def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
+    """Makes a call and returns what the policy is told: the result as text, or the error.
+
+    Raises:
+        GrpoError: the machine is at fault, not the call.
+    """
+    function = functions.get(call.name)
+    if function is None:
+        have = ", ".join(functions)
+        return told_error(f"there is no tool '{call.name}'; there is: {have}.{did_you_mean(call.name, functions)}")
+    try:
+        result = function(**call.arguments)
+        if inspect.isawaitable(result):
+            result = asyncio.run(_awaited(result))
+        return _encodable(result if isinstance(result, str) else json.dumps(result, default=str, ensure_ascii=False))
+    except GrpoError:
+        raise
+    except Exception as error:
+        return told_error(f"{type(error).__name__}: {error}")
+
+
+def told_error(reason: str) -> str:
+    """Returns an error as the policy is told of it: an object with the key `error`, as TRL writes it."""
+    short = reason if len(reason) <= LONGEST_ERROR else reason[: LONGEST_ERROR - 3] + "..."
+    return json.dumps({"error": _encodable(short)}, ensure_ascii=False)
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return await result
+
+
+def _encodable(text: str) -> str:
+    """Replaces lone surrogates, which no tokenizer reads."""
+    return text.encode("utf-8", "replace").decode("utf-8")
