@@ -80,7 +80,7 @@ class ToolFormat:
         begun = _rendered(tokenizer, [ASKED], generate=True)
         # A template that opens the thinking of a message to be written may leave it out of one with a call.
         same = [one == other for one, other in zip(written, begun, strict=False)]
-        return written[(same + [False]).index(False) : _end(tokenizer, written, call.name)]
+        return written[[*same, False].index(False) : _end(tokenizer, written, call.name)]
 
     def _between(self, tokenizer: Any, names: Sequence[str], answers: Sequence[str]) -> str:
         known = [schema["function"]["name"] for schema in self.schemas]
