@@ -233,9 +233,10 @@ class _Rollout:
         self.turns += 1
 
     def use(self) -> None:
-        """Notes what tools answered; the turn has no reward of its own."""
+        """Notes what tools answered; the turn has no reward of its own, and says nothing if it is the last."""
         self.rewards.append(0.0)
         self.messages += [Message(role="tool", content=answer) for answer in self.answers]
+        self.text = ""
         self.used += len(self.answers)
 
     def see(self, answer: _Answer) -> bool:

@@ -13,19 +13,20 @@ from grpo.envs.email import EMAIL
 from grpo.envs.gsm8k import GSM8K
 from grpo.envs.guess import GUESS
 from grpo.envs.gym import GYM
+from grpo.envs.python_tool import PYTHON_TOOL
 from grpo.envs.registration import register_when_imported
 from grpo.envs.wordle import WORDLE
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
 
-for _spec in (ARITHMETIC, CODE, COUNTDOWN, EMAIL, GSM8K, GUESS, WORDLE):
-    register_when_imported(f"grpo/{_spec.name}-v{_spec.version}", entry_point=f"grpo.envs.{_spec.name}:make")
+for _spec in (ARITHMETIC, CODE, COUNTDOWN, EMAIL, GSM8K, GUESS, PYTHON_TOOL, WORDLE):
+    register_when_imported(f"grpo/{_spec.name}-v{_spec.version}", entry_point=f"{_spec.factory.__module__}:make")
 
 
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Returns the built-in environments."""
-    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GYM, GUESS, WORDLE]
+    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GYM, GUESS, WORDLE, PYTHON_TOOL]
 
 
 if __name__ == "envs":

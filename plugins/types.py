@@ -23,9 +23,10 @@ class Completion:
     """What the policy wrote in answer to one prompt, with everything known about it.
 
     Attributes:
-        text: the decoded completion without special tokens; for a multi-turn rollout, the last turn.
+        text: the decoded completion without special tokens; for a multi-turn rollout, the last turn, or "" when that
+            called a tool and a budget left no turn for an answer.
         messages: the completion as chat messages (one assistant message when there was a single turn; with several,
-            the observations of the environment stand between them as user messages).
+            the observations of the environment stand between them as user messages, answers of tools as tool messages).
         prompt: the chat messages that were answered.
         row: the dataset row, column name to value.
         token_ids: the sampled tokens, empty for completions that were read from a file.
@@ -34,7 +35,8 @@ class Completion:
             "error" (the environment failed).
         turns: how many times the policy spoke.
         info: of an environment that is stepped: `rewards` (one number for each turn), `terminated`, `truncated`, what
-            its last `info` held that JSON can hold, and `failure` (why it failed) in the place of the latter three.
+            its last `info` held that JSON can hold, and `failure` (why it failed) in the place of the latter three;
+            with tools, `tool_calls` (how many were answered).
     """
 
     text: str

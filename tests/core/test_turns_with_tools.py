@@ -173,6 +173,7 @@ def test_budgets_end_a_rollout_that_only_calls(tokenizer: Any) -> None:
         (one,) = play(tokenizer, *lines, **limits)
         assert (one.completion.finish_reason, one.completion.turns) == ("length", 3), limits
         assert "terminated" not in one.completion.info
+        assert one.completion.text == "", "a call is no answer, whatever numbers it holds"
         assert one.sampled[-1]
 
 

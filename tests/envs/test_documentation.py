@@ -20,6 +20,7 @@ from grpo.envs.gsm8k import GSM8K
 from grpo.envs.guess import GUESS
 from grpo.envs.gym import GYM
 from grpo.envs.problem import read_problem
+from grpo.envs.python_tool import PYTHON_TOOL
 from grpo.envs.templates import TEMPLATES
 from grpo.envs.wordle import WORDLE
 from grpo.plugins.errors import DatasetError
@@ -90,7 +91,7 @@ def test_the_example_of_tools_can_be_called() -> None:
         weigh("D")
 
 
-@pytest.mark.parametrize("spec", [GUESS, WORDLE], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [GUESS, WORDLE, PYTHON_TOOL], ids=lambda spec: spec.name)
 def test_every_option_of_the_games_is_in_their_tables(spec: EnvSpec) -> None:
     rows = PAGE.partition(f"| option of {spec.name} |")[2].partition("\n\n")[0].splitlines()[2:]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
