@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
@@ -23,10 +22,11 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_CAPBSET_DROP = 1, 4, 8, 2
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_CAP_AMBIENT = 38, 22, 47
 _SECCOMP_MODE_FILTER = 2
 _AMBIENT_RAISE = 2
-_CAPABILITY_VERSION = 0x20080522
+_OWN_CAPABILITIES = struct.pack("=Ii", 0x20080522, 0)
+_NO_CAPABILITIES = bytes(24)
 LAST_CAPABILITY = 63
 
-MACHINE = platform.machine()
+MACHINE = os.uname().machine
 # These calls have one number on every architecture; only pivot_root and capset predate that rule.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
@@ -38,6 +38,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _fork = ctypes.PyDLL(None, use_errno=True).fork  # keeps the interpreter's lock, which the child then holds
 _syscall.restype = ctypes.c_long
+# What every program calls has typed arguments: to convert them costs fewer pages of the forked process.
+_prctl = _libc.prctl
+_prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
+_call_with_numbers = _libc["syscall"]
+_call_with_numbers.argtypes = (ctypes.c_long, *(ctypes.c_ulong,) * 3)
+_call_with_bytes = _libc["syscall"]
+_call_with_bytes.argtypes = (ctypes.c_long, *(ctypes.c_char_p,) * 2)
 
 
 def _call(name: str, number: int, *arguments: object) -> int:
@@ -53,6 +60,12 @@ def _checked(name: str, result: int) -> int:
         code = ctypes.get_errno()
         raise OSError(code, f"{name}: {os.strerror(code)}")
     return result
+
+
+class FilterProgram(ctypes.Structure):
+    """A seccomp filter as `install` takes it: the number of its instructions, and these (`struct sock_fprog`)."""
+
+    _fields_ = (("count", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
 def fork() -> int:
@@ -120,17 +133,14 @@ def pivot_root(folder: str) -> None:
 
 def prctl(option: int, first: int = 0, second: int = 0) -> int:
     """Sets an attribute of the process; returns what the kernel answers."""
-    zero = ctypes.c_ulong(0)
-    return _checked(
-        f"prctl {option}", int(_libc.prctl(option, ctypes.c_ulong(first), ctypes.c_ulong(second), zero, zero))
-    )
+    return _checked("prctl", int(_prctl(option, first, second, 0, 0)))
 
 
 def set_capabilities(mask: int) -> None:
     """Makes the effective, permitted and inheritable capabilities the bits of `mask`."""
-    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     low, high = mask & 0xFFFFFFFF, mask >> 32
-    _call("capset", _CAPSET, header, struct.pack("=6I", low, low, low, high, high, high))
+    sets = struct.pack("=6I", low, low, low, high, high, high) if mask else _NO_CAPABILITIES
+    _checked("capset", int(_call_with_bytes(_CAPSET, _OWN_CAPABILITIES, sets)))
 
 
 def permitted_capabilities() -> int:
@@ -159,17 +169,13 @@ def drop_bounding_set() -> None:
 
 def close_from(first: int) -> None:
     """Closes every descriptor from a number on."""
-    _call("close_range", _CLOSE_RANGE, ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), 0)
+    _checked("close_range", int(_call_with_numbers(_CLOSE_RANGE, first, 0xFFFFFFFF, 0)))
 
 
-def install(program: ctypes.Array[ctypes.c_char] | None) -> None:
+def install(program: FilterProgram | None) -> None:
     """Installs a seccomp filter, if there is one, for this process and its children, for good."""
-    if program is None:
-        return
-    count = (len(program)) // 8
-    header = struct.pack("@HP", count, ctypes.addressof(program))
-    buffer = ctypes.create_string_buffer(header, len(header))
-    prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(buffer))
+    if program is not None:
+        prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program))
 
 
 def landlock_version() -> int:
@@ -195,4 +201,4 @@ def landlock_allow(ruleset: int, folder: int, accesses: int) -> None:
 
 def landlock_restrict(ruleset: int) -> None:
     """Applies a ruleset to this process and its children, for good."""
-    _call("landlock_restrict_self", _LANDLOCK_RESTRICT, ruleset, 0)
+    _checked("landlock_restrict_self", int(_call_with_numbers(_LANDLOCK_RESTRICT, ruleset, 0, 0)))

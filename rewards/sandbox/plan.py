@@ -138,7 +138,8 @@ class Plans:
             "links": [*dict.fromkeys((*found.links, *profile.links))],
             "devices": _DEVICES,
             "argv": [found.executable, "-s", "-S", "-B", "-X", "utf8", "-c", SERVE],
-            "environment": {**_ENVIRONMENT, "LD_LIBRARY_PATH": LIBRARIES},
+            # What is bound once in the zygote need not be bound in every program.
+            "environment": {**_ENVIRONMENT, "LD_LIBRARY_PATH": LIBRARIES, "LD_BIND_NOW": "1"},
             "inside": inside,
         }
         return Planned(self._python, plan, self._missing, profile, group)

@@ -25,31 +25,42 @@ _FLUSH_FAILED = 120
 _INTERRUPTED = 130
 
 
-def run_python(program: bytes, name: str, notes: mmap.mmap) -> int:
-    """Runs a program.
+def prepare_main(name: str, folder: str) -> None:
+    """Does what every program needs, once, in the process from which they are forked.
+
+    Makes the text streams, over whatever descriptors 0, 1 and 2 are then, and an empty `__main__`.
 
     Args:
-        program: its source.
-        name: its file name, in tracebacks and `sys.argv[0]`; there is no such file.
-        notes: shared with the zygote; the first byte says why the program failed.
+        name: the file name of programs, in `sys.argv[0]`; there is no such file.
+        folder: the folder of programs.
     """
     _open_streams()
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=name, __builtins__=__builtins__)
     sys.modules["__main__"] = main
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, folder)
+    sys.argv = [name]
+
+
+def run_python(program: bytes, name: str, notes: mmap.mmap) -> int:
+    """Runs a program after `prepare_main`.
+
+    Args:
+        program: its source.
+        name: its file name, in tracebacks.
+        notes: shared with the zygote; the first byte says why the program failed.
+    """
     try:
         code = compile(program, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
-        notes[:1] = bytes([wire.NOTED_COMPILE])
+        notes[0] = wire.NOTED_COMPILE
         traceback.print_exception(type(error), error, None)
         return _flushed(1)
-    linecache.cache[name] = (len(program), None, program.decode("utf-8", "replace").splitlines(True), name)
-    del program
+    linecache.cache[name] = (lambda: program.decode("utf-8", "replace"),)  # type: ignore[assignment]
     gc.enable()
     status = 0
     try:
-        exec(code, main.__dict__)
+        exec(code, sys.modules["__main__"].__dict__)
     except BaseException as error:
         status = _status_of(error, notes)
     return _ended(status, notes)
@@ -73,7 +84,7 @@ def _status_of(error: BaseException, notes: mmap.mmap) -> int:
         print(error.code, file=sys.stderr)
         return 1
     if isinstance(error, MemoryError):
-        notes[:1] = bytes([wire.NOTED_MEMORY])
+        notes[0] = wire.NOTED_MEMORY
     trace = error.__traceback__
     trace = trace.tb_next if trace else None  # without the frame of `run_python`
     try:

@@ -1,8 +1,9 @@
 """Turns a freshly forked child into one untrusted program: a request and descriptors in, an exit status out.
 
 Theory of operation: everything that needs a right comes first, each right is then given up for good, and the program
-is read only when none is left. Order matters: descriptors, limits, user, capabilities, no-new-privileges, Landlock,
-seccomp, program. When any of it fails the child ends before it has read the program.
+is looked at only when none is left. Order matters: descriptors, limits, user, capabilities, Landlock, seccomp, program;
+that no new privileges can be gained was settled in the zygote already. When any of it fails the child ends before it
+has looked at the program.
 
 A Python program runs in this interpreter, as `__main__`, with the ends that a program of its own would have: exit
 codes, uncaught exceptions on stderr, threads waited for, `atexit` called. Other languages replace the process.
@@ -19,7 +20,7 @@ import traceback
 from typing import Any, NoReturn
 
 from grpo.rewards.sandbox import kernel, wire
-from grpo.rewards.sandbox.python_main import run_python
+from grpo.rewards.sandbox.python_main import prepare_main, run_python
 from grpo.rewards.sandbox.seccomp import Filters
 
 _OPEN_FILES = 64
@@ -28,80 +29,95 @@ _SETUP_FAILED = 111
 
 
 class Runner:
-    """One program about to run."""
+    """How the programs of one zygote begin.
 
-    def __init__(
-        self,
-        plan: dict[str, Any],
-        request: wire.Request,
-        files: list[int],
-        notes: mmap.mmap,
-        rules: int,
-        calls: Filters,
-    ) -> None:
-        self._plan, self._request, self._files = plan, request, files
-        self._notes, self._rules, self._calls = notes, rules, calls
+    The zygote makes it once, with all that is the same for every program: each object that a forked child touches is a
+    page that the kernel copies, and these copies are most of what a small program costs.
+    """
 
-    def become_program(self) -> NoReturn:
-        """Runs the program and ends the process."""
+    def __init__(self, plan: dict[str, Any], notes: mmap.mmap) -> None:
+        """Takes over the plan, and sets what the zygote itself can do with and programs inherit."""
+        self._plan, self._notes = plan, notes
+        self._calls = Filters(bool(plan["seccomp"]))
+        self._beside: int = plan["processes_beside"]
+        self._user: int = plan["program_user"] if plan["changes_user"] else -1
+        self._memory = resource.RLIMIT_DATA if plan["maps_freely"] else resource.RLIMIT_AS
+        for kind in (resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
+            resource.setrlimit(kind, (0, 0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        kinds = (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC, self._memory)
+        hard = {kind: resource.getrlimit(kind)[1] for kind in kinds}
+        self._most = {kind: most for kind, most in hard.items() if most != resource.RLIM_INFINITY}
+        if not plan["command"]:
+            prepare_main(plan["file"], plan["own"])
+
+    def become_program(self, request: wire.Request, files: list[int], rules: int) -> NoReturn:
+        """Runs a program in a forked child and ends the process.
+
+        Args:
+            request: its limits.
+            files: descriptors, none of them 3 or less: the program, stdin, stdout, stderr, and perhaps the channel.
+            rules: the Landlock rules, or -1 without them.
+        """
         code = _SETUP_FAILED
         try:
-            self._notes[:1] = bytes([wire.NOTED_SETUP])
-            program, files = wire.unpack_payload(self._give_up_rights())
-            _write_files(files)
-            code = self._run(program)
+            self._notes[0] = wire.NOTED_SETUP
+            program, others = wire.unpack_payload(self._give_up_rights(request, files, rules))
+            if others:
+                _write_files(others)
+            code = self._run(program, request)
         except BaseException:
             os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
         finally:
             os._exit(code)
 
-    def _give_up_rights(self) -> bytes:
+    def _give_up_rights(self, request: wire.Request, files: list[int], rules: int) -> bytes:
         """Gives up every right but system calls, and returns what the memory file of the program holds."""
-        plan, request = self._plan, self._request
-        # Copied first: the numbers that came may be the very ones to fill. Copies are not inheritable.
-        copies = [os.dup(descriptor) for descriptor in self._files]
-        for number, descriptor in enumerate(copies[1:]):
-            os.dup2(descriptor, number)
-        payload = os.pread(copies[0], os.fstat(copies[0]).st_size, 0)
-        beside = plan["processes_beside"]
-        for kind, most in (
-            (resource.RLIMIT_CPU, int(request.cpu) + 2),
-            (resource.RLIMIT_FSIZE, max(request.disk, request.output) + 2**20),
-            (resource.RLIMIT_NPROC, beside + (_COMPILER if plan["compile"] else request.processes)),
-            (resource.RLIMIT_MSGQUEUE, 0),
-            (resource.RLIMIT_MEMLOCK, 0),
-            (resource.RLIMIT_DATA if plan["maps_freely"] else resource.RLIMIT_AS, request.memory),
-        ):
-            _limit(kind, most)
-        if plan["changes_user"]:
-            user = plan["program_user"]
-            os.setresgid(user, user, user)
-            os.setresuid(user, user, user)
+        payload = os.pread(files[0], os.fstat(files[0]).st_size, 0)
+        number = -1
+        for descriptor in files:
+            if number >= 0:
+                os.dup2(descriptor, number)
+            number += 1
+        processes = max(request.processes, _COMPILER if self._plan["compile"] else 1)
+        self._limit(resource.RLIMIT_CPU, int(request.cpu) + 2)
+        self._limit(resource.RLIMIT_FSIZE, max(request.disk, request.output) + 2**20)
+        self._limit(resource.RLIMIT_NPROC, processes + self._beside)
+        self._limit(self._memory, request.memory)
+        if self._user >= 0:
+            os.setresgid(self._user, self._user, self._user)
+            os.setresuid(self._user, self._user, self._user)
         kernel.set_capabilities(0)
-        os.chdir(plan["own"])
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        if self._rules >= 0:
-            kernel.landlock_restrict(self._rules)
-        kernel.close_from(len(self._files) - 1)
-        _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
+        os.chdir(self._plan["own"])
+        if rules >= 0:
+            kernel.landlock_restrict(rules)
+        kernel.close_from(number)
         return payload
 
-    def _run(self, program: bytes) -> int:  # noqa: RET503 - execve does not return
+    def _limit(self, kind: int, most: int) -> None:
+        """Sets a limit that the program cannot raise again; a lower one that is there stays."""
+        if kind in self._most:
+            most = min(most, self._most[kind])
+        resource.setrlimit(kind, (most, most))
+
+    def _run(self, program: bytes, request: wire.Request) -> int:  # noqa: RET503 - execve does not return
         """Runs the program; returns its exit code when it ran in this process."""
-        if not self._plan["command"]:
-            kernel.install(self._calls.alone if self._request.processes == 1 else self._calls.starting)
-            self._notes[:1] = bytes([wire.NOTED_NOTHING])
-            return run_python(program, self._plan["file"], self._notes)
-        with open(self._plan["file"], "xb") as source:
+        plan, notes, alone = self._plan, self._notes, request.processes == 1
+        if not plan["command"]:
+            kernel.install(self._calls.alone if alone else self._calls.starting)
+            notes[0] = wire.NOTED_NOTHING
+            return run_python(program, plan["file"], notes)
+        with open(plan["file"], "xb") as source:
             source.write(program)
         environment = dict(os.environ)
-        if self._plan["compile"] and not self._compiled(self._plan["compile"], environment):
-            self._notes[:1] = bytes([wire.NOTED_COMPILE])
+        if plan["compile"] and not self._compiled(plan["compile"], environment):
+            notes[0] = wire.NOTED_COMPILE
             return 1
-        _limit(resource.RLIMIT_NPROC, self._request.processes + self._plan["processes_beside"])
-        kernel.install(self._calls.replaced if self._request.processes == 1 else self._calls.starting)
-        self._notes[:1] = bytes([wire.NOTED_NOTHING])
-        os.execve(self._plan["command"][0], self._plan["command"], environment)
+        self._limit(resource.RLIMIT_NPROC, request.processes + self._beside)
+        kernel.install(self._calls.replaced if alone else self._calls.starting)
+        notes[0] = wire.NOTED_NOTHING
+        os.execve(plan["command"][0], plan["command"], environment)
 
     def _compiled(self, command: list[str], environment: dict[str, str]) -> bool:
         """Runs the compiler, which may start processes, and says whether it was content."""
@@ -115,14 +131,6 @@ class Runner:
                 os._exit(_SETUP_FAILED)
         _, status = os.waitpid(child, 0)
         return status == 0
-
-
-def _limit(kind: int, most: int) -> None:
-    """Sets a limit that the program cannot raise again; a lower one that is there stays."""
-    hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(kind, (most, most))
 
 
 def _write_files(files: list[tuple[str, bytes]]) -> None:

@@ -10,9 +10,9 @@ This module runs inside the sandbox and imports the standard library only.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 
+from grpo.rewards.sandbox.kernel import FilterProgram
 from grpo.rewards.sandbox.syscall_numbers import audit_number, numbers
 
 Code = tuple[bytes, ...]
@@ -57,6 +57,7 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP, _JUMP_EQ, _JUMP_GE, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _X32 = 0x40000000
+_FARTHEST = 255  # instructions that a condition can skip
 
 
 # What the agent of a container needs beside the calls of programs, to make sandboxes in it.
@@ -84,7 +85,7 @@ class Filters:
         self.starting = filter_program(STARTING) if available else None
 
 
-def filter_program(more: str = "") -> ctypes.Array[ctypes.c_char]:
+def filter_program(more: str = "") -> FilterProgram:
     """Returns a filter, ready for `kernel.install`; `more` names calls to allow beside `ALLOWED`."""
     judged: dict[int, Code] = dict.fromkeys(numbers(f"{ALLOWED} {more}"), (_op(_RETURN, _ALLOW),))
     judged |= dict.fromkeys(numbers(DEADLY), (_op(_RETURN, _KILL),))
@@ -109,8 +110,7 @@ def filter_program(more: str = "") -> ctypes.Array[ctypes.c_char]:
         _op(_RETURN, _KILL),
         *_searched(_segments(judged)),
     ]
-    program = b"".join(code)
-    return ctypes.create_string_buffer(program, len(program))
+    return FilterProgram(len(code), b"".join(code))
 
 
 def engine_profile() -> dict[str, object]:
@@ -145,6 +145,8 @@ def _searched(segments: list[tuple[int, Code]]) -> Code:
         return segments[0][1]
     half = len(segments) // 2
     below, above = _searched(segments[:half]), _searched(segments[half:])
+    if len(below) <= _FARTHEST:
+        return (_op(_JUMP_GE, segments[half][0], len(below), 0), *below, *above)
     return (_op(_JUMP_GE, segments[half][0], 0, 1), _op(_JUMP, len(below)), *below, *above)
 
 

@@ -6,7 +6,7 @@ In: a name. Out: its number here, or nothing where the architecture has no such 
 
 from __future__ import annotations
 
-import platform
+import os
 
 _TABLE = """
     access 21 -1, acct 163 89, add_key 248 217, adjtimex 159 171, alarm 37 -1, arch_prctl 158 -1, bpf 321 280,
@@ -59,12 +59,12 @@ TABLE: dict[str, dict[str, int]] = {
 
 def known_architecture(machine: str = "") -> bool:
     """Says whether the numbers of a machine are known (default: of this one)."""
-    return (machine or platform.machine()) in _ARCHITECTURES
+    return (machine or os.uname().machine) in _ARCHITECTURES
 
 
 def audit_number() -> int:
     """Returns the number by which a filter tells this architecture from others."""
-    return _AUDIT[platform.machine()]
+    return _AUDIT[os.uname().machine]
 
 
 def numbers(names: str) -> list[int]:
@@ -73,6 +73,6 @@ def numbers(names: str) -> list[int]:
     Raises:
         KeyError: a name that the table does not have.
     """
-    machine = platform.machine()
+    machine = os.uname().machine
     found = [TABLE[name].get(machine) for name in names.split()]
     return [number for number in found if number is not None]

@@ -30,7 +30,6 @@ from typing import Any
 
 from grpo.rewards.sandbox import kernel, landlock, wire
 from grpo.rewards.sandbox.runner import Runner
-from grpo.rewards.sandbox.seccomp import Filters
 
 # What programs for tests import most: an import then costs a look-up. Each module more makes every fork dearer.
 _PRELOADED = (
@@ -55,7 +54,9 @@ class Zygote:
         self._disk = -1
         self._fresh: tuple[int, ...] = ()
         self._rules = -1
-        self._filters = Filters(bool(plan["seccomp"]))
+        self._runner = Runner(plan, self._notes)
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN | select.POLLHUP)
 
     def serve(self) -> None:
         """Answers requests until the pool closes its end."""
@@ -73,7 +74,7 @@ class Zygote:
             self._tidy(request.disk)
             answer = self._run(request, list(files))
             self._control.send(answer.packed())
-            self._notes[:1] = b"\0"
+            self._notes[0] = wire.NOTED_NOTHING
 
     def prepare(self) -> None:
         """Does everything that can be done before the first program."""
@@ -107,15 +108,15 @@ class Zygote:
         return room.f_bfree, room.f_ffree, folder.st_ctime_ns, folder.st_mtime_ns, folder.st_mode, folder.st_dev
 
     def _run(self, request: wire.Request, files: list[int]) -> wire.Answer:
-        runner = Runner(self._plan, request, files, self._notes, self._rules, self._filters)
         began = time.monotonic()
         child = kernel.fork()
         if child == 0:
-            runner.become_program()
+            self._runner.become_program(request, files, self._rules)
         watched = os.pidfd_open(child)
         for descriptor in (*files[:2], *files[4:]):
             os.close(descriptor)
         ended = self._watch(child, watched, request, files[2:4], began)
+        self._poll.unregister(watched)
         if ended != wire.ENDED_ITSELF:
             os.kill(child, signal.SIGKILL)
         _, status, usage = os.wait4(child, 0)
@@ -129,9 +130,8 @@ class Zygote:
 
     def _watch(self, child: int, watched: int, request: wire.Request, outputs: list[int], began: float) -> int:
         """Waits for the child's end or for a reason to end it, and returns which it was."""
-        poll = select.poll()
+        poll = self._poll
         poll.register(watched, select.POLLIN)
-        poll.register(self._control, select.POLLIN | select.POLLHUP)
         clock = (~child << 3) | 2  # the processor time of another process; clock_getcpuclockid of the C library
         before = self._spent_by_all() if request.processes > 1 else 0.0
         while True:
@@ -154,8 +154,7 @@ class Zygote:
                 return wire.ENDED_ITSELF
             if events:
                 self._control.recv(wire.PACKET)  # "stop", or nothing: the pool is gone, which `serve` sees again
-                poll.unregister(self._control)
-                return wire.ENDED_ITSELF if poll.poll(_ENDING * 1000) else wire.STOPPED
+                return wire.ENDED_ITSELF if select.select([watched], [], [], _ENDING)[0] else wire.STOPPED
 
     def _spent_by_all(self) -> float:
         """Returns the processor time of all processes of the control group in seconds, or 0.0 without one."""
@@ -201,7 +200,6 @@ def main(plan: dict[str, Any]) -> None:
     except OSError as error:
         control.send(json.dumps({"error": str(error)}).encode())
         return
-    sys.argv = [plan["file"]]
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"ready": sys.version.split()[0]}).encode())

@@ -28,7 +28,7 @@ def op(code, value, yes=0, no=0): return struct.pack("=HBBI", code, yes, no, val
 refuse, allow = op(0x06, 0x00050001), op(0x06, 0x7FFF0000)
 code = [op(0x20, 0), op(0x15, number, 0, 3), op(0x20, 16), op(0x45 if bits else 0x35, bits, 0, 1), refuse, allow]
 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-kernel.install(ctypes.create_string_buffer(b"".join(code), 8 * len(code)))
+kernel.install(kernel.FilterProgram(len(code), b"".join(code)))
 from grpo.core.attacks.access import ACCESS
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job
