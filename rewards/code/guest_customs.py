@@ -10,7 +10,6 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import types
 from typing import Any
@@ -76,7 +75,9 @@ def mentions(code: types.CodeType) -> set[str]:
 
 def offer_pytest() -> None:
     """Makes `import pytest` work where pytest is not installed."""
-    if "pytest" not in sys.modules and importlib.util.find_spec("pytest") is None:
+    from importlib.util import find_spec
+
+    if "pytest" not in sys.modules and find_spec("pytest") is None:
         module: Any = types.ModuleType("pytest")
         module.raises = raises
         module.approx = Approx

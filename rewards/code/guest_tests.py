@@ -11,14 +11,13 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import os
 import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from grpo.rewards.code.guest_channel import Channel, Garbled, Gone, Late
@@ -159,7 +158,7 @@ class Units:
     def _with_fixtures(self, test: Any, named: dict[str, Any]) -> None:
         ended: list[Any] = []
         values = dict(named)
-        for parameter in inspect.signature(test).parameters.values():
+        for parameter in _parameters_of(test).values():
             if parameter.name not in values and parameter.default is parameter.empty:
                 values[parameter.name] = self._fixture(parameter.name, ended)
         test(**values)
@@ -170,7 +169,7 @@ class Units:
         made: Any = self.space.get(name)
         if not getattr(made, "grpo_fixture", False):
             raise Unjudgeable(f"the tests ask for the fixture '{name}', which is not here")
-        given = [self._fixture(each, ended) for each in inspect.signature(made).parameters]
+        given = [self._fixture(each, ended) for each in _parameters_of(made)]
         value = made(*given)
         if not isinstance(value, types.GeneratorType):
             return value
@@ -201,8 +200,15 @@ def _parameters(lists: list[tuple[Any, Any]]) -> list[dict[str, Any]]:
     return every
 
 
+def _parameters_of(function: Any) -> Mapping[str, Any]:
+    """Returns the parameters of a function by name."""
+    import inspect  # few tests need it, and every program would be forked with it
+
+    return inspect.signature(function).parameters
+
+
 def _call_with_or_without(function: Any, argument: Any) -> None:
-    function(*([argument] if inspect.signature(function).parameters else []))
+    function(*([argument] if _parameters_of(function) else []))
 
 
 def _is_skip(error: BaseException) -> bool:

@@ -34,7 +34,7 @@ _PRELOADED = (
 
 STUB = """
 import json, os, sys, types
-def load(data, preload=False):
+def load(data, without):
     given = json.loads(data)
     for name, source in given["modules"].items():
         module = types.ModuleType(name)
@@ -44,15 +44,15 @@ def load(data, preload=False):
         sys.modules[name] = module
     sys.modules["grpo"].sources = given["modules"]
     for name, source in given["modules"].items():
-        if source is not None and (preload or not name.startswith("grpo.rewards.code.")):
+        if source is not None and not name.startswith(without):
             exec(compile(source, name, "exec"), sys.modules[name].__dict__)
     return given["plan"]
 def read(descriptor):
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 """
-LAUNCH = STUB + "plan = load(read(int(sys.argv[2])))\n"
+LAUNCH = STUB + f"plan = load(read(int(sys.argv[2])), '{_JUDGE}.')\n"
 LAUNCH += f"sys.modules['{_PACKAGE}.launcher'].main(int(sys.argv[1]), int(sys.argv[2]), plan)\n"
-SERVE = STUB + "plan = load(read(4), preload=True)\nos.close(4)\n"
+SERVE = STUB + f"plan = load(read(4), '{_PACKAGE}.launcher')\nos.close(4)\n"
 SERVE += f"del sys.modules['grpo'].sources\nsys.modules['{_PACKAGE}.zygote'].main(plan['inside'])\n"
 # Its modules come first on its input, after their length.
 ASSIST = (
@@ -64,9 +64,9 @@ def exactly(size):
         parts.append(os.read(0, min(size, 65536)))
         size -= len(parts[-1]) or sys.exit("the input ended")
     return b"".join(parts)
-plan = load(exactly(int.from_bytes(exactly(4), "big")))
 """
 )
+ASSIST += f"plan = load(exactly(int.from_bytes(exactly(4), 'big')), '{_JUDGE}.')\n"
 ASSIST += f"sys.modules['{_PACKAGE}.agent'].main(plan)\n"
 
 

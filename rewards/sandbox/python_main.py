@@ -42,13 +42,14 @@ def prepare_main(name: str, folder: str) -> None:
     sys.argv = [name]
 
 
-def run_python(program: bytes, name: str, notes: mmap.mmap) -> int:
+def run_python(program: bytes, name: str, notes: mmap.mmap, *, alone: bool) -> int:
     """Runs a program after `prepare_main`.
 
     Args:
         program: its source.
         name: its file name, in tracebacks.
         notes: shared with the zygote; the first byte says why the program failed.
+        alone: it cannot have started a thread, so that none is waited for.
     """
     try:
         code = compile(program, name, "exec", dont_inherit=True)
@@ -63,7 +64,7 @@ def run_python(program: bytes, name: str, notes: mmap.mmap) -> int:
         exec(code, sys.modules["__main__"].__dict__)
     except BaseException as error:
         status = _status_of(error, notes)
-    return _ended(status, notes)
+    return _ended(status, notes, alone)
 
 
 def _open_streams() -> None:
@@ -98,10 +99,11 @@ def _status_of(error: BaseException, notes: mmap.mmap) -> int:
     return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
-def _ended(status: int, notes: mmap.mmap) -> int:
+def _ended(status: int, notes: mmap.mmap, alone: bool) -> int:
     """Does what the interpreter does when the main module is through."""
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        if not alone:
+            threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
     except BaseException as error:
         status = _status_of(error, notes) or status

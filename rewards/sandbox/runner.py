@@ -74,7 +74,7 @@ class Runner:
 
     def _give_up_rights(self, request: wire.Request, files: list[int], rules: int) -> bytes:
         """Gives up every right but system calls, and returns what the memory file of the program holds."""
-        payload = os.pread(files[0], os.fstat(files[0]).st_size, 0)
+        payload = os.pread(files[0], os.lseek(files[0], 0, os.SEEK_END), 0)
         number = -1
         for descriptor in files:
             if number >= 0:
@@ -107,7 +107,7 @@ class Runner:
         if not plan["command"]:
             kernel.install(self._calls.alone if alone else self._calls.starting)
             notes[0] = wire.NOTED_NOTHING
-            return run_python(program, plan["file"], notes)
+            return run_python(program, plan["file"], notes, alone=alone)
         with open(plan["file"], "xb") as source:
             source.write(program)
         environment = dict(os.environ)

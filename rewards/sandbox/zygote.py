@@ -14,6 +14,7 @@ This module runs inside the sandbox and imports the standard library only.
 
 from __future__ import annotations
 
+import _socket  # without what `socket` adds, which every program would be forked with
 import array
 import gc
 import importlib
@@ -23,7 +24,6 @@ import os
 import random
 import select
 import signal
-import socket
 import sys
 import time
 from typing import Any
@@ -46,7 +46,7 @@ _CLOCK = 5  # the descriptor of the control group's clock
 class Zygote:
     """One slot's zygote."""
 
-    def __init__(self, control: socket.socket, plan: dict[str, Any]) -> None:
+    def __init__(self, control: _socket.socket, plan: dict[str, Any]) -> None:
         self._control = control
         self._plan = plan
         self._own: str = plan["own"]
@@ -61,7 +61,7 @@ class Zygote:
     def serve(self) -> None:
         """Answers requests until the pool closes its end."""
         while True:
-            size = socket.CMSG_SPACE(wire.FILES_SENT * array.array("i").itemsize)
+            size = _socket.CMSG_SPACE(wire.FILES_SENT * array.array("i").itemsize)
             packet, ancillary, _, _ = self._control.recvmsg(wire.PACKET, size)
             if not packet:
                 return
@@ -182,7 +182,7 @@ class Zygote:
 
 def main(plan: dict[str, Any]) -> None:
     """Serves the pool on descriptor 3 until it goes away; called by the first program inside the sandbox."""
-    control = socket.socket(fileno=3)
+    control = _socket.socket(fileno=3)
     os.set_inheritable(3, False)
     os.set_inheritable(_CLOCK, False)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
