@@ -20,7 +20,14 @@ from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import Allowance, retry_lock, starved
 from grpo.rewards.code.assert_plan import Plan, leading_name
-from grpo.rewards.code.guest_program import preloaded_by, shared_program, solution_program, tests_program
+from grpo.rewards.code.guest_program import (
+    arguments,
+    compiled,
+    preloaded_by,
+    shared_program,
+    solution_program,
+    tests_program,
+)
 from grpo.rewards.code.results import (
     OUTCOME_OF_JOB,
     SYNTAX_ERRORS,
@@ -140,19 +147,18 @@ class _Run:
     def _pair(self, nonce: str, preloaded: bool) -> Job:
         """Returns the tests, with the solution as their peer."""
         plan, limits = self.plan, self._limits()
-        tests = tests_program(
-            preloaded,
+        tests = arguments(
             nonce=nonce,
             setup=plan.setup,
             source=plan.source,
+            code=compiled(plan.source),
             names=list(plan.names),
             entry_point=leading_name(self.entry_point),
             first=self.first,
             seconds=self.allowance.wall_seconds,
             stop=self.allowance.stop,
         )
-        solution = solution_program(
-            preloaded,
+        solution = arguments(
             before=plan.setup,
             source=self.program,
             names=list(plan.names),
@@ -165,11 +171,12 @@ class _Run:
             memory_bytes=Limits().memory_bytes,
             output_bytes=_REPORT_BYTES,
         )
-        return Job(tests, limits=own, peer=Job(solution, limits=limits))
+        peer = Job(solution_program(preloaded), stdin=solution, limits=limits)
+        return Job(tests_program(preloaded), stdin=tests, limits=own, peer=peer)
 
     def _alone(self, nonce: str) -> Job:
         """Returns the solution and the tests in one program."""
-        program = shared_program(
+        both = arguments(
             nonce=nonce,
             before=self.plan.setup,
             program=self.program,
@@ -178,7 +185,7 @@ class _Run:
             first=self.first,
             stop=self.allowance.stop,
         )
-        return Job(program, limits=self._limits())
+        return Job(shared_program(), stdin=both, limits=self._limits())
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

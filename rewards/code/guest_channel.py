@@ -1,7 +1,8 @@
 """Frames on the stream socket between two sandboxes: JSON values in and out, with a size limit and a deadline.
 
 A frame is its length in four bytes and then JSON in ASCII. The other end may be hostile: a frame that is too long, is
-not JSON or comes too late is an error of its own, and nothing else is ever read into it.
+not JSON or comes too late is an error of its own, and nothing else is ever read into it. What a guest is to do comes
+before all that as one JSON object on its standard input.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -17,6 +18,8 @@ from typing import Any
 LONGEST = 8 * 2**20
 _HEAD = 4
 _PIECE = 2**16
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
 
 
 class Gone(BaseException):
@@ -31,6 +34,15 @@ class Garbled(Exception):
     """The other end sent no frame."""
 
 
+def given() -> dict[str, Any]:
+    """Returns the arguments of this program, the JSON object on its standard input."""
+    pieces = []
+    while piece := os.read(0, 2**20):
+        pieces.append(piece)
+    arguments: dict[str, Any] = _decode(b"".join(pieces).decode("ascii"))
+    return arguments
+
+
 class Channel:
     """One end of the socket.
 
@@ -39,9 +51,11 @@ class Channel:
     """
 
     def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
+        self._held = b""
         self.deadline: float | None = None
 
     def send(self, message: Any) -> None:
@@ -52,14 +66,15 @@ class Channel:
             Late: the deadline passed.
             ValueError: the frame would be too long, or the message is not JSON.
         """
-        body = json.dumps(message, separators=(",", ":")).encode("ascii")
+        body = _encode(message).encode("ascii")
         if len(body) > LONGEST:
             raise ValueError(f"a message of {len(body)} bytes is too long")
         data = memoryview(len(body).to_bytes(_HEAD, "big") + body)
         while data:
-            self._wait(select.POLLOUT)
             try:
                 data = data[os.write(self._descriptor, data[:_PIECE]) :]
+            except BlockingIOError:
+                self._wait(select.POLLOUT)
             except OSError as error:
                 raise Gone from error
 
@@ -76,33 +91,37 @@ class Channel:
             raise Garbled(f"a frame of {length} bytes")
         body = self._read(length)
         try:
-            return json.loads(body)
+            return _decode(body.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise Garbled(f"{type(error).__name__} in a frame") from error
 
     def _read(self, count: int) -> bytes:
-        pieces: list[bytes] = []
-        while count:
+        """Returns so many bytes; what came with them is held for the next time."""
+        pieces, missing = [self._held], count - len(self._held)
+        while missing > 0:
             self._wait(select.POLLIN)
             try:
-                piece = os.read(self._descriptor, min(count, _PIECE))
+                piece = os.read(self._descriptor, _PIECE)
+            except BlockingIOError:
+                continue
             except OSError as error:
                 raise Gone from error
             if not piece:
                 raise Gone
             pieces.append(piece)
-            count -= len(piece)
-        return b"".join(pieces)
+            missing -= len(piece)
+        found = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._held = found[count:]
+        return found[:count]
 
     def _wait(self, event: int) -> None:
         """Waits until the socket is ready."""
-        if self.deadline is None:
-            if event == select.POLLOUT:
-                return
+        if event != select.POLLIN:
             self._poll.modify(self._descriptor, event)
-            self._poll.poll()
-            return
-        left = self.deadline - time.monotonic()
-        self._poll.modify(self._descriptor, event)
-        if left <= 0 or not self._poll.poll(left * 1000):
+        left = None if self.deadline is None else (self.deadline - time.monotonic()) * 1000
+        late = left is not None and left <= 0
+        ready = not late and self._poll.poll(left)
+        if event != select.POLLIN:
+            self._poll.modify(self._descriptor, select.POLLIN)
+        if not ready:
             raise Late

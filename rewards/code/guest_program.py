@@ -1,8 +1,9 @@
-"""The programs of the two sandboxes of the split judge: what they are to do in, their source text out.
+"""The programs of the two sandboxes of the split judge: what they are to do in, source text and standard input out.
 
-The modules that run in a sandbox travel inside the program, compiled and in base64, which is quickest to read: to
-compile them for each job would cost more than most solutions take. An interpreter of another version than this one
-compiles them itself. Sandboxes with the capability "judge" have them already.
+What a guest is to do travels as JSON on its standard input, which is quicker to read than source text, and tests come
+compiled, so that not every solution of a group compiles them again. The modules that run in a sandbox travel inside the
+program, compiled and in base64: to compile them for each job would cost more than most solutions take. An interpreter
+of another version than this one compiles them itself. Sandboxes with the capability "judge" have them already.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import functools
 import importlib.util
+import json
 import marshal
 import zlib
 from collections.abc import Hashable
@@ -41,19 +43,37 @@ def load(magic, packages, modules):
 """
 
 
-def tests_program(preloaded: bool, /, **given: Any) -> str:
-    """Returns the program that runs tests; the arguments are those of `guest_tests.main` after the descriptor."""
-    return f"{_last(_TESTS, preloaded)}.main({CHANNEL}, **{given!a})\n"
+def arguments(**given: Any) -> bytes:
+    """Returns the standard input with which a program below does what the arguments of its `main` say."""
+    return json.dumps(given).encode("ascii")
 
 
-def solution_program(preloaded: bool, /, **given: Any) -> str:
-    """Returns the program that serves a solution; see `guest_solution.main`."""
-    return f"{_last(_SOLUTION, preloaded)}.main({CHANNEL}, **{given!a})\n"
+def tests_program(preloaded: bool) -> str:
+    """Returns the program that runs tests; its arguments are those of `guest_tests.main` after the descriptor."""
+    return f"{_last(_TESTS, preloaded)}.from_input({CHANNEL})\n"
 
 
-def shared_program(**given: Any) -> str:
+def solution_program(preloaded: bool) -> str:
+    """Returns the program that serves a solution; its arguments are those of `guest_solution.main`."""
+    return f"{_last(_SOLUTION, preloaded)}.from_input({CHANNEL})\n"
+
+
+def shared_program() -> str:
     """Returns the program that runs a solution and its tests in one process; see `guest_shared.main`."""
-    return f"{_loading((*_TESTS, 'guest_shared'))}.main(**{given!a})\n"
+    return f"{_loading((*_TESTS, 'guest_shared'))}.from_input()\n"
+
+
+@functools.lru_cache(maxsize=1024)
+def compiled(source: str) -> list[str]:
+    """Returns tests as `guest_tests.main` takes them: which interpreters can read them, and the code in base64.
+
+    Both are empty for tests that do not compile; the sandbox will then say so.
+    """
+    try:
+        code = compile(source, "<tests>", "exec", dont_inherit=True, optimize=0)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ["", ""]
+    return [importlib.util.MAGIC_NUMBER.hex(), base64.b64encode(marshal.dumps(code)).decode()]
 
 
 def printing_program(preloaded: bool, /, *, source: str) -> str:

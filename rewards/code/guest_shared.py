@@ -15,6 +15,7 @@ import types
 from collections.abc import Collection
 from typing import Any
 
+from grpo.rewards.code.guest_channel import given
 from grpo.rewards.code.guest_customs import customary
 from grpo.rewards.code.guest_tests import UNITS, Nowhere, Stop, Units
 
@@ -38,6 +39,11 @@ class Here:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """Ends it."""
+
+
+def from_input() -> None:
+    """Does what the standard input says; see `main`."""
+    main(**given())
 
 
 def main(*, nonce: str, before: str, program: str, source: str, names: list[str], first: int, stop: bool) -> None:

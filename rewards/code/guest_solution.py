@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from grpo.rewards.code.guest_channel import Channel, Gone
+from grpo.rewards.code.guest_channel import Channel, Gone, given
 from grpo.rewards.code.guest_customs import customary
 from grpo.rewards.code.guest_values import Codec, Malformed, Unsendable, Wire
 
@@ -285,6 +285,11 @@ class _Output(io.TextIOBase):
         text = "".join(self._pieces)
         self._pieces, self._room = [], _MOST_OUTPUT
         return text
+
+
+def from_input(descriptor: int) -> None:
+    """Does what the standard input says; see `main`."""
+    main(descriptor, **given())
 
 
 def main(

@@ -11,16 +11,19 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
+import binascii
 import io
 import json
+import marshal
 import os
 import sys
 import time
 import types
+from _frozen_importlib_external import MAGIC_NUMBER
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from grpo.rewards.code.guest_channel import Channel, Garbled, Gone, Late
+from grpo.rewards.code.guest_channel import Channel, Garbled, Gone, Late, given
 from grpo.rewards.code.guest_customs import customary
 from grpo.rewards.code.guest_handles import Unjudgeable
 from grpo.rewards.code.guest_remote import Remote
@@ -216,12 +219,18 @@ def _is_skip(error: BaseException) -> bool:
     return unittest is not None and isinstance(error, unittest.SkipTest)
 
 
+def from_input(descriptor: int) -> None:
+    """Does what the standard input says; see `main`."""
+    main(descriptor, **given())
+
+
 def main(
     descriptor: int,
     nonce: str,
     setup: str,
     source: str,
     *,
+    code: list[str],
     names: list[str],
     entry_point: str,
     first: int,
@@ -235,6 +244,7 @@ def main(
         nonce: begins every line of the report.
         setup: trusted definitions that the tests may use, and that the solution does not replace.
         source: the tests, as `assert_plan` prepares them.
+        code: the same compiled, see `guest_program.compiled`.
         names: the globals of the solution that the tests use.
         entry_point: the function under test, or "".
         first: the first unit to run.
@@ -276,7 +286,7 @@ def main(
     units = Units(remote, report, first, seconds, stop)
     units.space, space[UNITS] = space, units
     channel.deadline = time.monotonic() + seconds
-    report(_run_tests(source, space, names, remote))
+    report(_run_tests(source, code, space, names, remote))
     if remote.dead == "gone":
         time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
 
@@ -307,14 +317,22 @@ def _run_setup(setup: str, space: dict[str, Any], names: list[str], plain: dict[
     plain.update({name: value for name, value in space.items() if isinstance(value, type)})
 
 
-def _run_tests(source: str, space: dict[str, Any], names: list[str], remote: Remote) -> list[Any]:
+def _code(source: str, magic: str, code: str) -> types.CodeType:
+    """Returns the code of the tests: what came compiled, if this is an interpreter that can read it."""
+    if magic and bytes.fromhex(magic) == MAGIC_NUMBER:
+        found: types.CodeType = marshal.loads(binascii.a2b_base64(code))
+        return found
+    return compile(source, "<tests>", "exec", dont_inherit=True)
+
+
+def _run_tests(source: str, compiled: list[str], space: dict[str, Any], names: list[str], remote: Remote) -> list[Any]:
     """Runs the prepared tests; returns the last line of the report.
 
     Customary names are the tests' to use, but for those that the solution must define: `gcd` would else be found in
     `math` where a solution has none.
     """
     try:
-        code = compile(source, "<tests>", "exec", dont_inherit=True)
+        code = _code(source, *compiled)
         for name, value in customary(code).items():
             if name not in names:
                 space.setdefault(name, value)

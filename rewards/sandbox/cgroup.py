@@ -25,6 +25,7 @@ class Group:
     def __init__(self, folders: dict[str, str]) -> None:
         name = f"grpo-sandbox-{os.getpid()}-{next(_serial)}"
         self._limit = -1
+        self._ended = 0
         self._paths = {controller: f"{folder}/{name}" for controller, folder in folders.items()}
         for path in self.paths():
             os.mkdir(path)
@@ -52,8 +53,12 @@ class Group:
             _write(f"{folder}/memory.limit_in_bytes", most)
         self._limit = most
 
-    def ended(self) -> int:
-        """Returns how many processes the kernel has ended so far because the group had no memory left."""
+    def has_ended(self) -> bool:
+        """Says whether the kernel has ended a process since it was last asked because the group had no memory left."""
+        before, self._ended = self._ended, self._ended_so_far()
+        return self._ended > before
+
+    def _ended_so_far(self) -> int:
         file = "memory.events" if "cpu.stat" in self._paths else "memory.oom_control"
         try:
             with open(f"{self._paths['memory']}/{file}", encoding="ascii") as events:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import PurePosixPath
 
 from grpo.plugins.errors import SandboxUnavailable
-from grpo.plugins.sandbox_job import Job, JobResult
+from grpo.plugins.sandbox_job import Job, JobResult, Limits
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.plan import Plans
 from grpo.rewards.sandbox.profiles import NAMES
@@ -24,6 +24,8 @@ from grpo.rewards.sandbox.slot import ProtectionMissing, Slot, SlotLost
 
 _TRIES = 2
 _MOST = 2**48
+_ENDING = 0.02  # seconds for a peer that reads the end of the stream and ends by itself
+_LIMITS = tuple(field.name for field in fields(Limits))
 _BUSY = 0.2  # of the time on the clock: a program that computed this much and was still too slow was starved
 
 
@@ -131,6 +133,7 @@ class LocalPool:
             second.slot.stop()
             await asyncio.gather(beside, return_exceptions=True)
             raise
+        await asyncio.wait([beside], timeout=_ENDING)
         if not beside.done():
             second.slot.stop()
         return replace(result, peer=await beside)
@@ -188,7 +191,7 @@ class LocalPool:
         """Says what is wrong with a job before it runs, or returns ""."""
         if job.profile not in NAMES:
             return f"the {which} has the unknown profile '{job.profile}'"
-        wrong = [field.name for field in fields(job.limits) if not 0 < getattr(job.limits, field.name) < _MOST]
+        wrong = [name for name in _LIMITS if not 0 < getattr(job.limits, name) < _MOST]
         if wrong:
             return f"the {which} has the limit {wrong[0]} = {getattr(job.limits, wrong[0])}; limits are positive"
         if job.peer and which == "peer":

@@ -57,7 +57,7 @@ def run_python(program: bytes, name: str, notes: mmap.mmap, *, alone: bool) -> i
         notes[0] = wire.NOTED_COMPILE
         traceback.print_exception(type(error), error, None)
         return _flushed(1)
-    linecache.cache[name] = (lambda: program.decode("utf-8", "replace"),)  # type: ignore[assignment]
+    linecache.cache[name] = (lambda: program.decode("utf-8", "replace"),)
     gc.enable()
     status = 0
     try:

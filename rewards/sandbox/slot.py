@@ -104,7 +104,7 @@ class Slot:
         self.jobs += 1
         limits = job.limits
         processes = max(limits.processes, self._least_processes)
-        killed_before = self._limit_group(limits)
+        self._limit_group(limits)
         request = wire.Request(
             limits.cpu_seconds,
             limits.wall_seconds,
@@ -138,22 +138,21 @@ class Slot:
                 texts.append(os.pread(output, min(size, limits.output_bytes), 0))
             answer = wire.Answer.unpacked(packet)
             may_have = processes > 1 or os.WIFSIGNALED(answer.status)
-            if may_have and self._group and self._group.ended() > killed_before:
+            if may_have and self._group and self._group.has_ended():
                 answer.ended = wire.OVER_MEMORY
             return self._result(answer, job, max(written) > limits.output_bytes, texts)
         finally:
             for descriptor in sent:
                 os.close(descriptor)
 
-    def _limit_group(self, limits: Limits) -> int:
-        """Sets the memory of all processes together; returns how many were ended for it so far."""
+    def _limit_group(self, limits: Limits) -> None:
+        """Sets the memory of all processes together."""
         if not self._group:
-            return 0
+            return
         try:
             self._group.limit(limits.memory_bytes + limits.disk_bytes + _OWN_MEMORY)
         except OSError as error:  # the last program's memory is still in use
             raise SlotLost(str(error)) from error
-        return self._group.ended()
 
     def stop(self) -> None:
         """Ends the program that runs; its answer comes as for any other."""
