@@ -19,6 +19,7 @@ from importlib import resources
 from typing import Any
 
 from grpo.plugins.sandbox_job import CHANNEL, SandboxPool
+from grpo.rewards.sandbox.bundle import entry
 
 _PACKAGE = "grpo.rewards.code"
 _SOLUTION = ("guest_values", "guest_channel", "guest_customs", "guest_solution")
@@ -50,12 +51,12 @@ def arguments(**given: Any) -> bytes:
 
 def tests_program(preloaded: bool) -> str:
     """Returns the program that runs tests; its arguments are those of `guest_tests.main` after the descriptor."""
-    return f"{_last(_TESTS, preloaded)}.from_input({CHANNEL})\n"
+    return entry(_TESTS[-1]) if preloaded else f"{_loading(_TESTS)}.from_input({CHANNEL})\n"
 
 
 def solution_program(preloaded: bool) -> str:
     """Returns the program that serves a solution; its arguments are those of `guest_solution.main`."""
-    return f"{_last(_SOLUTION, preloaded)}.from_input({CHANNEL})\n"
+    return entry(_SOLUTION[-1]) if preloaded else f"{_loading(_SOLUTION)}.from_input({CHANNEL})\n"
 
 
 def shared_program() -> str:
@@ -78,7 +79,8 @@ def compiled(source: str) -> list[str]:
 
 def printing_program(preloaded: bool, /, *, source: str) -> str:
     """Returns the program that runs another one as the main program."""
-    return f"{_last(('guest_customs',), preloaded)}.run_main({source!a})\n"
+    found = f"__import__('sys').modules['{_PACKAGE}.guest_customs']" if preloaded else _loading(("guest_customs",))
+    return f"{found}.run_main({source!a})\n"
 
 
 def preloaded_by(pool: SandboxPool) -> bool:
@@ -92,11 +94,6 @@ def preloaded_by(pool: SandboxPool) -> bool:
 @functools.lru_cache(maxsize=16)
 def _asked(pool: SandboxPool) -> bool:
     return pool.capabilities().get("judge", False)
-
-
-def _last(modules: tuple[str, ...], preloaded: bool) -> str:
-    """Returns the text that stands for the last of some modules."""
-    return f"__import__('sys').modules['{_PACKAGE}.{modules[-1]}']" if preloaded else _loading(modules)
 
 
 @functools.cache

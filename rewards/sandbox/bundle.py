@@ -1,7 +1,8 @@
 """Our own modules for a fresh interpreter that cannot see our files: their sources in, a memory file out.
 
 The launcher and the zygote run in interpreters without site packages, the zygote moreover where no file of ours
-exists. They get the modules through a descriptor, and `STUB` is the `-c` program that makes modules of it.
+exists. They get the modules through a descriptor, the zygote as code that its launcher compiled: what compiling leaves
+in memory would be a burden on every fork. `STUB` and `SERVE` are the `-c` programs that make modules of it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+
+from grpo.plugins.sandbox_job import CHANNEL
 
 _SLACK = 4 * 2**20  # so that a write that reaches over the limit succeeds in part, and shows
 _PACKAGE = "grpo.rewards.sandbox"
@@ -34,7 +37,7 @@ _PRELOADED = (
 
 STUB = """
 import json, os, sys, types
-def load(data, without):
+def load(data):
     given = json.loads(data)
     for name, source in given["modules"].items():
         module = types.ModuleType(name)
@@ -44,16 +47,30 @@ def load(data, without):
         sys.modules[name] = module
     sys.modules["grpo"].sources = given["modules"]
     for name, source in given["modules"].items():
-        if source is not None and not name.startswith(without):
+        if source is not None and not name.startswith("grpo.rewards.code."):
             exec(compile(source, name, "exec"), sys.modules[name].__dict__)
     return given["plan"]
 def read(descriptor):
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 """
-LAUNCH = STUB + f"plan = load(read(int(sys.argv[2])), '{_JUDGE}.')\n"
+LAUNCH = STUB + "plan = load(read(int(sys.argv[2])))\n"
 LAUNCH += f"sys.modules['{_PACKAGE}.launcher'].main(int(sys.argv[1]), int(sys.argv[2]), plan)\n"
-SERVE = STUB + f"plan = load(read(4), '{_PACKAGE}.launcher')\nos.close(4)\n"
-SERVE += f"del sys.modules['grpo'].sources\nsys.modules['{_PACKAGE}.zygote'].main(plan['inside'])\n"
+SERVE = f"""
+import marshal, os, sys, types
+def load(descriptor):
+    modules, plan = marshal.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+    os.close(descriptor)
+    for name, code in modules:
+        module = sys.modules[name] = types.ModuleType(name)
+        if code is None:
+            module.__path__ = []
+    for name, code in modules:
+        if code is not None:
+            exec(code, sys.modules[name].__dict__)
+    return plan
+plan = load(4)
+sys.modules['{_PACKAGE}.zygote'].main(plan)
+"""
 # Its modules come first on its input, after their length.
 ASSIST = (
     STUB
@@ -66,7 +83,7 @@ def exactly(size):
     return b"".join(parts)
 """
 )
-ASSIST += f"plan = load(exactly(int.from_bytes(exactly(4), 'big')), '{_JUDGE}.')\n"
+ASSIST += "plan = load(exactly(int.from_bytes(exactly(4), 'big')))\n"
 ASSIST += f"sys.modules['{_PACKAGE}.agent'].main(plan)\n"
 
 
@@ -85,6 +102,15 @@ def _sources() -> dict[str, str | None]:
     first = {f"grpo.plugins.{name}": os.path.join(plugins, f"{name}.py") for name in ("errors", "sandbox_job")}
     found: dict[str, str | None] = dict.fromkeys(_PACKAGES)
     return found | {name: loader.get_data(path).decode() for name, path in {**first, **paths}.items()}
+
+
+def entry(module: str) -> str:
+    """Returns the program that runs a module of the judge in a sandbox that holds it; see `guest_program`."""
+    return f"__import__('sys').modules['{_JUDGE}.{module}'].from_input({CHANNEL})\n"
+
+
+KNOWN = tuple(entry(module) for module in ("guest_tests", "guest_solution"))
+"""The programs that judges run again and again."""
 
 
 def packed(plan: Mapping[str, Any], *, around: bool = False) -> bytes:

@@ -13,6 +13,7 @@ This module runs in a process of its own, without the site packages, and imports
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import resource
 import socket
@@ -52,6 +53,7 @@ def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
     try:
         if plan["privileged"]:
             os.setgroups([])
+        code = _compiled(bundle, plan["inside"])
         clock = os.open(plan["clock"] or os.devnull, os.O_RDONLY)
         for group in plan["cgroups"]:
             _write(f"{group}/cgroup.procs", str(os.getpid()))
@@ -60,7 +62,7 @@ def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
         _build(plan)
         child = os.fork()
         if child == 0:
-            _become_zygote((control, bundle, clock), plan)
+            _become_zygote((control, code, clock), plan)
         os.close(control)
         _, status = os.waitpid(child, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
@@ -70,6 +72,21 @@ def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
         with socket.socket(fileno=control) as pool:
             pool.send(message)
         os._exit(1)
+
+
+def _compiled(bundle: int, inside: dict[str, Any]) -> int:
+    """Returns the descriptor of a memory file with the modules of the zygote, compiled, and with its plan."""
+    modules = json.loads(os.pread(bundle, os.fstat(bundle).st_size, 0))["modules"]
+    codes = [
+        (name, None if source is None else compile(source, name, "exec", dont_inherit=True, optimize=2))
+        for name, source in modules.items()
+        if name != __name__
+    ]
+    descriptor = os.memfd_create("grpo-zygote")
+    view = memoryview(marshal.dumps((codes, inside)))
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return descriptor
 
 
 def _spare_the_host() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Limits
 from grpo.rewards.sandbox import kernel, profiles
-from grpo.rewards.sandbox.bundle import SERVE
+from grpo.rewards.sandbox.bundle import KNOWN, SERVE
 from grpo.rewards.sandbox.cgroup import Group, places
 from grpo.rewards.sandbox.interpreter import LIBRARIES, find_interpreter
 from grpo.rewards.sandbox.launcher import NAMESPACES, OWN, PROGRAM_ID, ZYGOTE_ID
@@ -110,6 +110,7 @@ class Plans:
         group = Group(places()) if places() else None
         inside = {
             "own": OWN,
+            "known": KNOWN,
             "own_executable": bool(profile.compile),
             "disk": Limits().disk_bytes,
             "file": profile.file,

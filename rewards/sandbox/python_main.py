@@ -18,6 +18,7 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Iterable
 
 from grpo.rewards.sandbox import wire
 
@@ -25,16 +26,22 @@ _FLUSH_FAILED = 120
 _INTERRUPTED = 130
 
 
-def prepare_main(name: str, folder: str) -> None:
+_ready: dict[bytes, types.CodeType] = {}
+
+
+def prepare_main(name: str, folder: str, known: Iterable[str]) -> None:
     """Does what every program needs, once, in the process from which they are forked.
 
-    Makes the text streams, over whatever descriptors 0, 1 and 2 are then, and an empty `__main__`.
+    Makes the text streams, over whatever descriptors 0, 1 and 2 are then, and an empty `__main__`, and compiles the
+    programs that will come often.
 
     Args:
         name: the file name of programs, in `sys.argv[0]`; there is no such file.
         folder: the folder of programs.
+        known: the source of programs that will come often.
     """
     _open_streams()
+    _ready.update({text.encode(): compile(text, name, "exec", dont_inherit=True) for text in known})
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=name, __builtins__=__builtins__)
     sys.modules["__main__"] = main
@@ -52,7 +59,7 @@ def run_python(program: bytes, name: str, notes: mmap.mmap, *, alone: bool) -> i
         alone: it cannot have started a thread, so that none is waited for.
     """
     try:
-        code = compile(program, name, "exec", dont_inherit=True)
+        code = _ready.get(program) or compile(program, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
         notes[0] = wire.NOTED_COMPILE
         traceback.print_exception(type(error), error, None)

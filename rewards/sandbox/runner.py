@@ -50,7 +50,7 @@ class Runner:
         hard = {kind: resource.getrlimit(kind)[1] for kind in kinds}
         self._most = {kind: most for kind, most in hard.items() if most != resource.RLIM_INFINITY}
         if not plan["command"]:
-            prepare_main(plan["file"], plan["own"])
+            prepare_main(plan["file"], plan["own"], plan["known"])
 
     def become_program(self, request: wire.Request, files: list[int], rules: int) -> NoReturn:
         """Runs a program in a forked child and ends the process.
