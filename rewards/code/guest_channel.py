@@ -37,7 +37,7 @@ class Garbled(Exception):
 def given() -> dict[str, Any]:
     """Returns the arguments of this program, the JSON object on its standard input."""
     pieces = []
-    while piece := os.read(0, 2**20):
+    while piece := os.read(0, _PIECE):
         pieces.append(piece)
     arguments: dict[str, Any] = _decode(b"".join(pieces).decode("ascii"))
     return arguments
