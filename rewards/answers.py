@@ -29,13 +29,21 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _CUE = re.compile(
-    r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)|^[ \t]{0,8}A:",
+    r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)|^[ \t]{0,8}A:"
+    "|\u7b54\u6848 ?[\u662f\u4e3a\u70ba:]",
     re.IGNORECASE | re.MULTILINE,
 )
 _DIGIT = re.compile(r"\d")
 _EQUALS = re.compile(r"(?<![!<>])=")
 _THEREFORE = re.compile(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.!?][)\"'*]{0,3}\s")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
+_QUESTION = re.compile(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
+_DENIAL = re.compile(
+    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f)[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
+    re.IGNORECASE,
+)
+_BOUND = re.compile(r"[\s$({\\]*(?:[<>](?=[=\s$-]*\d)|[\u2264\u2265\u2260]|!=|(?:leq?|geq?|lt|gt|neq?)(?![a-zA-Z]))")
+_ASIDE = re.compile(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
 _GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013-]*+"
 _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
     **dict.fromkeys(("+", "plus"), lambda x: x + x),
@@ -48,7 +56,7 @@ _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
 _OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reverse=True))
 _OPERATOR = re.compile(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
 _JOINT = re.compile(
-    rf"(?!\s*+\(){_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|{_OPERATORS}){_GAP})*+",
+    rf"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b)){_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|{_OPERATORS}){_GAP})*+",
     re.IGNORECASE,
 )
 
@@ -59,7 +67,8 @@ class Answer:
 
     Attributes:
         text: what was taken as the answer.
-        numbers: the number it states; several when it hedges ("71 or 72", "6 * 12"); none when it is no number.
+        numbers: the number it states; several when it hedges ("71 or 72", "6 * 12"); none when it is no number, or one
+            that is denied ("not 72"), asked ("72?") or a bound ("> 72").
         form: how it was marked.
     """
 
@@ -115,7 +124,8 @@ def _explicit(text: str) -> Answer | None:
             continue
         if form == "hash" and not _leads(content):
             continue
-        return Answer(_shorten(content), _stated(content), form)
+        vague = _QUESTION.search(content) or _BOUND.match(content)
+        return Answer(_shorten(content), (None if vague else _stated(content)) or (), form)
     return None
 
 
@@ -140,8 +150,8 @@ def _cued(text: str) -> Answer | None:
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
         line = text[cue.end() : cue.end() + _LONGEST].lstrip().split("\n", 1)[0]
         sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
-        numbers = _stated(sentence)
-        if numbers:
+        numbers = None if _QUESTION.search(sentence) else _stated(sentence)
+        if numbers is not None:
             return Answer(_shorten(sentence), numbers, "sentence")
     return None
 
@@ -152,25 +162,30 @@ def _last_sentence(text: str) -> Answer | None:
         if not _DIGIT.search(line):
             continue
         for sentence in reversed(_SENTENCE_END.split(line[-_LONGEST:])):
-            numbers = _stated(sentence, leading=False)
-            if numbers:
+            numbers = None if _QUESTION.search(sentence) else _stated(sentence, leading=False)
+            if numbers is not None:
                 return Answer(_shorten(sentence), numbers, "prose")
     return None
 
 
-def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...]:
+def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     """The number that a short text states: after its last "so", first after an "=", else a leading one, else the last.
 
-    Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge.
+    Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge. A remark
+    in brackets counts where nothing else does. None for a text without a number; none when every number is denied.
     """
     if len(content) > _LONGEST:
         content = content[-_LONGEST:]
     if not _DIGIT.search(content):
-        return ()
+        return None
     single = read_number(content)
     if single is not None:
         return (single,)
-    numbers = list(numbers_in(content))
+    outside = _ASIDE.sub(lambda aside: " " * len(aside[0]), content)
+    found = list(numbers_in(outside)) or list(numbers_in(content))
+    if not found:
+        return None
+    numbers = [number for number in found if not _DENIAL.search(content, max(0, number.start - 40), number.start)]
     if not numbers:
         return ()
     concluded = _after(_THEREFORE, content, numbers)

@@ -28,6 +28,9 @@ _MARK = re.compile(
 _BOX = re.compile(r"\\f?boxed\s?\{")
 _BRACE = re.compile(r"(?<!\\)[{}]")
 _JOINT = re.compile(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
+MARKUP = re.compile(r"\\(?:text|textbf|textit|textrm|textsf|mathrm|mathbf|mathsf|mathit|mbox)\s?\{([^{}]*)\}")
+"""Words set in another face, which changes nothing; the content is the group."""
+
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
 _SPACING = re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
 
@@ -73,7 +76,7 @@ def plain(text: str) -> str:
         text = text[box.end() : -1]
     text = text.removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
     text = re.sub(r"\\[dtc]frac(?![a-z])", r"\\frac", text)
-    text = re.sub(r"\\(?:text|mathrm|textbf|mathbf)\s?\{([^{}]*)\}", r"\1", text)
+    text = MARKUP.sub(r"\1", text)
     text = _BETWEEN_DIGITS.sub("_", text.replace("$", ""))
     return _SPACING.sub("", text).removesuffix(".")
 

@@ -1,7 +1,8 @@
 """Mathematics typed without LaTeX, as LaTeX: `2*sqrt(3)/pi` in, `2*\\sqrt{3}/\\pi` out. Nothing is evaluated.
 
 Known: `**`, powers in round brackets or of several characters, `sqrt()`, `abs()`, the elementary functions, Greek
-letters, `infinity`. A text with a backslash is LaTeX already and stays as it is.
+letters, `infinity`. A text with a backslash is LaTeX already; in it, as in the other, the characters that LaTeX has a
+command for (`x\u00b2`, `\u221e`, `90\u00b0`, `\u2205`) become that command.
 """
 
 from __future__ import annotations
@@ -18,6 +19,22 @@ _NAMES |= {f"a{name}": f"\\arc{name}" for name in ("sin", "cos", "tan")}
 _NAMES |= dict.fromkeys(("infinity", "Infinity", "inf", "oo"), "\\infty")
 _NAME = re.compile(r"(?<![A-Za-z])(?:" + "|".join(sorted(_NAMES, key=len, reverse=True)) + r")(?![A-Za-z])")
 _BRACKETED = re.compile(r"(?<![A-Za-z])(?P<name>sqrt|[Aa]bs)\s?\(|(?P<power>\^)\s?\(|√\(")
+_SUPERSCRIPTS = dict(
+    zip("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b\u207a\u207f", "0123456789-+n", strict=True)
+)
+_RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_COMMANDS = str.maketrans(
+    {
+        "\u2212": "-",
+        "\u221e": "\\infty ",
+        "\u00b0": "^\\circ ",
+        "\u2205": "\\emptyset ",
+        "\u222a": "\\cup ",
+        "\u2229": "\\cap ",
+        "\u2208": "\\in ",
+        "\u211d": "\\mathbb{R} ",
+    }
+)
 _BARE_POWER = re.compile(r"\^\s?([-+]?(?:\d+(?:\.\d+)?|[A-Za-z]))(?![\d({])")
 _BARE_ROOT = re.compile(r"√\s?(\d+|[A-Za-z])")
 
@@ -29,6 +46,14 @@ def latex_of(text: str) -> str:
     text = _bracketed(text.replace("**", "^"))
     text = _BARE_ROOT.sub(r"\\sqrt{\1}", _BARE_POWER.sub(r"^{\1}", text))
     return _NAME.sub(lambda match: f"{_NAMES[match[0]]} ", text)
+
+
+def commands(text: str) -> str:
+    """Returns LaTeX with characters such as \u00b2, \u221e and \u00b0 as the commands that stand for them."""
+    if text.isascii():
+        return text
+    text = _RAISED.sub(lambda match: "^{" + "".join(_SUPERSCRIPTS[sign] for sign in match[0]) + "}", text)
+    return text.translate(_COMMANDS)
 
 
 def _bracketed(text: str) -> str:

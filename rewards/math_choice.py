@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-from grpo.rewards.math_answer import Statement
+from grpo.rewards.math_answer import MARKUP, Statement
 
-_LETTER = re.compile(r"\(?(?:\\(?:text|mathrm|textbf|mathbf)\{)?\(?([A-Z])\)?\}?\)?")
+_LETTER = re.compile(r"\(?([A-Z])\)?")
+_SMALL = re.compile(r"[\s$*]*\(?([a-z])[).]?[\s$*.]*")
 _CHOICE = re.compile(r"(?<![A-Za-z0-9\\'])\(?([A-Z])\)?(?![A-Za-z0-9'])", re.ASCII)
-_WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s?\{([^{}]*)\}")
 _CUE = re.compile(
-    r"\banswer\b[^.\n]{0,40}?(?:\b(?:is|must be|should be|would be)\b|:)|\b(?:choose|pick)\b", re.IGNORECASE
+    r"(?:\banswer|\b(?:correct|right|best) (?:option|choice))\b[^.\n]{0,40}?"
+    r"(?:\b(?:is|must be|should be|would be)\b|:)|\b(?:choose|pick)\b",
+    re.IGNORECASE,
 )
 _LEADING = re.compile(r"\W*(?:[A-Za-z]{2,}\W+){0,3}")
 _FILLER = re.compile(r"\b(?:so|thus|therefore|hence|the|option|choice|answer|letter)\b", re.IGNORECASE)
@@ -32,10 +34,14 @@ def gold_letter(gold: str) -> str | None:
 def chosen_letter(stated: Statement) -> str | None:
     """Returns the letter that a statement chooses, or None when it chooses none or several.
 
-    A marked answer must hold one letter alone. In prose it is what directly follows the last "the answer is", else the
-    last that begins or ends a sentence; letters that are denied ("not A") or offered ("A or B") do not count.
+    A marked answer must hold one letter alone, which may be a small one. In prose it is what directly follows the last
+    "the answer is", else the last that begins or ends a sentence; letters that are denied ("not A") or offered ("A or
+    B") do not count.
     """
-    text = _WRAPPED.sub(r" \1 ", stated.parts[-1] if stated.parts else stated.text)
+    text = MARKUP.sub(r" \1 ", stated.parts[-1] if stated.parts else stated.text)
+    small = _SMALL.fullmatch(text)
+    if small and len(stated.parts) < 2:
+        return small[1].upper()
     found = [m for m in _CHOICE.finditer(text) if not _NOT.search(text, max(0, m.start() - 30), m.start())]
     if stated.parts:
         letters = {match[1] for match in found}

@@ -12,13 +12,19 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from grpo.rewards.math_ascii import latex_of
+from grpo.rewards.math_ascii import commands, latex_of
 from grpo.rewards.math_guard import LONGEST
 
 _ANCHOR = re.compile(r"\$|\\\(|\\\[|\\f?boxed|\\begin\{align")
 _PLAIN = re.compile(r"[-+]?[\d.,\s/%()*^+-]+")
 _LIST = re.compile(r",\s|,\d+,\d{1,2}(?!\d)")
-_REPEATING = re.compile(r"(\d{0,9})\.(\d{0,9})\\overline\s?\{(\d{1,9})\}")
+_REPEATING = re.compile(
+    r"(?P<whole>\d{0,9})\.(?P<fixed>\d{0,9})"
+    r"(?:\\dot\s?\{?(?P<first>\d)\}?(?P<middle>\d{0,9})\\dot\s?\{?(?P<last>\d)\}?"
+    r"|\\(?:overline|bar|dot)\s?(?:\{(?P<all>\d{1,9})\}|(?P<one>\d)))"
+)
+_EMPTY = re.compile(r"\\varnothing(?![a-zA-Z])")
+_NUMBER_SET = re.compile(r"\\mathbb\s*([A-Z])(?![a-zA-Z])")
 _UPRIGHT = re.compile(r"\\mathrm\s?\{\s*([eid])\s*\}")
 _PRODUCT_OF_WORDS = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}\s+[a-zA-Z]{2,}")
 _CHOPPED = 1e-12
@@ -119,9 +125,10 @@ def _gold(gold: str) -> tuple[Any, ...]:
 def _read(text: str) -> list[Any]:
     """Reads a text with mathematics in it, or one that is all mathematics and not marked as such."""
     text = _REPEATING.sub(_fraction, _UPRIGHT.sub(r"{\1}", text))
+    text = _NUMBER_SET.sub(r"\\mathbb{\1}", _EMPTY.sub(r"\\emptyset", text))
     if _ANCHOR.search(text):
-        return _parse(text)
-    found = [] if _is_prose(text) else _parse(f"${latex_of(text)}$")
+        return _parse(commands(text))
+    found = [] if _is_prose(text) else _parse(f"${commands(latex_of(text))}$")
     if not any(not isinstance(one, str) for one in found) or (_PLAIN.fullmatch(text) and not _LIST.search(text)):
         found = found + _parse(text)
     return found
@@ -129,7 +136,8 @@ def _read(text: str) -> list[Any]:
 
 def _fraction(match: re.Match[str]) -> str:
     """A repeating decimal as a fraction: 0.1\\overline{6} is (16 - 1) / 90."""
-    whole, fixed, repeated = match.groups()
+    whole, fixed = match["whole"], match["fixed"]
+    repeated = match["all"] or match["one"] or match["first"] + match["middle"] + match["last"]
     upper = int((whole + fixed + repeated) or "0") - int((whole + fixed) or "0")
     return rf"\frac{{{upper}}}{{{'9' * len(repeated)}{'0' * len(fixed)}}}"
 

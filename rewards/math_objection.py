@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from grpo.rewards.answers import final_answer
 from grpo.rewards.math_answer import Statement, plain
 from grpo.rewards.math_claim import claim, formulas, formulas_alone, result, several
 from grpo.rewards.numerals import Number, read_number
@@ -52,7 +53,7 @@ def objection(
     one = number is not None or not several(gold)
     if clause.rstrip("$ \\])}").endswith("?") and "?" not in gold:
         return "a question is no answer"
-    if _denies(stated, clause) and not _DENIAL.match(gold):
+    if _denies(stated, clause, number) and not _DENIAL.match(gold):
         return "the answer is denied"
     if one and _offers(stated, clause) and not _OR.search(gold):
         return "several answers where one is asked"
@@ -78,8 +79,12 @@ def repeats(completion: str, question: str | None) -> bool:
     return bool(question) and question in completion and not completion.replace(question, "").strip()
 
 
-def _denies(stated: Statement, clause: str) -> bool:
-    return bool(_DENIAL.match(clause) if stated.parts else _DENIED.search(clause))
+def _denies(stated: Statement, clause: str, number: Number | None) -> bool:
+    """True for "not 5", and for what ends in it, unless that leaves a number: "6, not 5" where a number is asked."""
+    if stated.parts or not _DENIED.search(clause):
+        return bool(stated.parts and _DENIAL.match(clause))
+    found = final_answer(clause) if number is not None else None
+    return found is None or not found.numbers
 
 
 def _offers(stated: Statement, clause: str) -> bool:

@@ -13,14 +13,14 @@ from grpo.plugins.decorators import verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.answers import Answer, final_answer, gold_number, is_right
-from grpo.rewards.math_answer import Statement, gold_text, plain, statement
+from grpo.rewards.math_answer import MARKUP, Statement, gold_text, plain, statement
 from grpo.rewards.math_choice import chosen_letter, gold_letter
 from grpo.rewards.math_claim import claim, groups, several
 from grpo.rewards.math_guard import hostile
 from grpo.rewards.math_objection import objection, repeats
 from grpo.rewards.math_process import SECONDS, Undecided, compare
 from grpo.rewards.numerals import Number, plain_text, read_number
-from grpo.rewards.words import normal
+from grpo.rewards.words import says
 
 TIMEOUT = 60.0
 """Seconds until the scoring engine ends the row: far more than the comparison and the start of its process may take."""
@@ -29,7 +29,6 @@ _END = 1000
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
 _TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
-_MARKUP = re.compile(r"\\(?:text|mathrm|textbf|mathbf|textit)\s?\{([^{}]*)\}")
 _WORDS = re.compile(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
 _WORD = re.compile(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
 _CUE = re.compile(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
@@ -85,7 +84,8 @@ def math(
     `\\boxed{}` and "the final answer is ..."; without any of them, at the end of the text. The first of these decides:
     1. a gold that is empty, or neither text nor number: undecided; nothing stated, or the question alone: wrong;
     2. the same text but for spacing and LaTeX that does not matter: right;
-    3. a gold in words: right when they are the same but for case, punctuation and articles, else wrong;
+    3. a gold in words: right when they are the same but for case, punctuation and articles ("Yes, because ..." says
+       yes), else wrong;
     4. a gold that is one capital letter: the letter chosen decides;
     5. an expression that would hang computer algebra (huge powers, factorials, numbers, deep brackets): undecided;
     6. several values where the gold is one, a denial, a question, a problem left to compute (`\\int`, `\\sum`, 6*12),
@@ -119,7 +119,7 @@ def math(
     if values is not None and len(stated.parts) < 2 and values == groups(_core(stated.text)):
         return Verdict(True, extracted, f"the values of the gold ({stated.form})")
     if _in_words(gold):
-        same = normal(_MARKUP.sub(r"\1", gold)) == normal(_said(stated))
+        same = says(_said(stated), MARKUP.sub(r"\1", gold))
         return Verdict(same, extracted, "the words of the gold" if same else "other words than the gold's")
     letter = gold_letter(plain(gold))
     if letter:
@@ -155,16 +155,16 @@ def _algebra(gold: str, stated: Statement, extracted: str, limit: float, **optio
 
 def _in_words(gold: str) -> bool:
     """True for a gold of words; a few letters without a blank may as well be a product of variables."""
-    text = _MARKUP.sub(r"\1", gold.strip().strip("$")).strip()
+    text = MARKUP.sub(r"\1", gold.strip().strip("$")).strip()
     return bool(_WORDS.fullmatch(text) and _WORD.search(text))
 
 
 def _said(stated: Statement) -> str:
     """A statement in words: its marked content, or what follows its last "answer is", or all of it."""
     if stated.parts:
-        return _MARKUP.sub(r"\1", stated.parts[0]) if len(stated.parts) == 1 else ""
+        return MARKUP.sub(r"\1", stated.parts[0]) if len(stated.parts) == 1 else ""
     cues = list(_CUE.finditer(stated.text))
-    return _MARKUP.sub(r"\1", stated.text[cues[-1].end() :] if cues else stated.text)
+    return MARKUP.sub(r"\1", stated.text[cues[-1].end() :] if cues else stated.text)
 
 
 def _gold_number(answer: object, gold: str) -> Number | None:

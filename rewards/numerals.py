@@ -28,31 +28,41 @@ _CHARACTERS |= {
 }
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _TEN_TO = re.compile(r"(?<!\d)10([⁻⁺]?[⁰¹²³⁴-⁹]++)")
+_CJK = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_LETTER_BEFORE = rf"(?<![^\W{_CJK}])"
+"""No letter, digit or underscore may stand before; Chinese, Japanese and Korean put no blank before a number."""
+
 _NARROW_SPACE = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
+_DECIMAL_COMMA = re.compile(
+    rf"{_LETTER_BEFORE}(?<!\d[.,\s])(\d{{1,3}}(?:\.\d{{3}})++|\d{{1,3}}(?:[ \u00a0\u2009\u202f]\d{{3}})++)"
+    r",(\d{1,2})(?![.,]?\d)"
+)
+_DOTTED = re.compile(rf"{_LETTER_BEFORE}(?<!\d[.,])\d{{1,3}}(?:\.\d{{3}}){{2,}}+(?![.,]?\d)")
 _ANNOTATION = re.compile(r"<<[^<>]*+>>")
 _LATEX_GROUPING = re.compile(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
 _LATEX_FRACTION = re.compile(
     r"\\[dtc]?frac(?:\s?\{\s?([-+]?[\d.,]{1,60})\s?\}\s?\{\s?([\d.,]{1,60})\s?\}|\s?(\d)(\d))",
 )
-_LATEX_WORDS = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*+)\}")
+_LATEX_WORDS = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*+)\}(?:\^\{?[23]\}?(?!\d))?")
 _LATEX_MARKS = re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[()\[\],;:! \\]")
 
 _TOKEN = re.compile(
-    r"""
-    (?: (?<![\w)\]}%]) (?P<sign>[-+]) | (?<!\w) (?P<negative>negative) [ ] )?
-    (?: (?:[A-Z]{2})? [$€£¥₹] [ ]? (?P<inner>-)? )?
-    (?<!\w) (?<!\d\.) (?<!\^) (?<!\^\{) (?<!√) (?<!sqrt\{)
+    rf"""
+    (?: {_LETTER_BEFORE} (?<![)\]}}%]) (?P<sign>[-+]) | {_LETTER_BEFORE} (?P<negative>negative) [ ] )?
+    (?: (?:[A-Z]{{2}})? [$€£¥₹] [ ]? (?P<inner>-)? )?
+    {_LETTER_BEFORE} (?<!\d\.) (?<!\^) (?<!\^\{{) (?<!√) (?<!sqrt\{{)
     (?>
         (?:
-            (?P<whole> (?> \d{1,3} (?:,\d{3}(?!\d))++ | \d{1,2} (?:,\d{2}(?!\d))++ ,\d{3}(?!\d) | \d++ ) )
+            (?P<whole> (?> \d{{1,3}} (?:,\d{{3}}(?!\d))++ | \d{{1,2}} (?:,\d{{2}}(?!\d))++ ,\d{{3}}(?!\d) | \d++ ) )
             (?: \.(?P<part>\d++) )?
           | \.(?P<only>\d++)
         )
-        (?: [eE](?P<e>[-+]?\d++) | [ ]?(?:[x*\u00d7\u00b7]|\\times|\\cdot)[ ]?10\^\{?(?P<ten>[-+]?\d++)\}? )?
-        (?: [ ]{1,2}(?P<upper>\d++)/(?P<lower>\d++)
-          | [ ]?/[ ]?(?P<under>\d{1,3}(?:,\d{3}(?!\d))++|\d++)(?:\.(?P<under_part>\d++))?(?![ ]?/[ ]?\d) )?
-        (?: [ ]?(?P<percent>%|percent\b|per[ ]cent\b)
-          | [ ](?P<magnitude>hundred|thousand|million|billion|trillion)s?\b | (?P<kilo>k)\b )?
+        (?: [eE](?P<e>[-+]?\d++) | [ ]?(?:[x*\u00d7\u00b7]|\\times|\\cdot)[ ]?10\^\{{?(?P<ten>[-+]?\d++)\}}? )?
+        (?: [ ]{{1,2}}(?P<upper>\d++)/(?P<lower>\d++)
+          | [ ]?/[ ]?(?P<under>\d{{1,3}}(?:,\d{{3}}(?!\d))++|\d++)(?:\.(?P<under_part>\d++))?(?![ ]?/[ ]?\d) )?
+        (?: [ ]{{0,3}}(?P<percent>%|percent\b|per[ ]cent\b)
+          | [ ]{{1,3}}(?P<magnitude>hundred|thousand|million|billion|trillion)s?\b | (?P<kilo>k)\b )?
     )
     (?! [ ]?\^ | [_⁰¹²³⁴-⁹] | \d | (?:st|nd|rd|th)\b )
     """,
@@ -60,8 +70,8 @@ _TOKEN = re.compile(
 )
 _LOOSE_SIGN = re.compile(r"\A([-+\u2013])\s*+(?=[$€£¥₹]?\s?[\d.])")
 _SPACED_GROUPS = re.compile(r"[-+]?[$€£¥₹]?\d{1,3}(?: \d{3})++\.?")
-_UNITS = re.compile(r"(?:\s[^\W\d_]*+(?:[\s/.°²³-][^\W\d_]*+)*+)?[\s.*_)\]}$\"']*+")
-_BARE = re.compile(r"[\s.*_)\]}$\"']*+")
+_UNITS = re.compile(r"(?:\s[^\W\d_]*+(?:[\s/.°²³-][^\W\d_]*+)*+)?[\s.*_)\]}$\"'€£¥₹¢°]*+")
+_BARE = re.compile(r"[\s.*_)\]}$\"'€£¥₹]*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +96,14 @@ class Number:
 def plain_text(text: str) -> str:
     """Returns the text with typographic and LaTeX spellings of numbers replaced by ASCII ones.
 
-    Minus signs, full-width punctuation, vulgar fractions, narrow spaces between thousands, `\\frac`, `\\$`, `\\%`,
-    `\\text{}`, `{,}`, CRLF, and GSM8K's `<<...>>` annotations, which are dropped.
+    Minus signs, full-width punctuation, vulgar fractions, narrow spaces and apostrophes between thousands, what can be
+    nothing but a decimal comma (1.200,50) or dots between thousands (1.200.000), `\\frac`, `\\$`, `\\%`, `\\text{}`,
+    `{,}`, CRLF, and GSM8K's `<<...>>` annotations, which are dropped.
     """
     text = text.replace("\r\n", "\n")
+    if "," in text:
+        text = _DECIMAL_COMMA.sub(_decimal_point, text)
+    text = _DOTTED.sub(lambda m: m[0].replace(".", ""), text)
     if not text.isascii():
         text = _NARROW_SPACE.sub(",", text)
         text = _TEN_TO.sub(lambda m: "10^" + m[1].translate(_SUPERSCRIPTS), text)
@@ -97,6 +111,8 @@ def plain_text(text: str) -> str:
     if "<<" in text:
         text = _ANNOTATION.sub("", text)
     text = text.replace("{,}", ",")
+    if _APOSTROPHE.search(text):
+        text = _APOSTROPHE.sub(",", text)
     if "\\" in text:
         text = text.replace("\\$", "$").replace("\\%", "%")
         text = _LATEX_GROUPING.sub(",", text)
@@ -104,6 +120,10 @@ def plain_text(text: str) -> str:
         text = _LATEX_WORDS.sub(r" \1 ", text)
         text = _LATEX_MARKS.sub(" ", text)
     return text
+
+
+def _decimal_point(match: re.Match[str]) -> str:
+    return "".join(filter(str.isdigit, match[1])) + "." + match[2]
 
 
 def _plain_fraction(match: re.Match[str]) -> str:

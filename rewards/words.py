@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 _APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
 _MARKS = re.compile(r"[^\w\s]|_")
 
@@ -20,6 +21,17 @@ def normal(text: str) -> str:
     text = _APOSTROPHE.sub("", unicodedata.normalize("NFKC", text).lower())
     kept = _MARKS.sub(lambda match: match[0] if _belongs(match) else " ", text)
     return " ".join(_ARTICLES.sub(" ", kept).split())
+
+
+def says(text: str, gold: str) -> bool:
+    """True for the same words, and for "Yes, ..." where the gold is yes (no, true, false) and none says the other."""
+    words, wanted = normal(text), normal(gold)
+    other = _OPPOSITES.get(wanted)
+    if words == wanted or other is None:
+        return words == wanted
+    leads = re.match(rf"\W*{wanted}\s*[,.;:!\u2013\u2014]", text, re.IGNORECASE)
+    against = {other, "or", "not"} if wanted in ("yes", "true") else {other, "or"}
+    return leads is not None and not against & set(words.split())
 
 
 def overlap(text: str, gold: str) -> float:

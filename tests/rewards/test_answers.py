@@ -44,6 +44,12 @@ GOLD = gold_number("72")
         "The answer is 72 / 1.",
         "She sold <<48+24=72>>72",
         "72",
+        "She sold 72 clips (48 in April and 24 in May).",
+        "The answer is 72, not 71.",
+        "It is not 71 but 72.",
+        "Is it 71? No: 72.",
+        "\u7b54\u6848\u662f72\u3002",
+        "\u56e0\u6b64\u4e00\u5171\u670972\u9897\u7cd6\u679c\u3002",
     ],
 )
 def test_the_final_answer_is_found(text):
@@ -74,6 +80,18 @@ def test_the_final_answer_is_found(text):
         "\\boxed{72^2}",
         "<think>72</think>\nThe answer is 71.",
         "#### 71",
+        "not 72",
+        "The answer is not 72.",
+        "It isn't 72",
+        "48 + 24 = 72. The answer is not 72.",
+        "#### not 72",
+        "<answer>not 72</answer>",
+        "<answer>72 (or 73)</answer>",
+        "<answer>72?</answer>",
+        "Is it 72?",
+        "#### > 72",
+        "<answer>\u2265 72</answer>",
+        "\\boxed{\\le 72}",
     ],
 )
 def test_what_is_not_the_final_answer_does_not_count(text):

@@ -22,6 +22,13 @@ from grpo.rewards.numerals import DIGITS, distance, is_exact, numbers_in, plain_
         ("negative 72", -72),
         ("1,080", 1080),
         ("1,00,000", 100000),
+        ("1.200,50", Fraction(2401, 2)),
+        ("1 200,50", Fraction(2401, 2)),
+        ("1.200.000", 1200000),
+        ("1'080", 1080),
+        ("1\u2019080.50", Fraction(2161, 2)),
+        ("1.200,50 €", Fraction(2401, 2)),
+        ("2.5\\text{ million}", 2500000),
         ("1 080", 1080),
         ("1\u202f080", 1080),
         ("1{,}080", 1080),
@@ -92,6 +99,25 @@ def test_words_may_follow_where_units_are_allowed():
     assert read_number("72 apples", units=False) is None
     assert read_number("72 apples and 3", units=True) is None
     assert read_number("2x", units=True) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("\u4e00\u5171\u6709858\u9897", [858]),
+        ("\u7b54\u6848\u662f-72\u3002", [-72]),
+        ("5, 200, 50", [5, 200, 50]),
+        ("1.5,2.5", [Fraction(3, 2), Fraction(5, 2)]),
+        ("x1.200,50", [50]),
+    ],
+)
+def test_numbers_stand_beside_other_scripts_and_commas_that_part_a_list_stay(text, values):
+    assert [number.value for number in numbers_in(plain_text(text))] == values
+
+
+def test_units_may_have_powers_degrees_and_signs():
+    for text in ("2\\text{ cm}^2", "2 cm\u00b2", "2\u00b0", "2 €", "2\\mathrm{cm}^{3}"):
+        assert read_number(text, units=True).value == 2, text
 
 
 WRITTEN = ["1,200", "48", "24", "5%", "$3.50", "2", "-7", "1/2", "2 million"]
