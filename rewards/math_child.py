@@ -1,9 +1,11 @@
 """The process that compares, from the inside: one request a line in, one reply a line out, until the parent hangs up.
 
-The kernel ends it when a comparison passes its time (an alarm with its default action stops C code too, and an orphan)
-and refuses it memory beyond `MEMORY` (Linux). It ignores Ctrl-C, which is the user's word to the parent.
+The kernel ends it when a comparison passes its processor time or its wall time (alarms with their default action stop
+C code too, and an orphan) and refuses it memory beyond `MEMORY` (Linux). It ignores Ctrl-C, which is the user's word to
+the parent.
 
-Requests: {"op": "same" | "trl" | "open_r1" | "open_r1_latex", "gold": ..., "text": ..., "seconds": ..., **options}
+Requests: {"op": "same" | "trl" | "open_r1" | "open_r1_latex", "gold": ..., "text": ..., "seconds": ..., "wall": ...,
+          **options}; "seconds" is processor time
 Replies:  {"ready": true} or {"error": traceback} once, then {"ok": true | false | null} or {"undecided": why}
 """
 
@@ -23,16 +25,19 @@ MEMORY = 2 << 30
 def main(descriptor: int) -> None:
     """Serves until the socket with that file descriptor closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    for alarm in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(alarm, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM, signal.SIGPROF])
     _limit()
     with socket.socket(fileno=descriptor) as channel, channel.makefile("r", encoding="utf-8") as requests:
         _send(channel, _load())
         for line in requests:
             request = json.loads(line)
-            signal.setitimer(signal.ITIMER_REAL, request["seconds"])
+            signal.setitimer(signal.ITIMER_PROF, request["seconds"])
+            signal.setitimer(signal.ITIMER_REAL, request["wall"])
             reply = answer(request)
             signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             _send(channel, reply)
 
 

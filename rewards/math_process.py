@@ -22,7 +22,10 @@ from typing import Any
 from grpo.plugins.errors import PluginError
 
 SECONDS = 5.0
-"""Wall time that one comparison may take."""
+"""Processor time that one comparison may take."""
+
+WAIT = 3
+"""How many times as much wall time it may take: a verdict must not depend on what else the machine is doing."""
 
 _STARTING = 45.0
 _LATE = 0.5
@@ -69,11 +72,11 @@ class _Process:
             Undecided: no reply came; the process is of no more use.
         """
         try:
-            self._channel.settimeout(seconds + _LATE)
-            self._channel.sendall(json.dumps({**request, "seconds": seconds}).encode() + b"\n")
+            self._channel.settimeout(WAIT * seconds + _LATE)
+            self._channel.sendall(json.dumps({**request, "seconds": seconds, "wall": WAIT * seconds}).encode() + b"\n")
         except OSError as error:
             raise Undecided("the process that compares had ended") from error
-        return self._receive(seconds + _LATE)
+        return self._receive(WAIT * seconds + _LATE)
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
@@ -95,7 +98,7 @@ class _Process:
             code = self._process.wait(timeout=0.2)
         except subprocess.TimeoutExpired:
             return "the comparison was ended at its time limit"
-        if code == -signal.SIGALRM or time.monotonic() >= deadline:
+        if code in (-signal.SIGALRM, -signal.SIGPROF) or time.monotonic() >= deadline:
             return "the comparison was ended at its time limit"
         return f"the comparison broke its process (exit code {code})"
 
@@ -156,7 +159,8 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
         operation: "same", "trl", "open_r1" or "open_r1_latex": the functions of `math_equal`.
         gold: the gold answer.
         text: the statement of the answer, or the completion.
-        seconds: wall time that the comparison may take; starting a process has 45 s of its own.
+        seconds: processor time that the comparison may take, and a third of the wall time; starting a process has
+            45 s of its own.
         options: what the function takes beside.
 
     Raises:

@@ -103,7 +103,7 @@ def math(
         strict: False lets variables have other names, and a set equal a tuple.
         relations: an inequality in the answer may equal an interval in the gold (the other way round it always may).
         evaluated: False lets the answer be a problem left to compute, or an expression of the question.
-        limit: seconds of wall time for one comparison by computer algebra.
+        limit: seconds of processor time for one comparison by computer algebra, and a third of its wall time.
     """
     prepare(limit=limit, precision=precision)
     gold = gold_text(answer)

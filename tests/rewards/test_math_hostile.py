@@ -138,6 +138,21 @@ def test_a_process_that_dies_is_undecided_and_replaced(monkeypatch):
     idle.close()
 
 
+def test_the_limit_counts_work_and_not_waiting(monkeypatch):
+    idle = math_process._Idle()
+    monkeypatch.setattr(math_process, "_IDLE", idle)
+    assert compare("same", "x", "$x$", **OPTIONS) is True
+    [process] = idle._processes
+    pid = process._process.pid
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
+    assert compare("same", "x", "$x$", seconds=0.6, **OPTIONS) is True
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(Undecided, match="time limit"):
+        compare("same", "x", "$x$", seconds=0.2, **OPTIONS)
+    assert process._process.returncode is not None
+
+
 def test_missing_libraries_are_a_failure_and_no_verdict(monkeypatch, tmp_path):
     (tmp_path / "math_verify.py").write_text("raise ImportError('no math_verify here')")
     monkeypatch.setattr(math_process, "_IDLE", math_process._Idle())
