@@ -1,11 +1,13 @@
 """Seconds and memory of one update beside plain TRL on equal work: forward, backward, optimizer; nothing is generated.
 
     python benchmarks/update_time.py [--lora] [--no-sharing] [--layers 24] [--steps 3] [--rounds 1]
+    python benchmarks/update_time.py --lora --beside full [--hidden 1536] [--checkpointing full]
 
-The model has the shape of Qwen2.5-0.5B (H=896, V=151936) and random weights; both sides get the same random completions
-of one prompt, the same rewards and the same settings, on-policy. Each side runs in a fresh process and they take turns;
-a round's figure is the median step without the first. On CPU the time is process CPU time with one thread, so that
-other work on the machine counts as little as possible. --no-sharing lets ours compute the prompt once per completion.
+The model has the shape of Qwen2.5-0.5B (H=896, V=151936; --hidden 1536: of the 1.5B) and random weights; both sides get
+the same random completions of one prompt, the same rewards and the same settings, on-policy. Each side runs in a fresh
+process and they take turns; a round's figure is the median step without the first. On CPU the time is process CPU time
+with one thread, so that other work on the machine counts as little as possible. --no-sharing lets ours compute the
+prompt once per completion. --beside full compares an update of an adapter with a full one, both ours.
 """
 
 from __future__ import annotations
@@ -23,9 +25,13 @@ from pathlib import Path
 from typing import Any
 
 WARMUP_STEPS = 1
+SHAPES = {  # of Qwen2.5-0.5B and 1.5B
+    896: {"intermediate_size": 4864, "num_attention_heads": 14},
+    1536: {"intermediate_size": 8960, "num_attention_heads": 12},
+}
 
 
-def save_model(folder: Path, layers: int) -> None:
+def save_model(folder: Path, hidden: int, layers: int) -> None:
     """Writes a random model of the shape, with the embedded tokenizer."""
     import torch
     from transformers import AutoModelForCausalLM, Qwen2Config
@@ -36,16 +42,15 @@ def save_model(folder: Path, layers: int) -> None:
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=151936,
-        hidden_size=896,
-        intermediate_size=4864,
+        hidden_size=hidden,
         num_hidden_layers=layers,
-        num_attention_heads=14,
         num_key_value_heads=2,
         max_position_embeddings=2048,
         tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
+        **SHAPES[hidden],
     )
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -64,9 +69,10 @@ def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
             "group_size": options.group_size,
             "micro_batch_size": options.group_size,
             "share_prompts": not options.no_sharing,
+            "checkpointing": options.checkpointing,
         },
         "rollout": {"max_completion_length": options.completion},
-        "lora": {"enabled": options.lora},
+        "lora": {"enabled": options.lora and options.side != "full"},
         "evaluation": {"size": 0},
         "output": {"save_every": options.steps + 1},
     }
@@ -125,7 +131,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     assert plan.config.train.dtype is not None
     model = load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora)
     common = {"model": model, "callbacks": [Clock()]}
-    if options.side == "ours":
+    if options.side != "plain_trl":
         trainer: Any = Ours(
             tokenizer=load_tokenizer(plan.source.path),
             plan=plan,
@@ -164,12 +170,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lora", action="store_true")
     parser.add_argument("--no-sharing", action="store_true")
+    parser.add_argument("--hidden", type=int, choices=list(SHAPES), default=896)
+    parser.add_argument("--checkpointing", choices=["none", "full"], default="none")
+    parser.add_argument("--beside", choices=["plain_trl", "full"], default="plain_trl")
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--group-size", type=int, default=8)
     parser.add_argument("--completion", type=int, default=48)
-    parser.add_argument("--side", choices=["ours", "plain_trl"], help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=["ours", "plain_trl", "full"], help=argparse.SUPPRESS)
     parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -186,11 +195,13 @@ def main() -> None:
             )
             print(json.dumps({"seconds": seconds, "peak_mib": peak / 2**20}))
             return
-        save_model(Path(folder) / "model", options.layers)
-        print(f"load {os.getloadavg()[0]:.1f}\n{'grpo s':>9}{'TRL s':>9}{'ratio':>8}{'grpo MiB':>11}{'TRL MiB':>10}")
+        save_model(Path(folder) / "model", options.hidden, options.layers)
+        other = {"plain_trl": "TRL", "full": "full"}[options.beside]
+        print(f"load {os.getloadavg()[0]:.1f}")
+        print("".join(f"{name:>10}" for name in ("grpo s", f"{other} s", "ratio", "grpo MiB", f"{other} MiB")))
         for _ in range(options.rounds):
-            (a, peak_a), (b, peak_b) = (measure(side, Path(folder) / "model") for side in ("ours", "plain_trl"))
-            print(f"{a:>9.2f}{b:>9.2f}{b / a:>8.2f}{peak_a:>11.0f}{peak_b:>10.0f}", flush=True)
+            (a, peak_a), (b, peak_b) = (measure(side, Path(folder) / "model") for side in ("ours", options.beside))
+            print(f"{a:>10.2f}{b:>10.2f}{b / a:>10.2f}{peak_a:>10.0f}{peak_b:>10.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class TrainSection(_Section):
         warmup_lr: their learning rate; None: chosen by full or LoRA training.
         checkpointing: which activations are kept (core/offload.py); auto: the fastest that fits.
         check_memory: refuse a run that this machine's memory cannot hold.
-        share_prompts: compute a prompt once for the completions of its group where the model allows it.
+        share_prompts: compute a prompt once for its completions, and rows without padding, where the model allows it.
         head: who computes log-probabilities and the loss: grpo without logits, or TRL as it comes, to compare.
         dtype: of the weights; None: float32 for full fine-tuning on CPU, else the checkpoint's own.
     """

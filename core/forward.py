@@ -25,13 +25,13 @@ def completion_logps(
         input_ids: [B, P + T] prompts padded on the left, completions on the right.
         attention_mask: [B, P + T], 1 for real tokens.
         length: T.
-        pack_for: the hidden size of a model that may compute equal prompts once (core/packing.py), else None.
+        pack_for: the hidden size of a model that takes packed rows (core/packing.py), else None.
         entropy: also return entropies.
 
     Returns:
         [B, T] float32 each, 0 where there is no token; entropies carry no gradient.
     """
-    packed = pack(input_ids, attention_mask, length, pack_for) if pack_for is not None else None
+    packed = pack(input_ids, attention_mask, length, pack_for, _attention_dtype(model, input_ids.device))
     if packed is not None:
         found = model(
             input_ids=packed.input_ids,
@@ -52,3 +52,11 @@ def completion_logps(
     )
     where = slice(input_ids.shape[1] - length - 1, -1)
     return found["logps"][:, where], found["entropy"][:, where] if entropy else None
+
+
+def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
+    """The dtype of a model's queries and keys."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    dtypes = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+    return next(dtypes, torch.float32)
