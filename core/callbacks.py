@@ -24,6 +24,15 @@ RENAMED = {"step_time": "time/step"}
 DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen")
 
 
+def event_files(folder: Path) -> TrainerCallback:
+    """Returns what writes the metrics to `folder` as TensorBoard's events, not among the checkpoints."""
+    from transformers.integrations import TensorBoardCallback
+
+    callback = TensorBoardCallback()
+    callback.logging_dir = str(folder)
+    return callback
+
+
 class StopRequest:
     """Set by the first Ctrl-C or SIGTERM; the step that is under way still ends. A second one stops at once."""
 

@@ -178,6 +178,8 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
             f"the weights of '{source}' lack {missing[0]} and {len(missing) - 1} more, which would start at random. "
             "Name a folder that transformers saved from a causal language model."
         )
+    # A checkpoint holds tied weights once. Unless told, transformers warns of the others each time a run resumes.
+    model._keys_to_ignore_on_save = set(model.all_tied_weights_keys)
     return model
 
 

@@ -10,6 +10,7 @@
     model/              the final model or adapter, with its tokenizer
     reward.png          the curves
     canaries.json       what the canaries scored at the start, if there are any
+    tensorboard/        the metrics as TensorBoard's events, where asked for
 
 Files appear whole: written under another name, synced, renamed. metrics.jsonl is appended and synced line by line; a
 half line at its end is dropped when the run resumes, as is everything after the checkpoint it resumes from.
@@ -95,6 +96,10 @@ class RunDir:
     @property
     def rollouts(self) -> Path:
         return self.path / "rollouts"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "tensorboard"
 
     @property
     def warmup(self) -> Path:

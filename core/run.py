@@ -155,13 +155,14 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
         progress.warned(plan.note)
     progress.loading("libraries")
     hush_libraries()
-    from grpo.core.callbacks import StepCallback, StopRequest
+    from grpo.core.callbacks import StepCallback, StopRequest, event_files
     from grpo.core.ledger import Ledger
     from grpo.core.policy import load_tokenizer, save_policy
     from grpo.core.rollout_plan import open_rollouts
     from grpo.core.trainer import PolicyTrainer
 
     stop = StopRequest()
+    trackers = [event_files(run_dir.events)] if "tensorboard" in plan.config.output.report_to else []
     with stop.listening():
         tokenizer = load_tokenizer(plan.source.path)
         model = _policy(plan, tokenizer, run_dir, progress)
@@ -185,7 +186,8 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
                         on_metrics=ledger.step_ended,
                         stop=stop,
                         boundary=plan.config.loss.num_iterations,
-                    )
+                    ),
+                    *trackers,
                 ],
             )
             ledger.follow(trainer)

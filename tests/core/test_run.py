@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from grpo.core.policy import policy_source
 from grpo.plugins.errors import UsageError
 
 pytestmark = pytest.mark.slow
@@ -115,6 +117,27 @@ def test_a_killed_run_resumes_to_bitwise_equal_metrics(
     assert len(list((killed / "rollouts").glob("*.parquet"))) == len(list((whole / "rollouts").glob("*.parquet")))
     with pytest.raises(UsageError, match="complete"):
         here(["run", "--resume", str(killed)])
+
+
+def test_a_resumed_run_adds_to_its_events_and_says_nothing_of_tied_weights(
+    small: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    out = tmp_path / "run"
+    tied = policy_source(None).path  # the embedded model
+    arguments = [*small, "--model", tied, "--report-to", "tensorboard"]
+    killed_at(arguments, out, step=3)
+    library = logging.getLogger("transformers")
+    library.addHandler(caplog.handler)
+    try:
+        here(["run", "--resume", str(out)])
+    finally:
+        library.removeHandler(caplog.handler)
+    assert "lm_head" not in caplog.text
+    events = EventAccumulator(str(out / "tensorboard")).Reload()
+    assert {event.step for event in events.Scalars("train/reward")} == set(range(1, 9))
+    assert list((out / "checkpoints").glob("runs")) == []
 
 
 def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -> None:
