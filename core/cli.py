@@ -19,6 +19,7 @@ from grpo.plugins.errors import GrpoError, UsageError, did_you_mean
 COMMANDS = {
     "run": ("grpo.core.cli_run:run", "Train a policy on an environment."),
     "plan": ("grpo.core.cli_plan:plan", "Show where a run's memory goes and which settings fit."),
+    "serve-rollouts": ("grpo.core.cli_serve:serve_rollouts", "Start vLLM as a server that samples for a run."),
     "eval": ("grpo.core.cli_eval:evaluate", "Measure a model on an environment, without training."),
     "plugins": ("grpo.core.cli_plugins:plugins", "List the installed plugins; show, check or start one."),
     "score": ("grpo.core.cli_score:score", "Score recorded completions with rewards."),

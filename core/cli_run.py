@@ -33,6 +33,7 @@ FLAGS = {
     "loss": "loss.type",
     "beta": "loss.beta",
     "rollout": "rollout.backend",
+    "server_url": "rollout.server_url",
     "lora_sync": "rollout.lora_sync",
     "temperature": "rollout.temperature",
     "max_prompt_length": "rollout.max_prompt_length",
@@ -68,7 +69,10 @@ FLAGS = {
 @click.option("--checkpointing", metavar="MODE", help="Activations: none, full, offload or auto (the default).")
 @click.option("--loss", help="grpo, bnpo, dr_grpo, dapo, cispo or gspo. Default: dapo.")
 @click.option("--beta", type=float, help="Weight of the KL term. Default: 0.")
-@click.option("--rollout", metavar="BACKEND", help="Who samples: hf (the default) or vllm.")
+@click.option("--rollout", metavar="BACKEND", help="Who samples: hf (the default), vllm or vllm-server.")
+@click.option(
+    "--server-url", metavar="URL", help="Where grpo serve-rollouts listens. Default: port 8271 of this machine."
+)
 @click.option("--lora-sync", metavar="WAY", help="How vLLM gets an adapter: adapter, folded or auto (the default).")
 @click.option("--temperature", type=float, help="Sampling temperature. Default: 1.")
 @click.option("--max-prompt-length", type=int, help="A longer prompt is an error.")

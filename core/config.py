@@ -132,6 +132,8 @@ class RolloutSection(_Section):
 
     Attributes:
         backend: the training model itself (hf), or vLLM in this process or behind a server.
+        server_url: where that server listens.
+        server_wait: seconds to wait for it when it is gone in the middle of a run.
         lora_sync: hand an adapter to the engine alone, folded into the weights, or whichever is faster.
         memory_share: of a GPU's memory, for the engine's weights and cache.
         tolerance: mean difference of log-probabilities, in nats, that is still rounding; None: by the data type.
@@ -144,7 +146,9 @@ class RolloutSection(_Section):
         step_timeout: seconds for one call of an environment.
     """
 
-    backend: Literal["hf", "vllm"] = "hf"
+    backend: Literal["hf", "vllm", "vllm-server"] = "hf"
+    server_url: str = "http://127.0.0.1:8271"
+    server_wait: Annotated[float, Field(ge=0)] = 300.0
     lora_sync: Literal["adapter", "folded", "auto"] = "auto"
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     tolerance: Annotated[float, Field(gt=0)] | None = None

@@ -31,7 +31,7 @@ from grpo.core.policy import (
     refuse_unknown_targets,
 )
 from grpo.core.rollout import context_length, refuse_unsafe_rope
-from grpo.core.rollout_plan import correction_of, refuse_impossible_rollouts
+from grpo.core.rollout_plan import correction_of, refuse_impossible_rollouts, refuse_unfit_server
 from grpo.core.turn_plan import turn_note, with_turns
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import DatasetError, UsageError
@@ -154,7 +154,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     if config.train.check_memory:
         refuse_no_room(config, model_config, longest, processes)
     parameters = count_parameters(model_config)
-    return Plan(
+    plan = Plan(
         config=config,
         source=source,
         env=env,
@@ -169,6 +169,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
         canaries=canaries,
         note=note,
     )
+    refuse_unfit_server(plan)
+    return plan
 
 
 def refuse_missing_trackers(trackers: Sequence[str]) -> None:

@@ -117,18 +117,35 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
     Raises:
         UsageError: names the target and the modules that there are.
     """
-    from torch import nn
-
     if not lora.enabled or isinstance(lora.targets, str):
         return
-    modules = dict(_empty_model(config).named_modules())
-    linear = sorted({name.rpartition(".")[2] for name, module in modules.items() if isinstance(module, nn.Linear)})
+    names = [name for name, _ in _empty_model(config).named_modules()]
+    linear = linear_modules(config)
     for target in lora.targets:
-        if not any(name == target or name.endswith(f".{target}") for name in modules):
+        if not any(name == target or name.endswith(f".{target}") for name in names):
             raise UsageError(
                 f"lora.targets: the model has no module '{target}'.{did_you_mean(target, linear)} "
                 f"Its linear ones: {', '.join(linear)}."
             )
+
+
+def linear_modules(config: Any) -> list[str]:
+    """Returns the last parts of the names of a model's linear modules, sorted, without its head.
+
+    Raises:
+        UsageError: the configuration does not describe a causal language model.
+    """
+    from torch import nn
+
+    model = _empty_model(config)
+    head = model.get_output_embeddings()
+    return sorted(
+        {
+            name.rpartition(".")[2]
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Linear) and module is not head
+        }
+    )
 
 
 def _empty_model(config: Any) -> PreTrainedModel:

@@ -30,7 +30,7 @@ from grpo.core.randomness import preserved_randomness
 from grpo.core.rollout import OnDone, Sampled, SamplingParams, evaluating
 from grpo.core.self_test import open_prompt, perturbed, perturbed_logits
 from grpo.core.sync import Recorder, adapter_of, differing, fingerprints, has_adapter, weight_stream
-from grpo.core.sync_fault import SyncFault, told
+from grpo.core.sync_fault import EngineLost, SyncFault, told
 from grpo.plugins.errors import RunError
 
 SPOT_TOKENS = 2  # the first shows the cached prompt, the second what decoding does with it
@@ -77,6 +77,8 @@ class EngineRollouts:
             self._forget()
             try:
                 metrics = self._sync(model)
+            except EngineLost:
+                raise
             except SyncFault as fault:
                 raise RunError(
                     f"the rollout engine does not serve the policy's weights, and neither after a second full sync: "

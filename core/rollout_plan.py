@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from grpo.core.config import Correction, RunConfig
 from grpo.core.rollout import HfRollouts, Rollouts, context_length
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
+    from grpo.core.engine_link import EngineLink
     from grpo.core.plan import Plan
+    from grpo.core.server_card import ServerCard
 
 FIRST, LAST = (0, 31), (0, 31)  # releases of vLLM that the sync was proven with, by their minor version
 TOLERANCE = {"float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}  # mean difference of log-probabilities, nats
@@ -30,14 +34,17 @@ def refuse_impossible_rollouts(config: RunConfig) -> None:
         UsageError: names the setting and the remedy.
     """
     rollout = config.rollout
+    if rollout.sleep and rollout.backend != "vllm":
+        raise UsageError("rollout.sleep needs the backend vllm. Add --rollout vllm, or leave it out.")
     if rollout.backend == "hf":
-        if rollout.sleep:
-            raise UsageError("rollout.sleep needs the backend vllm. Add --rollout vllm, or leave it out.")
         return
-    refuse_missing_vllm()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and rollout.backend == "vllm":
+    if rollout.backend == "vllm":
+        refuse_missing_vllm()
+    else:
+        refuse_unusable_url(rollout.server_url)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError(
-            "rollout.backend='vllm' runs its engine inside one training process; this run has several. Start one "
+            f"rollout.backend='{rollout.backend}' serves one training process; this run has several. Start one "
             "process, or sample with rollout.backend='hf'."
         )
     filtered = [name for name, off in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0)) if getattr(rollout, name) != off]
@@ -57,6 +64,21 @@ def refuse_impossible_rollouts(config: RunConfig) -> None:
 
         if not torch.cuda.is_available():
             raise UsageError("rollout.sleep frees GPU memory between rollouts; there is no GPU here. Leave it out.")
+
+
+def refuse_unusable_url(url: str) -> None:
+    """Refuses what is no address of a server.
+
+    Raises:
+        UsageError: says how to write it.
+    """
+    try:
+        place = urlsplit(url)
+        usable = place.scheme in ("http", "https") and bool(place.hostname) and (place.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable or "@" in url:
+        raise UsageError(f"rollout.server_url '{url}': write it as http://HOST:PORT, without a user or a password.")
 
 
 def refuse_missing_vllm() -> None:
@@ -110,12 +132,35 @@ def tolerance_of(config: RunConfig) -> float:
     return config.rollout.tolerance or TOLERANCE[config.train.dtype]
 
 
-def open_rollouts(plan: Plan, model: Any) -> Rollouts:
+def refuse_unfit_server(plan: Plan) -> None:
+    """Refuses to go on without a server that fits, where the plan samples with one.
+
+    Raises:
+        UsageError: with the command that starts one.
+    """
+    if plan.config.rollout.backend == "vllm-server":
+        from grpo.core.rollout_server import found_server
+
+        found_server(plan.config.rollout.server_url, *_server_of(plan))
+
+
+def _server_of(plan: Plan) -> tuple[ServerCard, str]:
+    """Returns what a plan's server has to be, and the command that starts it."""
+    from grpo.core.server_card import card_of_plan, command_for
+
+    wanted = card_of_plan(plan)
+    all_linear = plan.config.lora.targets == "all-linear"
+    url = plan.config.rollout.server_url
+    return wanted, command_for(wanted, url, embedded=plan.source.embedded, all_linear=all_linear)
+
+
+def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
     """Starts the backend of a plan.
 
     Args:
         plan: a run that can start.
         model: its policy, for the names of the adapted modules.
+        warned: told what needs attention while the run goes on.
 
     Raises:
         UsageError: vLLM cannot serve the model.
@@ -126,11 +171,23 @@ def open_rollouts(plan: Plan, model: Any) -> Rollouts:
     from grpo.core.rollout_engine import EngineRollouts
 
     return EngineRollouts(
-        start_engine(plan, model),
+        connected_engine(plan, warned) if config.rollout.backend == "vllm-server" else start_engine(plan, model),
         tolerance=tolerance_of(config),
         temperature=config.rollout.temperature,
         lora_sync=config.rollout.lora_sync,
     )
+
+
+def connected_engine(plan: Plan, warned: Callable[[str], None]) -> EngineLink:
+    """Connects with the server of a plan.
+
+    Raises:
+        UsageError: there is none, or it does not fit.
+    """
+    from grpo.core.rollout_server import ServerLink
+
+    rollout = plan.config.rollout
+    return ServerLink(rollout.server_url, *_server_of(plan), rollout.server_wait, warned)
 
 
 def start_engine(plan: Plan, model: Any) -> Any:

@@ -168,7 +168,7 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
         model = _policy(plan, tokenizer, run_dir, progress)
         if plan.config.rollout.backend != "hf":
             progress.loading("the rollout engine")
-        rollouts = open_rollouts(plan, model)
+        rollouts = open_rollouts(plan, model, progress.warned)
         with closing(rollouts), Ledger(plan, host, run_dir, progress, tokenizer) as ledger:
             trainer = PolicyTrainer(
                 model=model,

@@ -22,6 +22,13 @@ class SyncFault(RunError):
         super().__init__(f"{what}: {listed(self.names)}" if names else what)
 
 
+class EngineLost(SyncFault):
+    """The engine went away; whatever stands in its place has other weights."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, [])
+
+
 @contextmanager
 def told(what: str) -> Iterator[None]:
     """Turns an engine's own failure while it is handed something over into a fault that says what that was."""

@@ -1,0 +1,357 @@
+"""The server and its client without vLLM: weights arrive whole, and a server that was restarted is never trusted."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from grpo.core.rollout import Sampled, SamplingParams, refuse_unfit
+from grpo.core.rollout_server import ServerLink, found_server, state_of
+from grpo.core.serve import BYTES, RolloutServer
+from grpo.core.server_card import TOKEN, ServerCard
+from grpo.core.sync import Adapter, fingerprints
+from grpo.core.sync_fault import EngineLost, SyncFault
+from grpo.plugins.errors import RunError, UsageError
+
+PARAMS = SamplingParams(max_tokens=4, eos_ids=(2,), pad_id=0)
+WEIGHTS = {"a": torch.full((4, 4), 0.5), "b": torch.tensor([1.0, 2.0], dtype=torch.bfloat16)}
+COMMAND = "grpo serve-rollouts --context 64"
+CARD = ServerCard(
+    model="a table",
+    traits={"vocab_size": 50},
+    tokenizer=7,
+    dtype="float32",
+    context=64,
+    raw_logprobs=False,
+    lora_rank=8,
+    lora_modules=("k_proj", "q_proj"),
+    block=16,
+)
+
+
+class TableEngine:
+    """Keeps what it is handed; a completion is random tokens, and its log-probabilities are the sum of all weights."""
+
+    def __init__(self) -> None:
+        self.context, self.block, self.lora = CARD.context, CARD.block, True
+        self.weights: dict[str, torch.Tensor] = {}
+        self.adapter: dict[str, torch.Tensor] = {}
+        self.resets = 0
+        self.pause = 0.0  # seconds that a rollout takes
+
+    def epoch(self) -> int:
+        return 0
+
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        self.weights = dict(weights)
+        self.adapter = {}
+
+    def put_adapter(self, adapter: Adapter) -> None:
+        self.adapter = dict(adapter.tensors)
+
+    def fingerprints(self, seed: int) -> Mapping[str, int]:
+        return fingerprints(self.weights, seed)
+
+    def adapter_fingerprints(self, adapter: Adapter, seed: int) -> Mapping[str, int]:
+        found = fingerprints(self.adapter, seed)
+        return {name: found[name] for name in adapter.ranks}
+
+    def reset_prefix_cache(self) -> None:
+        self.resets += 1
+
+    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+        refuse_unfit(prompts, params, self.context)
+        time.sleep(self.pause)
+        total = sum(float(t.sum()) for t in (*self.weights.values(), *self.adapter.values()))
+        drawn = torch.randint(50, (len(prompts), params.max_tokens)).tolist()
+        return [Sampled(tuple(ids), (total,) * len(ids), "length") for ids in drawn]
+
+    def wake(self) -> None: ...
+    def sleep(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Running:
+    """A server in a thread of this process."""
+
+    def __init__(self, port: int = 0, token: str | None = None, **changed: Any) -> None:
+        self.engine = TableEngine()
+        self.server = RolloutServer(("127.0.0.1", port), token)
+        card = replace(CARD, **changed)
+        self._thread = threading.Thread(target=self.server.serve, args=(self.engine, card))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self.server.port}"
+        for _ in range(200):
+            try:
+                state_of(self.url)
+                break
+            except OSError:
+                time.sleep(0.01)
+            except UsageError:  # it wants its token
+                break
+
+    def stop(self) -> None:
+        self.server.stop()
+        self._thread.join()
+
+    def restarted(self, **changed: Any) -> Running:
+        self.stop()
+        return Running(self.server.port, **changed)
+
+
+@pytest.fixture
+def running() -> Iterator[list[Running]]:
+    """A list of servers; the last one runs, and is stopped at the end."""
+    servers = [Running()]
+    yield servers
+    servers[-1].stop()
+
+
+def link_to(url: str, patience: float = 5.0, warned: Any = None) -> ServerLink:
+    return ServerLink(url, replace(CARD, raw_logprobs=None), COMMAND, patience, warned or (lambda text: None))
+
+
+def test_weights_and_adapters_arrive_bit_for_bit(running: list[Running]) -> None:
+    link, engine = link_to(running[0].url), running[0].engine
+    link.put_weights(WEIGHTS.items())
+    assert all(torch.equal(engine.weights[name], tensor) for name, tensor in WEIGHTS.items())
+    assert engine.weights["b"].dtype == torch.bfloat16
+    assert link.fingerprints(3) == fingerprints(WEIGHTS, 3)
+    name = "base_model.model.q_proj.lora_{}.weight"
+    adapter = Adapter(2, {name.format("A"): torch.randn(2, 4), name.format("B"): torch.randn(4, 2)})
+    link.put_adapter(adapter)
+    assert link.adapter_fingerprints(adapter, 5) == fingerprints(adapter.tensors, 5)
+    link.reset_prefix_cache()
+    assert engine.resets == 1
+    assert (link.context, link.block, link.lora) == (64, 16, True)
+
+
+def test_completions_come_back_whole_and_a_seed_repeats_them(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    link.put_weights({"a": torch.tensor([0.1])}.items())
+    prompts = [[1, 2], [1, 2], [3]]
+    found = []
+    for _ in range(2):
+        torch.manual_seed(4)
+        found.append(link.generate(prompts, PARAMS))
+    assert found[0] == found[1]
+    assert found[0] != link.generate(prompts, PARAMS)
+    assert [len(one.token_ids) for one in found[0]] == [4, 4, 4]
+    assert found[0][0].logprobs == (float(torch.tensor([0.1]).sum()),) * 4, "no digit is lost on the way"
+    assert found[0][0].finish_reason == "length"
+    assert link.generate([], PARAMS) == []
+    with pytest.raises(UsageError, match="do not fit"):
+        link.generate([[1] * 61], PARAMS)
+
+
+def test_weights_are_streamed_and_never_all_there_at_once(running: list[Running]) -> None:
+    size, number = 2**21, 12  # 8 MiB each, more than sockets hold
+    ahead: list[int] = []
+    taken = [0]
+    engine = running[0].engine
+
+    def take(weights: Any) -> None:
+        for _ in weights:
+            taken[0] += 1
+
+    engine.put_weights = take  # type: ignore[method-assign]
+
+    def stream() -> Iterator[tuple[str, torch.Tensor]]:
+        for i in range(number):
+            ahead.append(i - taken[0])
+            yield f"layer.{i}", torch.zeros(size)
+
+    link_to(running[0].url).put_weights(stream())
+    assert taken[0] == number
+    assert max(ahead) <= 2, ahead
+
+
+def test_a_restarted_server_gets_a_new_epoch_and_serves_nothing_before(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    link.put_weights(WEIGHTS.items())
+    before = link.epoch()
+    running.append(running[0].restarted())
+    with pytest.raises(SyncFault, match="was restarted"):
+        link.generate([[1]], PARAMS)
+    with pytest.raises(SyncFault, match="was restarted"):
+        link.put_adapter(Adapter(1, {}))
+    assert link.epoch() != before
+    link.put_weights(WEIGHTS.items())
+    assert link.epoch() == before + 1
+    assert len(link.generate([[1]], PARAMS)) == 1
+
+
+def test_weights_of_another_run_are_noticed(running: list[Running]) -> None:
+    mine, other = link_to(running[0].url), link_to(running[0].url)
+    mine.put_weights(WEIGHTS.items())
+    before = mine.epoch()
+    assert other.epoch() == 1
+    other.put_weights({"a": torch.ones(2, 2)}.items())
+    with pytest.raises(SyncFault, match="by another run; each run needs a server of its own"):
+        mine.generate([[1]], PARAMS)
+    assert mine.epoch() != before
+
+
+def test_a_sync_that_breaks_off_leaves_weights_that_nobody_takes_for_whole(running: list[Running]) -> None:
+    def half() -> Iterator[tuple[str, torch.Tensor]]:
+        yield "a", WEIGHTS["a"]
+        raise KeyError("the trainer failed")
+
+    link = link_to(running[0].url)
+    link.put_weights(WEIGHTS.items())
+    before = link.epoch()
+    with pytest.raises(KeyError):
+        link.put_weights(half())
+    assert link.epoch() != before
+    link.put_weights(WEIGHTS.items())
+    assert link.fingerprints(1) == fingerprints(WEIGHTS, 1)
+
+
+def test_what_fails_in_the_engine_is_told_even_while_weights_are_on_their_way(running: list[Running]) -> None:
+    def refuse(weights: Any) -> None:
+        next(iter(weights))
+        raise RuntimeError("no such parameter")
+
+    running[0].engine.put_weights = refuse  # type: ignore[method-assign]
+    large = ((f"layer.{i}", torch.zeros(2**20)) for i in range(8))
+    with pytest.raises(SyncFault, match=r"RuntimeError: no such parameter \(http.*/weights\)"):
+        link_to(running[0].url).put_weights(large)
+
+
+def test_a_server_that_is_gone_is_waited_for(running: list[Running]) -> None:
+    warnings: list[str] = []
+    link = link_to(running[0].url, patience=10, warned=warnings.append)
+    running[0].stop()
+    back = threading.Timer(0.7, lambda: running.append(Running(running[0].server.port)))
+    back.start()
+    assert link.epoch() == 1
+    back.join()
+    assert "does not answer" in warnings[0]
+    assert COMMAND in warnings[0]
+    assert "is back" in warnings[1]
+
+
+def test_a_server_that_stays_away_ends_the_run_with_what_to_do(running: list[Running]) -> None:
+    link = link_to(running[0].url, patience=0.2)
+    port = running[0].server.port
+    running[0].stop()
+    with pytest.raises(RunError, match=rf"did not come back within 0\.2 s\. Start it with: {COMMAND}, and continue"):
+        link.epoch()
+    with pytest.raises(EngineLost, match=r"lost in the middle of /generate .*grpo run --resume"):
+        link.generate([[1]], PARAMS)
+    running.append(Running(port))
+
+
+def test_a_server_that_comes_back_as_another_ends_the_run(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    running.append(running[0].restarted(lora_rank=4))
+    with pytest.raises(RunError, match="came back as another: it serves adapters up to rank 4, the run's has 8"):
+        link.epoch()
+
+
+def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([sys.executable, __file__, str(port)]) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            for _ in range(600):
+                try:
+                    state_of(url)
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            link = link_to(url)
+            link.put_weights(WEIGHTS.items())
+            threading.Timer(0.5, process.kill).start()
+            start = time.monotonic()
+            with pytest.raises(EngineLost, match="lost in the middle of /generate"):
+                link.generate([[1]], PARAMS)
+            assert time.monotonic() - start < 20
+        finally:
+            process.kill()
+
+
+def test_the_state_is_told_while_the_engine_works(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    running[0].engine.pause = 1.0
+    sampling = threading.Thread(target=link.generate, args=([[1]], PARAMS))
+    sampling.start()
+    start = time.monotonic()
+    state_of(running[0].url)
+    assert time.monotonic() - start < 0.8
+    sampling.join()
+
+
+def test_nobody_is_served_without_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    guarded = Running(token="secret")
+    try:
+        monkeypatch.delenv(TOKEN, raising=False)
+        with pytest.raises(UsageError, match=f"wants its token. Set {TOKEN}"):
+            link_to(guarded.url)
+        assert post(guarded.url, "/weights", {"Authorization": "Bearer wrong"}) == 401
+        assert post(guarded.url, "/generate", {}) == 401
+        assert guarded.server.handed == 0
+        monkeypatch.setenv(TOKEN, "secret")
+        link_to(guarded.url).put_weights(WEIGHTS.items())
+    finally:
+        guarded.stop()
+
+
+def post(url: str, path: str, headers: dict[str, str], body: bytes = b"{}") -> int:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection.request("POST", path, body=body, headers=headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_what_is_no_call_is_refused_and_does_not_stop_the_server(running: list[Running]) -> None:
+    url = running[0].url
+    named = {"Content-Type": BYTES, "Grpo-Incarnation": running[0].server.incarnation, "Grpo-Handed": "0"}
+    assert post(url, "/weights", {"Content-Type": "text/plain"}) == 415, "what a web page may send unasked"
+    assert post(url, "/weights", {"Content-Type": BYTES}) == 400
+    assert post(url, "/generate", named, b"no json") == 400
+    assert post(url, "/generate", {**named, "Content-Length": str(2**40)}) == 400
+    assert post(url, "/run", named) == 404
+    with pytest.raises(SyncFault, match="KeyError"):
+        link_to(url)._ask("/generate", json.dumps({"prompts": []}).encode())
+    assert running[0].server.handed == 0
+    assert link_to(url).epoch() == 0
+
+
+def test_what_is_no_such_server_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match=rf"no rollout server answers at .*Start one that fits with: {COMMAND}"):
+        found_server("http://127.0.0.1:9", CARD, COMMAND)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"status": "up" }')
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(UsageError, match="answers, and not as a server of: grpo serve-rollouts"):
+            found_server(url, CARD, COMMAND)
+        answering.join()
+
+
+if __name__ == "__main__":  # what the test of the killed server starts
+    slow = TableEngine()
+    slow.pause = 30.0
+    RolloutServer(("127.0.0.1", int(sys.argv[1])), None).serve(slow, CARD)
