@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import torch
 
-from grpo.core.rollout import Sampled, SamplingParams, refuse_unfit, runs
+from grpo.core.rollout import OnDone, Sampled, SamplingParams, refuse_unfit, runs
 from grpo.core.serve import BYTES, SILENCE
 from grpo.core.server_card import TOKEN, ServerCard, card_from_json, misfits
 from grpo.core.sync import Adapter
@@ -101,7 +101,9 @@ class ServerLink:
         """Lets the engine forget every cached block."""
         self._ask("/reset_prefix_cache", _plain({}))
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
         """Samples; the seed comes from torch's global generator, so that a run can be repeated."""
         if not prompts:
             return []
@@ -112,15 +114,18 @@ class ServerLink:
             "params": asdict(params),
             "seed": int(torch.randint(SEEDS, ())),
         }
-        done: list[Sampled] = []
+        ready: dict[int, Sampled] = {}
 
         def heard(line: Mapping[str, Any]) -> None:
-            done.extend(Sampled(tuple(ids), tuple(logps), reason) for ids, logps, reason in line["completions"])
+            done = [Sampled(tuple(ids), tuple(logps), reason) for ids, logps, reason in line["completions"]]
+            ready.update(zip(line["numbers"], done, strict=True))
+            if on_done is not None:
+                on_done(line["numbers"], done)
 
         number = self._ask("/generate", _plain(body), heard=heard)
-        if not number == len(done) == len(prompts):
-            raise EngineLost(f"the rollout server at {self._url} returned {len(done)} of {len(prompts)} completions")
-        return done
+        if not number == len(ready) == len(prompts):
+            raise EngineLost(f"the rollout server at {self._url} returned {len(ready)} of {len(prompts)} completions")
+        return [ready[number] for number in range(len(prompts))]
 
     def wake(self) -> None:
         """Has memory of its own."""
@@ -179,13 +184,19 @@ class ServerLink:
             "Grpo-Handed": str(self._known["handed"]),
             **(more or {}),
         }
-        try:
-            last = _answer(self._url, path, body, headers, heard)
-        except (OSError, http.client.HTTPException) as error:
-            raise EngineLost(
-                f"the rollout server at {self._url} was lost in the middle of {path} ({_named(error)}). "
-                f"{self._remedy}, and continue with: grpo run --resume"
-            ) from error
+        lines = _answer(self._url, path, body, headers)
+        while True:
+            try:
+                last = next(lines)
+            except (OSError, http.client.HTTPException) as error:
+                raise EngineLost(
+                    f"the rollout server at {self._url} was lost in the middle of {path} ({_named(error)}). "
+                    f"{self._remedy}, and continue with: grpo run --resume"
+                ) from error
+            if "result" in last or "error" in last:
+                break
+            if heard is not None:
+                heard(last)
         kind, said = last.get("kind"), last.get("error")
         if kind == "usage":
             raise UsageError(str(said))
@@ -241,14 +252,8 @@ def state_of(url: str) -> dict[str, Any]:
     raise UsageError(f"{url} answers, and not as a server of: grpo serve-rollouts. Name another with --server-url.")
 
 
-def _answer(
-    url: str,
-    path: str,
-    body: bytes | Iterator[bytes],
-    headers: Mapping[str, str],
-    heard: Callable[[Mapping[str, Any]], None] | None,
-) -> dict[str, Any]:
-    """Posts, passes the early lines of the answer on and returns its last one.
+def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Posts, and yields the lines of the answer.
 
     Raises:
         OSError, HTTPException: the connection broke off.
@@ -262,19 +267,16 @@ def _answer(
         except (BrokenPipeError, ConnectionResetError):
             # It stopped listening; it may have said why.
             with suppress(http.client.HTTPException, OSError):
-                return _refusal(connection.getresponse())
+                yield _refusal(connection.getresponse())
+                return
             raise
         response = connection.getresponse()
         if response.status != 200:
-            return _refusal(response)
+            yield _refusal(response)
+            return
         for line in iter(response.readline, b""):
-            if not line.strip():
-                continue
-            told: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
-            if "result" in told or "error" in told:
-                return told
-            if heard is not None and told:
-                heard(told)
+            if line.strip() and line.endswith(b"\n"):
+                yield json.loads(line)
         raise ConnectionError("the answer broke off")
     finally:
         connection.close()

@@ -21,7 +21,7 @@ import queue
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -134,13 +134,15 @@ class RolloutServer:
         return dict(self.engine.adapter_fingerprints(self._adapter, seed))
 
     def generate(self, body: dict[str, Any], say: Say) -> int:
-        """Samples; completions are told as lines. Returns how many there were."""
+        """Samples; completions are told as they end. Returns how many there were."""
         prompts = [prompt for prompt, copies in body["prompts"] for _ in range(copies)]
         params = SamplingParams(**{**body["params"], "eos_ids": tuple(body["params"]["eos_ids"])})
+
+        def on_done(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
+            say({"numbers": list(numbers), "completions": [_plain(one) for one in done]})
+
         with preserved_randomness(body["seed"]):
-            done = self.engine.generate(prompts, params)
-        say({"completions": [_plain(one) for one in done]})
-        return len(done)
+            return len(self.engine.generate(prompts, params, on_done))
 
     def refuse_stale(self, incarnation: str, handed: int) -> None:
         """Refuses a call that thinks of other weights.

@@ -12,7 +12,7 @@ import pytest
 from grpo.core.cli import COMMANDS, cli
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
+SECTIONS = dict(re.findall(r"^## ([\w-]+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 SHOWN = re.findall(r"^    \$ grpo (.+)$", PAGE, re.MULTILINE)
 
 
@@ -28,7 +28,7 @@ def test_every_command_has_a_section_with_an_example() -> None:
         assert f"    $ grpo {name} " in text or f"    $ grpo {name}\n" in text
 
 
-@pytest.mark.parametrize("name", ["eval", "show", "generate", "export", "runs"])
+@pytest.mark.parametrize("name", ["serve-rollouts", "eval", "show", "generate", "export", "runs"])
 def test_every_option_is_on_the_page(name: str) -> None:
     for option in command_named(name).params:
         if isinstance(option, click.Option):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.rollout import Sampled, SamplingParams, refuse_unfit
+from grpo.core.rollout import OnDone, Sampled, SamplingParams, refuse_unfit
 from grpo.core.rollout_server import ServerLink, found_server, state_of
 from grpo.core.serve import BYTES, RolloutServer
 from grpo.core.server_card import TOKEN, ServerCard
@@ -70,12 +70,19 @@ class TableEngine:
     def reset_prefix_cache(self) -> None:
         self.resets += 1
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
         refuse_unfit(prompts, params, self.context)
         time.sleep(self.pause)
         total = sum(float(t.sum()) for t in (*self.weights.values(), *self.adapter.values()))
         drawn = torch.randint(50, (len(prompts), params.max_tokens)).tolist()
-        return [Sampled(tuple(ids), (total,) * len(ids), "length") for ids in drawn]
+        done = [Sampled(tuple(ids), (total,) * len(ids), "length") for ids in drawn]
+        for number in reversed(range(len(done))):
+            if on_done is not None:
+                on_done([number], [done[number]])
+                time.sleep(self.pause / 10)
+        return done
 
     def wake(self) -> None: ...
     def sleep(self) -> None: ...
@@ -153,6 +160,20 @@ def test_completions_come_back_whole_and_a_seed_repeats_them(running: list[Runni
     assert link.generate([], PARAMS) == []
     with pytest.raises(UsageError, match="do not fit"):
         link.generate([[1] * 61], PARAMS)
+
+
+def test_completions_are_told_as_they_end(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    running[0].engine.pause = 1.5
+    told: list[tuple[float, int, Sampled]] = []
+
+    def on_done(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
+        told.extend((time.monotonic(), number, one) for number, one in zip(numbers, done, strict=True))
+
+    found = link.generate([[1], [2], [3]], PARAMS, on_done)
+    assert [number for _, number, _ in told] == [2, 1, 0]
+    assert [one for _, _, one in reversed(told)] == found
+    assert told[1][0] - told[0][0] > 0.05, "the first is not held back until the last is there"
 
 
 def test_weights_are_streamed_and_never_all_there_at_once(running: list[Running]) -> None:
