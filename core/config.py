@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from grpo.plugins.errors import UsageError, did_you_mean
+from grpo.core.config_errors import complaint, setting_at
+from grpo.plugins.errors import UsageError
 from grpo.plugins.spec_text import is_file
 
 LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
@@ -308,7 +309,7 @@ def parse_config(tree: Mapping[str, Any]) -> RunConfig:
     except ValidationError as error:
         explained: dict[str, str] = {}  # the first complaint about each setting
         for line in error.errors():
-            explained.setdefault(_setting(line["loc"]), _explain(line))
+            explained.setdefault(setting_at(line["loc"], RunConfig), complaint(line, RunConfig))
         raise UsageError("; ".join(list(explained.values())[:3])) from None
 
 
@@ -363,40 +364,3 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(tree, dict):
             raise UsageError(f"--set {key}: '{part}' is a value, not a section")
     tree[last] = value
-
-
-def _explain(line: Any) -> str:
-    where = _setting(line["loc"])
-    if line["type"] == "extra_forbidden":
-        known = sorted(_keys(RunConfig))
-        if isinstance(line["input"], Mapping):  # a misspelt section
-            known = sorted({key.rpartition(".")[0] for key in known} - {""})
-        return f"unknown setting '{where}'.{did_you_mean(where, known)} See docs/configuration.md for all of them"
-    message = line["msg"].removeprefix("Value error, ")
-    message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
-    shown = "" if line["type"] == "value_error" else f", not {line['input']!r}"
-    return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"
-
-
-def _setting(location: Sequence[str | int]) -> str:
-    """Joins a location; leaves out what pydantic adds to it for the alternatives of a type."""
-    parts: list[str] = []
-    section: Any = RunConfig
-    for part in location:
-        if section is None and isinstance(part, str):
-            break
-        parts.append(str(part))
-        field = section.model_fields.get(part) if section is not None else None
-        inner = field.annotation if field is not None else None
-        section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
-    return ".".join(parts)
-
-
-def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
-    keys: list[str] = []
-    for name, field in section.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            keys += _keys(field.annotation, f"{prefix}{name}.")
-        else:
-            keys.append(f"{prefix}{name}")
-    return keys

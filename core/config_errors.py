@@ -1,0 +1,53 @@
+"""What pydantic says of a wrong setting, in our words: its errors in, one line each out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from grpo.plugins.errors import did_you_mean
+
+
+def complaint(line: Any, root: type[BaseModel]) -> str:
+    """Says what is wrong with one setting.
+
+    Args:
+        line: one error of pydantic's.
+        root: the whole configuration's type.
+    """
+    where = setting_at(line["loc"], root)
+    if line["type"] == "extra_forbidden":
+        known = sorted(_keys(root))
+        if isinstance(line["input"], Mapping):  # a misspelt section
+            known = sorted({key.rpartition(".")[0] for key in known} - {""})
+        return f"unknown setting '{where}'.{did_you_mean(where, known)} See docs/configuration.md for all of them"
+    message = line["msg"].removeprefix("Value error, ")
+    message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
+    shown = "" if line["type"] == "value_error" else f", not {line['input']!r}"
+    return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"
+
+
+def setting_at(location: Sequence[str | int], root: type[BaseModel]) -> str:
+    """Joins a location; leaves out what pydantic adds to it for the alternatives of a type."""
+    parts: list[str] = []
+    section: Any = root
+    for part in location:
+        if section is None and isinstance(part, str):
+            break
+        parts.append(str(part))
+        field = section.model_fields.get(part) if section is not None else None
+        inner = field.annotation if field is not None else None
+        section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+    return ".".join(parts)
+
+
+def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+    keys: list[str] = []
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            keys += _keys(field.annotation, f"{prefix}{name}.")
+        else:
+            keys.append(f"{prefix}{name}")
+    return keys
