@@ -66,15 +66,29 @@ def test_filters_at_temperature_one_are_allowed() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_several_training_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("backend", ["vllm", "vllm-server"])
+def test_several_training_processes_are_refused(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="inside one training process"):
-        rollout_plan.refuse_impossible_rollouts(config())
+    with pytest.raises(UsageError, match=f"'{backend}' serves one training process"):
+        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": backend}))
 
 
-def test_sleep_without_an_engine_is_refused() -> None:
+@pytest.mark.parametrize("backend", ["hf", "vllm-server"])
+def test_sleep_without_an_engine_is_refused(backend: str) -> None:
     with pytest.raises(UsageError, match=r"rollout\.sleep needs the backend vllm"):
-        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "hf", "sleep": True}))
+        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": backend, "sleep": True}))
+
+
+def test_the_process_that_trains_beside_a_server_needs_no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: None)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server"}))
+
+
+@pytest.mark.parametrize("url", ["localhost:8271", "ftp://x", "http://", "http://me:secret@x:1", "http://x:port", ""])
+def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match=r"write it as http://HOST:PORT"):
+        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server", "server_url": url}))
 
 
 def test_completions_of_another_engine_are_corrected_unless_told_otherwise() -> None:
