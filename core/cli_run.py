@@ -35,6 +35,7 @@ FLAGS = {
     "rollout": "rollout.backend",
     "server_url": "rollout.server_url",
     "lora_sync": "rollout.lora_sync",
+    "overlap": "rollout.overlap",
     "temperature": "rollout.temperature",
     "max_prompt_length": "rollout.max_prompt_length",
     "max_completion_length": "rollout.max_completion_length",
@@ -74,6 +75,7 @@ FLAGS = {
     "--server-url", metavar="URL", help="Where grpo serve-rollouts listens. Default: port 8271 of this machine."
 )
 @click.option("--lora-sync", metavar="WAY", help="How vLLM gets an adapter: adapter, folded or auto (the default).")
+@click.option("--overlap", is_flag=True, default=None, help="Sample the next batch while this one trains (vLLM).")
 @click.option("--temperature", type=float, help="Sampling temperature. Default: 1.")
 @click.option("--max-prompt-length", type=int, help="A longer prompt is an error.")
 @click.option("--max-completion-length", type=int, help="New tokens per completion.")

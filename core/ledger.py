@@ -87,7 +87,7 @@ class Ledger:
         return outcomes
 
     def _tell_failures(self, what: str) -> None:
-        for name, traceback in self._scorer.first_failure.items():
+        for name, traceback in list(self._scorer.first_failure.items()):  # calls for the next batch may add to it
             if name not in self._told_failures:
                 self._told_failures.add(name)
                 self._progress.warned(f"{what}\n{traceback}")

@@ -80,7 +80,7 @@ class ProvenSteps:
         for _ in range(done):
             loss = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
             if self._mismatch.too_far:
-                raise RunError(self._mismatch_text(before))
+                raise RunError(self.mismatch_text(before, self._mismatch))
         self._doubted = False
         self._metrics["train"]["sync/steps_again"].append(1.0)
         return loss
@@ -92,13 +92,14 @@ class ProvenSteps:
         kept["sampling/sampling_logp_difference/max"].append(self._mismatch.largest)
         kept["sampling/sampling_logp_difference/mean"].append(self._mismatch.mean)
 
-    def _mismatch_text(self, before: tuple[float, float]) -> str:
+    def mismatch_text(self, before: tuple[float, float], after: Mismatch) -> str:
+        """Says how far (mean and largest) both sides were apart, before and after everything was done again."""
         names = self._rollouts.differing(self.accelerator.unwrap_model(self.model))
         whose = f"these parameters differ: {listed(names)}" if names else "every parameter is the same in both"
         return (
             f"step {self.state.global_step + 1}: log-probabilities of the rollout engine and of training are "
             f"{before[0]:.2g} apart on average and {before[1]:.2g} at most, and after a full sync and new completions "
-            f"{self._mismatch.mean:.2g} and {self._mismatch.largest:.2g}; {whose}. The gradients were thrown away and "
+            f"{after.mean:.2g} and {after.largest:.2g}; {whose}. The gradients were thrown away and "
             "no weight was changed. Sample with rollout.backend='hf'; where the weights are the same and the "
             "difference is the engine's rounding, raise rollout.tolerance."
         )

@@ -36,6 +36,8 @@ def refuse_impossible_rollouts(config: RunConfig) -> None:
     rollout = config.rollout
     if rollout.sleep and rollout.backend != "vllm":
         raise UsageError("rollout.sleep needs the backend vllm. Add --rollout vllm, or leave it out.")
+    if rollout.overlap:
+        refuse_impossible_overlap(config)
     if rollout.backend == "hf":
         return
     if rollout.backend == "vllm":
@@ -79,6 +81,35 @@ def refuse_unusable_url(url: str) -> None:
         usable = False
     if not usable or "@" in url:
         raise UsageError(f"rollout.server_url '{url}': write it as http://HOST:PORT, without a user or a password.")
+
+
+def refuse_impossible_overlap(config: RunConfig) -> None:
+    """Refuses to sample one batch ahead where that would be wrong.
+
+    Raises:
+        UsageError: names the setting and the remedy.
+    """
+    if config.rollout.backend == "hf":
+        raise UsageError(
+            "--overlap: the backend hf samples with the very weights that train, so it cannot sample beside training. "
+            "Add --rollout vllm, whose engine has weights of its own, or leave --overlap out."
+        )
+    wrong = {
+        f"loss.num_iterations={config.loss.num_iterations}": (
+            config.loss.num_iterations > 1,
+            "rollouts would be several steps old before they train at all",
+        ),
+        "train.head='trl'": (config.train.head == "trl", "only our head corrects for rollouts of the step before"),
+        "loss.rollout_correction='none'": (
+            config.loss.rollout_correction == "none",
+            "rollouts of the step before need to be corrected",
+        ),
+        "rollout.sleep=true": (bool(config.rollout.sleep), "the engine samples while the policy trains"),
+        "lora.dropout": (config.lora.dropout > 0, "it would draw from torch's generators while the engine does"),
+    }
+    for name, (present, reason) in wrong.items():
+        if present:
+            raise UsageError(f"--overlap with {name}: {reason}. Leave the one or the other out.")
 
 
 def refuse_missing_vllm() -> None:
@@ -210,7 +241,7 @@ def start_engine(plan: Plan, model: Any) -> Any:
             memory_share=rollout.memory_share,
             lora_rank=lora.rank if serves_adapter else None,
             lora_modules=modules,
-            sleeps=torch.cuda.is_available() and rollout.sleep is not False,
+            sleeps=torch.cuda.is_available() and rollout.sleep is not False and not rollout.overlap,
         )
     )
 

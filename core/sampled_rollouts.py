@@ -1,26 +1,43 @@
 """The part of the trainer that has completions sampled, and scored as they end.
 
-In: the prompts of a batch as token ids, and the episodes that they start. Out: token ids and log-probabilities of the
-rollout backend, and completions whose scoring has begun. It joins TRL's trainer (core/trainer.py) and uses what that
-has.
+In: the prompts of a batch as token ids, and the episodes that they start. Out: one `Trajectory` each, whose scoring
+has begun. It joins TRL's trainer (core/trainer.py) and uses what that has.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from grpo.core.episodes import Episode, completed
 from grpo.core.rollout import Rollouts, Sampled, SamplingParams
 from grpo.core.score_early import EarlyCalls
+from grpo.core.turns import Player, Trajectory
 from grpo.plugins.types import Completion
 
 
-class SampledRollouts:
-    """Samples the completions of a batch where the environment is answered once."""
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The rollouts of one batch.
 
+    Attributes:
+        prompts: their token ids.
+        rollouts: one for each prompt.
+        early: the calls of rewards that were begun for them.
+    """
+
+    prompts: Sequence[Sequence[int]]
+    rollouts: Sequence[Trajectory]
+    early: EarlyCalls
+
+
+class SampledRollouts:
+    """Samples the rollouts of a batch from the policy as it is now."""
+
+    _player: Player | None
     _starts: Sequence[Episode]
     _completions: Sequence[Completion]
     _begin_scoring: Callable[[], EarlyCalls]
@@ -28,7 +45,7 @@ class SampledRollouts:
     _seconds: dict[str, float]
     _tokenizer: Any
     _rollouts: Rollouts
-    rolled_out: Callable[[Callable[[], Any]], Any]
+    rolled_out: Callable[[Callable[[], Generation]], Generation]
     sampling_params: Callable[[], SamplingParams]
 
     def _generate_single_turn(
@@ -39,29 +56,53 @@ class SampledRollouts:
         num_generations: int,
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], list[list[float]]]:
-        start = time.perf_counter()
-        sampled = self.rolled_out(partial(self._sampled, prompt_ids))
-        self._seconds["generate"] = time.perf_counter() - start
-        return [list(s.token_ids) for s in sampled], [list(s.logprobs) for s in sampled]
+        found = self.rollouts_of(prompt_ids)
+        return [list(one.token_ids) for one in found], [list(one.logprobs) for one in found]
 
-    def _sampled(self, prompt_ids: list[list[int]]) -> list[Sampled]:
-        """Samples a completion for each prompt and begins to score it when it ends."""
-        early = self.scoring_anew()
-        found: dict[int, Completion] = {}
+    def rollouts_of(self, prompt_ids: list[list[int]]) -> Sequence[Trajectory]:
+        """Returns the rollouts of the present batch, and keeps what rewards see of them."""
+        start = time.perf_counter()
+        generation = self.generation_of(prompt_ids)
+        self._early = generation.early
+        self._completions = [one.completion for one in generation.rollouts]
+        self._seconds["generate"] = time.perf_counter() - start
+        return generation.rollouts
+
+    def generation_of(self, prompt_ids: list[list[int]]) -> Generation:
+        """Samples the present batch."""
+        return self.rolled_out(partial(self.generate, self._starts, prompt_ids))
+
+    def generate(self, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]]) -> Generation:
+        """Samples with what the rollout backend serves, and begins to score each rollout when it ends."""
+        early = self._begin_scoring()
+        try:
+            if self._player is None:
+                found = self._answer(starts, prompt_ids, early)
+            else:
+                found = self._player.play(
+                    starts,
+                    prompt_ids,
+                    self._rollouts.generate,
+                    self.sampling_params(),
+                    on_ended=lambda number, completion: early.begin([number], [completion]),
+                )
+        except BaseException:
+            early.drop()
+            raise
+        return Generation(prompt_ids, found, early)
+
+    def _answer(
+        self, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]], early: EarlyCalls
+    ) -> list[Trajectory]:
+        """Samples one answer to each prompt of an environment that is not stepped."""
+        found: dict[int, Trajectory] = {}
 
         def ended(numbers: Sequence[int], sampled: Sequence[Sampled]) -> None:
             texts = self._tokenizer.batch_decode([list(one.token_ids) for one in sampled], skip_special_tokens=True)
-            pairs = zip(numbers, texts, sampled, strict=True)
-            done = [completed(self._starts[number], text, one) for number, text, one in pairs]
-            found.update(zip(numbers, done, strict=True))
-            early.begin(numbers, done)
+            for number, text, one in zip(numbers, texts, sampled, strict=True):
+                completion = completed(starts[number], text, one)
+                found[number] = Trajectory(one.token_ids, one.logprobs, (True,) * len(one.token_ids), completion)
+            early.begin(numbers, [found[number].completion for number in numbers])
 
-        done = self._rollouts.generate(prompt_ids, self.sampling_params(), ended)
-        self._completions = [found[number] for number in range(len(prompt_ids))]
-        return done
-
-    def scoring_anew(self) -> EarlyCalls:
-        """Returns what begins to score the next completions; what was begun for others is given up."""
-        self._early.drop()
-        self._early = self._begin_scoring()
-        return self._early
+        self._rollouts.generate(prompt_ids, self.sampling_params(), ended)
+        return [found[number] for number in range(len(prompt_ids))]

@@ -11,6 +11,7 @@ Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
 - `_generate_and_score_completions`: TRL's advantages are replaced by those of core/advantage.py, and failed
   completions leave the loss.
 - `training_step`: does a step again whose completions came from other weights (core/proven_steps.py).
+- `_prepare_inputs`: begins to sample the next batch where one is sampled ahead (core/overlap.py).
 - `compute_loss`: our objectives (core/loss.py) on the rows that have something to learn from; compares the
   log-probabilities of sampling and training on the first pass over a batch.
 - `_get_per_token_logps_and_entropies`: without logits (core/head.py), and a prompt once for its completions.
@@ -20,8 +21,8 @@ Seams of `trl.GRPOTrainer` that are overridden, each with a contract test:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +42,7 @@ from grpo.core.loss import Counts, Tokens, importance_weights, objective_of, pol
 from grpo.core.minibatch import counted, trained_rows
 from grpo.core.mismatch import Mismatch
 from grpo.core.offload import Offload
+from grpo.core.overlap import OverlappedSteps, refuse_unfit_policy
 from grpo.core.packing import can_pack
 from grpo.core.plan import Plan, row_order
 from grpo.core.played_rollouts import PlayedRollouts
@@ -62,7 +64,7 @@ Score = Callable[[Sequence[Completion], EarlyCalls], dict[str, list[Outcome]]]
 REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
-class PolicyTrainer(SampledRollouts, PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is not typed
+class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenSteps, GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     """`trl.GRPOTrainer` with our sampling, scoring and advantages.
 
     Args:
@@ -119,6 +121,8 @@ class PolicyTrainer(SampledRollouts, PlayedRollouts, ProvenSteps, GRPOTrainer): 
         self.remove_callback(PrinterCallback)
         # The balancing loss of mixture-of-experts models is TRL's, so they keep its head.
         self._own_head = plan.config.train.head == "grpo" and not self.aux_loss_enabled
+        if plan.config.rollout.overlap:
+            refuse_unfit_policy(model, corrects=self._own_head)
         if self._own_head:
             for policy in (self.model, self.ref_model):
                 if policy is not None:
@@ -133,16 +137,29 @@ class PolicyTrainer(SampledRollouts, PlayedRollouts, ProvenSteps, GRPOTrainer): 
 
     def rolled_out(self, roll_out: Callable[[], T]) -> T:
         """Syncs the rollout backend with the policy, calls what samples from it, and returns what that returned."""
-        with unwrap_model_for_generation(
+        with self._for_generation() as model:
+            done, synced = rolled_out(self._rollouts, model, roll_out, again=self._doubted)
+        self._note(synced)
+        return done
+
+    def synced(self) -> None:
+        """Syncs the rollout backend with the policy."""
+        with self._for_generation() as model:
+            self._note(self._rollouts.sync(model, again=self._doubted))
+
+    def _for_generation(self) -> AbstractContextManager[Any]:
+        """The policy, unwrapped, as it samples."""
+        context: AbstractContextManager[Any] = unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,
             gather_deepspeed3_params=self.args.ds3_gather_for_generation,
             gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
-        ) as model:
-            done, synced = rolled_out(self._rollouts, model, roll_out, again=self._doubted)
+        )
+        return context
+
+    def _note(self, synced: Mapping[str, float]) -> None:
         for name, value in synced.items():
-            self._metrics["train"][name].append(value)
-        return done
+            self.add_metric(name, value)
 
     def _calculate_rewards(
         self,
@@ -318,7 +335,7 @@ class PolicyTrainer(SampledRollouts, PlayedRollouts, ProvenSteps, GRPOTrainer): 
         gathered = self.accelerator.gather(update_sums(value, entropies, mask, importance)[None])
         for name, number in update_metrics(gathered, kl=value.kl is not None, weighted=importance is not None).items():
             self._metrics["train"][name].append(number)
-        if self._on_policy():
+        if self._on_policy() and not self.staleness:
             self.compare(logps.detach(), sampled, mask)
         return value.loss
 

@@ -31,7 +31,11 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "max_grad_norm": train.max_grad_norm,
         "gradient_checkpointing": train.checkpointing != "none",
         # A reentrant checkpoint saves its inputs through autograd, where core/offload.py can take them.
-        "gradient_checkpointing_kwargs": {"use_reentrant": train.checkpointing == "offload"},
+        "gradient_checkpointing_kwargs": {
+            "use_reentrant": train.checkpointing == "offload",
+            # An engine that samples beside the backward pass draws from torch's generators; nothing else may set them.
+            "preserve_rng_state": not config.rollout.overlap,
+        },
         "max_completion_length": plan.longest_sampled,
         "temperature": config.rollout.temperature,
         "loss_type": "grpo" if loss.type == "gspo" else loss.type,

@@ -73,6 +73,7 @@ def trained(folder: Path) -> dict[str, Any]:
         ("_calculate_rewards", ["inputs", "prompts", "completions", "completion_ids_list"]),
         ("_generate_and_score_completions", ["inputs"]),
         ("training_step", ["model", "inputs", "num_items_in_batch"]),
+        ("_prepare_inputs", ["generation_batch"]),
         ("compute_loss", ["model", "inputs", "return_outputs", "num_items_in_batch"]),
         ("_load_from_checkpoint", ["resume_from_checkpoint", "model"]),
     ],
@@ -166,6 +167,8 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
         _rollouts = HfRollouts()
         _doubted = False
         rolled_out = PolicyTrainer.rolled_out
+        _for_generation = PolicyTrainer._for_generation
+        _note = PolicyTrainer._note
         sampling_params = PolicyTrainer.sampling_params
 
         def _generate_single_turn(self, prompt_ids: Any, *_: Any) -> Any:

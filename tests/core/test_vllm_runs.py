@@ -65,6 +65,24 @@ def test_every_way_learns_alike(tmp_path: Path) -> None:
     assert max(ends.values()) - min(ends.values()) < 0.15, ends
 
 
+def test_a_policy_learns_from_rollouts_that_are_one_step_old(tmp_path: Path) -> None:
+    rows = learn(
+        tmp_path / "run",
+        train={"steps": STEPS, "lr": 1e-3},
+        rollout={"backend": "vllm", "overlap": True},
+        lora={"enabled": True},
+    )
+    rewards = [row["reward"] for row in rows]
+    assert statistics.fmean(rewards[-3:]) > rewards[0] + 0.15, rewards
+    assert [row["sampling/staleness"] for row in rows] == [0.0] + [1.0] * (STEPS - 1)
+    # The proof holds the rollouts against the policy that sampled them, the correction against the one that trains.
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
+    assert max(abs(row["sampling/importance_sampling_ratio/mean"] - 1.0) for row in rows) > 1e-4
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["loss"]["rollout_correction"] == "token_truncate"
+    assert all(row["sync/spot_difference"] < 1e-3 for row in rows[:-1])
+    assert not any("sync/batches_again" in row or "sync/repeated" in row for row in rows)
+
+
 def long_model(folder: Path, rope: dict[str, Any], like: Path) -> Any:
     from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config
 
