@@ -10,7 +10,10 @@ import re
 from collections.abc import Sequence
 
 _PHONE = re.compile(r"(?<![\w@.+-])\+?\(?\d[\d ().\u00a0/-]{5,28}\d(?![\w@])")
-_DATE = re.compile(r"\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](?:\d{4}|\d{2})")
+_HYPHENS = str.maketrans(
+    dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0d", "-") | {"\uff08": "(", "\uff09": ")"}
+)
+_DATE = re.compile(r"(?<![\d./-])(?:\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](?:\d{4}|\d{2}))(?![-./]?\d)")
 _ZIP_PLUS_FOUR = re.compile(r"\d{5}-\d{4}")
 _DIGITS = range(7, 16)  # E.164 allows 15; shorter than 7 is an extension or a house number
 _MAILBOX = re.compile(r"[\w.+%'&-]{1,64}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}")
@@ -29,7 +32,9 @@ _HOUSE = re.compile(r"(?<![\d,.+(@-])\d{1,5}[A-Za-z]?(?![\w@]|[.,]\d)")
 _BOX = re.compile(r"\b(?:p\.?\s?o\.?\s?box|postfach|b\.?p\.?)\s{0,2}\d", re.IGNORECASE)
 _CITY = re.compile(
     r"[^\W\d_]{2},? \d{5}(?:-\d{4})?(?!\w)"  # Springfield, IL 62704
-    r"|(?<!\w)(?:[A-Z]{1,2}-)?\d{4,5} [^\W\d_]{3}"  # 10115 Berlin
+    r"|(?<![\w.)/-])(?<!\d )(?:[A-Z]{1,2}-)?\d{4,5} (?:[A-Z]{2} )?[^\W\d_]{3}"  # 10115 Berlin, 1012 LG Amsterdam
+    r"|(?<!\w)\d{2}-\d{3} [^\W\d_]{3}"  # 00-001 Warszawa
+    r"|\d\s?[\u53f7\u865f]|\u4e01\u76ee|\u756a\u5730|\u3012"  # East Asian house and postal numbers
     r"|(?<!\w)[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}(?!\w)"  # SW1A 1AA
     r"|(?<!\w)[A-Z]\d[A-Z] ?\d[A-Z]\d(?!\w)"  # K1A 0B1
 )
@@ -39,7 +44,7 @@ def phones(lines: Sequence[str]) -> list[str]:
     """Returns the digits of each phone number; dates and ZIP+4 codes are none."""
     found = []
     for line in lines:
-        for match in _PHONE.finditer(line):
+        for match in _PHONE.finditer(line.translate(_HYPHENS)):
             text = match[0].strip(" .-/")
             if _DATE.search(text) or _ZIP_PLUS_FOUR.fullmatch(text):
                 continue

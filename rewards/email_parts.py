@@ -15,6 +15,7 @@ from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case
 from grpo.rewards.contact_details import has_postal_address, mailboxes, phones
 from grpo.rewards.letter import read_letter
+from grpo.rewards.person_name import mentions, names, names_only
 
 _LETTER = """Subject: Your refund
 
@@ -29,20 +30,7 @@ Baker Cycles, 12 Mill Lane, Leeds
 tom@bakercycles.example
 """
 _UNSIGNED = "Hi Tom, the refund will arrive by Friday."
-_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_SALUTATIONS = _set(
-    "dear hi hello hey greetings good morning afternoon evening day to hola bonjour hallo liebe lieber sehr geehrte "
-    "geehrter geehrtes guten tag"
-)
-_TITLES = _set("mr mrs ms miss mx dr prof professor doctor sir madam herr frau monsieur madame señor señora mme jr sr")
-_COMPANY = _set("and team all everyone colleagues")
-_PARTICLES = _set("van von der den de del della la le di da dos du ter ten of the")
+_MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013", "-"), "\u00ad": None})
 
 
 @reward(
@@ -62,7 +50,8 @@ _PARTICLES = _set("van von der den de del della la le di da dos du ter ten of th
 def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float | None:
     """The share of the required keywords that the e-mail holds, from 0 to 1; abstains when the row requires none.
 
-    A keyword is a word or phrase; it counts as a whole ("refund" is not in "refunded"), in any case and spacing.
+    A keyword is a word or phrase; it counts as a whole ("refund" is not in "refunded"), in any case and spacing, with
+    typewriter's or typographic apostrophes and hyphens.
 
     Args:
         completion: the e-mail.
@@ -159,27 +148,23 @@ def length(completion: str, *, limit: int = 200, slack: int = 0) -> float:
 def recipient(completion: str, recipient: Any, *, where: Literal["greeting", "anywhere"] = "greeting") -> float | None:
     """1 when the e-mail is addressed to the recipient by name, else 0; abstains when the row names nobody.
 
-    The first name, the last name or both will do, with or without a title. A greeting that names somebody else too
-    does not count. Names are found in scripts that part words by blank space.
+    The first name, the last name or both will do, with or without a title, with or without accents ("Jose", "Mueller"),
+    or one part of a name with a hyphen. A greeting that names somebody else too does not count. Names are found in
+    scripts that part words by blank space.
 
     Args:
         completion: the e-mail.
         recipient: the full name.
-        where: "greeting" looks at the first line up to its first punctuation; "anywhere" at the whole e-mail, where a
-            list of names would be paid as well.
+        where: "greeting" looks at the greeting that opens the first line; "anywhere" at the whole e-mail, where a list
+            of names would be paid as well.
     """
-    names = {word for word in _words(str(recipient or "")) if word not in _TITLES}
-    telling = {name for name in names if name not in _PARTICLES and len(name) > 1} or names
-    if not telling:
+    name = str(recipient or "")
+    if not names(name):
         return None
     letter = read_letter(completion)
     if where == "anywhere":
-        spoken = {word.removesuffix("'s") for word in _words(letter.text)}
-        return 1.0 if telling & spoken else 0.0
-    called = [word for word in _words(letter.greeting) if word not in _SALUTATIONS | _TITLES | _COMPANY]
-    initials = {name[0] for name in names}
-    strangers = [word for word in called if word not in names | initials]
-    return 1.0 if telling & set(called) and not strangers else 0.0
+        return 1.0 if mentions(letter.text, name) else 0.0
+    return 1.0 if names_only(letter.greeting, name) else 0.0
 
 
 @reward(
@@ -228,17 +213,13 @@ def _listed(keywords: Any) -> list[str]:
 
 
 def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+    return " ".join(unicodedata.normalize("NFC", text).translate(_MARKS).casefold().split())
 
 
 def _holds(text: str, keyword: str) -> bool:
     head = r"(?<!\w)" if keyword[0].isalnum() else ""
     tail = r"(?!\w)" if keyword[-1].isalnum() else ""
     return re.search(head + re.escape(keyword) + tail, text) is not None
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFC", text).replace("\u2019", "'").casefold())
 
 
 def _has_phone(lines: tuple[str, ...], wanted: Any) -> bool:

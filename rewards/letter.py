@@ -1,7 +1,8 @@
 """The parts of an e-mail: a completion in, its greeting, text and signature block out.
 
 Reasoning in front of the e-mail is left out. The signature block is what follows the sign-off ("Kind regards,") or a
-line "--"; without either it is the last paragraph, unless that is the only one. Everything is linear in the text, of
+line "--"; without either, what follows the last paragraph that opens with a few words and a comma ("Until Friday,"), or
+a drawn line; without those it is the last paragraph, unless that is the only one. Everything is linear in the text, of
 which the first 200,000 characters after the reasoning are read.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _READ = 200_000
@@ -21,14 +23,34 @@ _SIGN_OFFS = (
     "respectfully|respectfully yours|sincerely|sincerely yours|take care|thank you|thanks|thanks again|"
     "thank you again|thanks and regards|warm regards|warm wishes|warmly|warmest regards|with appreciation|"
     "with best regards|with best wishes|with gratitude|with kind regards|with thanks|with warm regards|"
-    "yours|yours faithfully|yours sincerely|yours truly|"
-    "mit freundlichen grüßen|mit freundlichem gruß|beste grüße|viele grüße|herzliche grüße|"
-    "cordialement|bien cordialement|saludos|atentamente|un saludo|cordiali saluti"
+    "yours|yours faithfully|yours sincerely|yours truly|very truly yours|faithfully|kindly|"
+    "thanks in advance|thank you in advance|talk soon|"
+    "mit freundlichen grüßen|mit freundlichem gruß|beste grüße|viele grüße|herzliche grüße|mfg|lg|"
+    "cordialement|bien cordialement|bien à vous|saludos|saludos cordiales|atentamente|un saludo|un cordial saludo|"
+    "cordiali saluti|distinti saluti|atenciosamente|met vriendelijke groet|met vriendelijke groeten|"
+    "med vänliga hälsningar|med venlig hilsen|z poważaniem|"
+    "\u0441 \u0443\u0432\u0430\u0436\u0435\u043d\u0438\u0435\u043c"
 )
-_SIGN_OFF = re.compile(rf"(?:{_SIGN_OFFS})(?:[,.!\u2013\u2014-]{{1,2}}(?:\s\S{{1,40}}){{0,4}})?", re.IGNORECASE)
+_SIGN_OFF = re.compile(
+    rf"(?:{_SIGN_OFFS})(?:,? (?:and|&|\+|und|et) (?:{_SIGN_OFFS}))?(?: from(?: [^\s,.!]{{1,40}}){{1,4}})?"
+    r"(?:[,.!\u2013\u2014-]{1,2}(?:\s\S{1,40}){0,4})?",
+    re.IGNORECASE,
+)
+_RULE = re.compile(r"-{3,}|_{3,}|\u2013|\u2014")
+_CLOSING = re.compile(r"[^\W\d_][^\d,.?!:;]{0,40},")
+_EMPHASIS = "*_~ "
+_HAIL = re.compile(
+    r"(?:hi|hello|hey|hallo|hola|bonjour|ciao|hej|good (?:morning|afternoon|evening|day)|greetings|guten tag"
+    r"|\u0437\u0434\u0440\u0430\u0432\u0441\u0442\u0432\u0443\u0439\u0442\u0435)"
+    r"(?: there| again)?[,!.\u2013\u2014-]?\s+",
+    re.IGNORECASE,
+)
+_ANOTHER = re.compile(r"[,;]\s*(?=(?:dear|liebe[rs]?|sehr geehrte[rs]?|chère?s?|estimad[oa]s?)\s)", re.IGNORECASE)
 _LONGEST_LINE = 80
 _SIGNATURE_LINES = 12
-_TITLE = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|Jr|Sr|[^\W\d_])\.", re.IGNORECASE)  # a dot that ends no greeting
+_TITLE = re.compile(
+    r"\b(Dr|Mr|Mrs|Ms|Prof|St|Jr|Sr|Capt|Col|Gen|Lt|Rev|Hon|Dott|Sig|Ing|[^\W\d_])\.", re.IGNORECASE
+)  # a dot that ends no greeting
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +59,7 @@ class Letter:
 
     Attributes:
         text: all of it, without header lines ("Subject: ..."), NFC, with LF as line end and no blank space around.
-        greeting: the start of its first line up to the first punctuation ("Dear Dr Meyer").
+        greeting: the start of its first line up to its punctuation ("Dear Dr Meyer", "Hello, Anna").
         signature: the lines of its signature block that are not blank, stripped; at most twelve.
     """
 
@@ -55,9 +77,21 @@ def read_letter(completion: str) -> Letter:
         first += 1
     lines = [line.rstrip() for line in lines[first:]]
     opening = _TITLE.sub(r"\1", lines[0].strip()[:_READ]) if lines else ""
-    end = _GREETING_END.search(opening)
-    greeting = opening[: end.start()] if end else opening
-    return Letter("\n".join(lines).strip(), greeting, _signature(lines))
+    return Letter("\n".join(lines).strip(), _greeting(opening), _signature(lines))
+
+
+def _greeting(opening: str) -> str:
+    """A first line up to its punctuation; that of a "Hello," alone, or between two greetings, does not end it."""
+    hail = _HAIL.match(opening)
+    end = _end(opening, hail.end() if hail else 0)
+    while another := _ANOTHER.match(opening, end):
+        end = _end(opening, another.end())
+    return opening[:end]
+
+
+def _end(opening: str, start: int) -> int:
+    found = _GREETING_END.search(opening, start)
+    return found.start() if found else len(opening)
 
 
 def _without_reasoning(completion: str) -> str:
@@ -72,13 +106,29 @@ def _without_reasoning(completion: str) -> str:
 
 
 def _signature(lines: list[str]) -> tuple[str, ...]:
-    start = next((i for i in range(len(lines) - 1, -1, -1) if _closes(lines[i].strip())), None)
+    start = _last(lines, _closes)
     if start is None:
-        start = next((i for i in range(len(lines) - 1, 0, -1) if not lines[i].strip()), None)
-        if start is None:
-            return ()
+        start = _last(
+            lines, lambda line: _CLOSING.fullmatch(line) is not None and line.count(" ") < 6, after_blank=True
+        )
+    if start is None:
+        start = _last(lines, lambda line: _RULE.fullmatch(line) is not None)
+    if start is None:
+        start = _last(lines, lambda line: not line)
+    if start is None:
+        return ()
     kept = [line.strip() for line in lines[start + 1 :] if line.strip()]
     return tuple(kept[:_SIGNATURE_LINES])
+
+
+def _last(lines: list[str], wanted: Callable[[str], bool], *, after_blank: bool = False) -> int | None:
+    """The index of the last line that is wanted, with or without emphasis; `after_blank`: that opens a paragraph."""
+    for index in range(len(lines) - 1, -1, -1):
+        if (wanted(lines[index].strip()) or wanted(lines[index].strip(_EMPHASIS))) and (
+            not after_blank or (index > 0 and not lines[index - 1].strip())
+        ):
+            return index
+    return None
 
 
 def _closes(line: str) -> bool:

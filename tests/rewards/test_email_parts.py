@@ -18,6 +18,7 @@ SIGNED = "Hi Anna,\n\nFriday suits me.\n\nBest,\nTom\n{}"
         ("Quote C++ (v2).", ["C++", "(v2)"], 1.0),
         ("refund refund refund", ["refund", "Refund ", "apology"], 0.5),
         ("<think>refund, apology</think>Hello.", ["refund", "apology"], 0.0),
+        ("Don\u2019t miss the follow\u2011up.", ["don't", "follow-up"], 1.0),
         ("a, b", "a, b, c", 2 / 3),
         ("a, b", "a, b; c", 0.5),
     ],
@@ -53,7 +54,13 @@ def test_a_length_that_means_nothing_is_refused(options: dict[str, int]) -> None
     [
         ("Dear Anna,", 1.0),
         ("Dear Ms. van der Berg:", 1.0),
-        ("Good morning, Anna", 0.0),
+        ("Good morning, Anna", 1.0),
+        ("Hello, Anna,", 1.0),
+        ("Hi there, Anna!", 1.0),
+        ("My dear Anna,", 1.0),
+        ("Capt. van der Berg,", 1.0),
+        ("Dear Anna, dear Tom,", 0.0),
+        ("Hello, Tom,", 0.0),
         ("Good morning Anna!", 1.0),
         ("ANNA VAN DER BERG,", 1.0),
         ("Dear A. Berg,", 1.0),
@@ -68,6 +75,35 @@ def test_a_length_that_means_nothing_is_refused(options: dict[str, int]) -> None
 )
 def test_the_greeting_names_the_recipient_and_nobody_else(greeting: str, score: float) -> None:
     assert recipient(f"{greeting}\n\nThe bike of Anna is ready.", "Dr Anna van der Berg") == score
+
+
+@pytest.mark.parametrize(
+    ("greeting", "name"),
+    [
+        ("Dear Jose,", "José García"),
+        ("Dear Jose\u0301,", "José García"),
+        ("Dear Ms. Mueller,", "Anna Müller"),
+        ("Dear Ms. Muller,", "Anna Müller"),
+        ("Dear Soren,", "Søren Berg"),
+        ("Dear Lukasz,", "Łukasz Nowak"),
+        ("Dear Nguyen,", "Nguyễn Văn An"),
+        ("Dear Jean Luc,", "Jean-Luc Picard"),
+        ("Dear Captain Picard,", "Jean-Luc Picard"),
+        ("Dear Mrs Smith,", "Anna Smith-Jones"),
+        ("Hi Ann\u2011Marie,", "Ann-Marie Smith"),
+        ("Dear María José Carreño Quiñones,", "María José Carreño Quiñones"),
+        ("Ch\u00e8re Anna,", "Anna Meyer"),
+        ("Sehr geehrte Frau Meyer,", "Anna Meyer"),
+        (
+            "\u0423\u0432\u0430\u0436\u0430\u0435\u043c\u044b\u0439 \u0418\u0432\u0430\u043d,",
+            "\u0418\u0432\u0430\u043d \u041f\u0435\u0442\u0440\u043e\u0432",
+        ),
+        ("Dear Dr. Anna Meyer, PhD,", "Anna Meyer"),
+    ],
+)
+def test_a_name_may_be_written_the_way_people_write_it(greeting: str, name: str) -> None:
+    assert recipient(f"{greeting}\n\nYour bike is ready.", name) == 1.0
+    assert recipient(f"{greeting}\n\nYour bike is ready.", "Peter Olsen") == 0.0
 
 
 @pytest.mark.parametrize("name", [None, "", " ", "Dr."])

@@ -1,0 +1,90 @@
+"""Whom a greeting addresses: a greeting and a person's full name in, whether it names that person and nobody else out.
+
+Names are compared the way people write them: without case, with or without accents (José, Jose; Müller, Mueller,
+Muller), any part of a name with a hyphen, with or without titles and particles. They are found in scripts that part
+words by blank space.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
+_MARKS = str.maketrans({"\u2019": "'", "\u02bc": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013", "-")})
+_LETTERS = {
+    "\u00f8": "o",
+    "\u0142": "l",
+    "\u0111": "d",
+    "\u00f0": "d",
+    "\u0131": "i",
+    "\u00e6": "ae",
+    "\u0153": "oe",
+    "\u00fe": "th",
+    "\u00df": "ss",
+}
+_PLAIN = str.maketrans(_LETTERS)
+_GERMAN = str.maketrans({**_LETTERS, "\u00e4": "ae", "\u00f6": "oe", "\u00fc": "ue", "\u00f8": "oe", "\u00e5": "aa"})
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+SALUTATIONS = _set(
+    "dear dearest hi hello hey hiya greetings good morning afternoon evening day to there again my our welcome "
+    "bonjour salut cher chère chers chères hallo moin liebe lieber sehr geehrte geehrter geehrtes guten tag morgen "
+    "abend hola buenos buenas días tardes estimado estimada estimados querido querida ciao buongiorno buonasera caro "
+    "cara gentile egregio egregia olá oi prezado prezada beste geachte hej hei kära kjære drogi droga szanowny "
+    "szanowna уважаемый уважаемая дорогой дорогая здравствуйте привет добрый день αγαπητέ αγαπητή"
+)
+"""Words that open a greeting."""
+
+_TITLES = _set(
+    "mr mrs ms miss mx dr prof professor doctor sir madam madame monsieur mme m mlle herr herrn frau señor señora srta "
+    "sr sra signor signora sig dott dottore dottoressa ing dipl phd md msc mba esq jr ii iii captain capt colonel col "
+    "general gen lieutenant lt major sergeant sgt judge justice senator president chancellor minister reverend rev "
+    "father fr sister brother pastor rabbi imam lord lady dame hon dom don doña pan pani dhr mevrouw mw"
+)
+_COMPANY = _set("and & team all everyone colleagues both und et y e")
+_PARTICLES = _set("van von vom zu der den de del della di da dos du des la le las los ter ten of the bin ibn al el")
+
+
+def names(full: str) -> frozenset[str]:
+    """Returns the words of a full name that tell a person apart: no titles, no particles, no initials where more."""
+    words = frozenset(word for word in _words(full) if word not in _TITLES)
+    return frozenset(word for word in words if word not in _PARTICLES and len(word) > 1) or words
+
+
+def names_only(greeting: str, full: str) -> bool:
+    """True when a greeting names the person of that full name, by any telling part of it, and nobody else."""
+    telling = _spellings(names(full))
+    own = telling | _spellings(word for word in _words(full) if word not in _TITLES)
+    initials = {name[0] for name in own}
+    called = [word for word in _words(greeting) if word not in SALUTATIONS | _TITLES | _COMPANY]
+    known = [bool(_spellings([word]) & own) or word in initials | _PARTICLES for word in called]
+    return all(known) and any(_spellings([word]) & telling for word in called)
+
+
+def mentions(text: str, full: str) -> bool:
+    """True when a text holds a telling part of the full name anywhere."""
+    return bool(_spellings(names(full)) & _spellings(word.removesuffix("'s") for word in _words(text)))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFC", text).translate(_MARKS).casefold())
+
+
+def _spellings(words: Iterable[str]) -> frozenset[str]:
+    """Returns words, and the parts that a hyphen joins: without accents, and with umlauts spelt out."""
+    found = set()
+    for word in words:
+        for part in {word, *(piece for piece in word.split("-") if len(piece) > 1)}:
+            joined = part.replace("'", "").replace("-", "")
+            found |= {_unaccented(joined.translate(_PLAIN)), _unaccented(joined.translate(_GERMAN))}
+    return frozenset(found)
+
+
+def _unaccented(word: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
