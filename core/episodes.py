@@ -6,7 +6,7 @@ In: a bound environment and a split. Out: one frozen `Episode` per row, in the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.tools import Schema, schemas_of
@@ -66,16 +66,18 @@ def episodes_of(env: BoundEnv, split: str, *, limit: int | None, unbounded: int)
     rows = env.rows(split)
     instance = env.make()
     try:
-        tools = schemas_of(instance, env.name)
         if rows is None:
             first = 0 if split == "train" else HELD_OUT_SEED
             count = unbounded if limit is None else limit
-            return [_start(env, instance, index, {"seed": first + index}, {}, tools) for index in range(count)]
-        chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
-        if len(chosen) == 0:
-            raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
-        starts = [({"seed": index, "options": {"row": row}}, row) for index, row in enumerate(chosen)]
-        return [_start(env, instance, index, how, row, tools) for index, (how, row) in enumerate(starts)]
+            found = [_start(env, instance, index, {"seed": first + index}, {}) for index in range(count)]
+        else:
+            chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
+            if len(chosen) == 0:
+                raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
+            starts = [({"seed": index, "options": {"row": row}}, row) for index, row in enumerate(chosen)]
+            found = [_start(env, instance, index, how, row) for index, (how, row) in enumerate(starts)]
+        tools = schemas_of(instance, env.name)  # an environment may first have them in an episode
+        return [replace(episode, tools=tools) for episode in found] if tools else found
     finally:
         instance.close()
 
@@ -93,9 +95,7 @@ def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:
     )
 
 
-def _start(
-    env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], tools: tuple[Schema, ...]
-) -> Episode:
+def _start(env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any]) -> Episode:
     try:
         observation, info = instance.reset(**how)
     except DatasetError:
@@ -107,7 +107,7 @@ def _start(
     demonstration = info.get("demonstration")
     if isinstance(demonstration, list):
         demonstration = tuple(demonstration)
-    return Episode(index, prompt_of(observation, info), dict(info.get("row", row)), demonstration, how, tools)
+    return Episode(index, prompt_of(observation, info), dict(info.get("row", row)), demonstration, how)
 
 
 def prompt_of(observation: Any, info: Mapping[str, Any]) -> tuple[Message, ...]:
