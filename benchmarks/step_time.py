@@ -59,8 +59,9 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[float]:
     from trl import GRPOTrainer
 
     from grpo.core.config import parse_config
-    from grpo.core.plan import make_plan, row_order
+    from grpo.core.plan import make_plan
     from grpo.core.policy import load_policy, load_tokenizer
+    from grpo.core.row_order import row_order
     from grpo.core.trainer import grpo_config
     from grpo.plugins.host import Host
 

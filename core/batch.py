@@ -11,6 +11,7 @@ import torch
 
 from grpo.core.advantage import Advantages, group_advantages
 from grpo.core.config import LossSection
+from grpo.core.env_metrics import mean
 from grpo.core.score_outcome import Outcome
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import RunError
@@ -96,11 +97,12 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
         )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         failures = [batch.outcomes[reward.name][i] for i in ended if batch.outcomes[reward.name][i].kind == "failure"]
-        if len(failures) > limit * len(batch.completions):
+        count = len(_own(batch.completions, reward.env))
+        if len(failures) > limit * count:
             raise RunError(
-                f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of "
-                f"{len(batch.completions)} completions in step {batch.step}, over failures.stop_share {limit:g}. "
-                f"The first reason: {failures[0].reason}. Mend the reward, then resume the run."
+                f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
+                f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: {failures[0].reason}. Mend "
+                "the reward, then resume the run."
             )
 
 
@@ -112,6 +114,7 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     totals = batch.advantages.totals
     present = totals[~totals.isnan()]
     own = {reward.name for reward in rewards}
+    env_of = {part.name: reward.env for reward in rewards for part in parts(reward)}
     metrics = {
         "reward": present.mean().item() if len(present) else math.nan,
         "reward_std": batch.advantages.group_std.mean().item(),
@@ -121,16 +124,22 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     }
     if any(completion.info for completion in batch.completions):
         metrics |= _turn_metrics(batch.completions)
-    for name, outcomes in batch.outcomes.items():
+    for name, every in batch.outcomes.items():
+        outcomes = [every[place] for place in _own(batch.completions, env_of.get(name, ""))]
         for kind in ("abstain", "failure"):
-            metrics[f"rewards/{name}/{kind}"] = sum(outcome.kind == kind for outcome in outcomes) / len(outcomes)
+            metrics[f"rewards/{name}/{kind}"] = mean([outcome.kind == kind for outcome in outcomes])
         if name not in own:
             scores = [outcome.score for outcome in outcomes if outcome.score is not None]
-            metrics[f"rewards/{name}/mean"] = math.fsum(scores) / len(scores) if scores else math.nan
+            metrics[f"rewards/{name}/mean"] = mean(scores)
         for key in sorted({key for outcome in outcomes for key in outcome.metrics or ()}):
             figures = [outcome.metrics[key] for outcome in outcomes if outcome.metrics and key in outcome.metrics]
-            metrics[f"rewards/{name}/{key}"] = math.fsum(figures) / len(figures)
+            metrics[f"rewards/{name}/{key}"] = mean(figures)
     return metrics
+
+
+def _own(completions: Sequence[Completion], env: str) -> list[int]:
+    """Returns the places of an environment's completions; of all of them for ""."""
+    return [place for place, one in enumerate(completions) if env in ("", one.env)]
 
 
 def _turn_metrics(completions: Sequence[Completion]) -> dict[str, float]:

@@ -44,6 +44,7 @@ class Rollout:
     outcomes: Mapping[str, ShownOutcome]
     messages: tuple[Message, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
+    env: str = ""
 
     @property
     def failed(self) -> bool:
@@ -110,6 +111,7 @@ def to_completion(rollout: Rollout) -> Completion:
         turns=sum(message["role"] == "assistant" for message in messages),
         finish_reason="error" if "failure" in rollout.info else "stop",
         info=rollout.info,
+        env=rollout.env,
     )
 
 
@@ -130,6 +132,7 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         "step": step,
         "number": rollout.number,
         "group": rollout.group,
+        "env": rollout.env,
         "prompt": list(rollout.prompt),
         "completion": rollout.completion,
         "tokens": rollout.tokens,
@@ -152,7 +155,7 @@ def _sort_key(rollout: Rollout, sort: SortKey, sign: int) -> tuple[float, int]:
 
 
 def _rollout(number: int, row: Mapping[str, Any]) -> Rollout:
-    names = [key.removeprefix("outcome.") for key in row if key.startswith("outcome.")]
+    names = [key.removeprefix("outcome.") for key in row if key.startswith("outcome.") and row[key] is not None]
     return Rollout(
         number=number,
         group=row["group"],
@@ -166,4 +169,5 @@ def _rollout(number: int, row: Mapping[str, Any]) -> Rollout:
         outcomes={n: ShownOutcome(row[f"outcome.{n}"], row[f"score.{n}"], row[f"reason.{n}"]) for n in names},
         messages=tuple(json.loads(row.get("messages") or "[]")),
         info=json.loads(row.get("info") or "{}"),
+        env=row.get("env") or "",
     )

@@ -49,7 +49,7 @@ class Canary:
 
 
 def canaries_of(
-    file: Path | None, cases: bool, rewards: Sequence[BoundReward], verifier: BoundVerifier | None
+    file: Path | None, cases: bool, rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier]
 ) -> tuple[Canary, ...]:
     """Returns the canaries of a run.
 
@@ -57,13 +57,13 @@ def canaries_of(
         file: the file of known completions, or None.
         cases: take the plugins' own cases too, where their options are those of the run.
         rewards: what the run scores with.
-        verifier: what decides accuracy, or None.
+        verifiers: what decides accuracy.
 
     Raises:
         DatasetError: a line of the file cannot be used; names the line.
         UsageError: there is no such file, or no canary at all.
     """
-    plugins = _plugins(rewards, verifier)
+    plugins = _plugins(rewards, verifiers)
     found = list(_from_file(file, plugins)) if file is not None else []
     if cases:
         found += [canary for plugin, owner in plugins for canary in _from_cases(plugin, owner)]
@@ -73,10 +73,10 @@ def canaries_of(
     return tuple(found)
 
 
-def _plugins(rewards: Sequence[BoundReward], verifier: BoundVerifier | None) -> list[tuple[Bound, str]]:
+def _plugins(rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier]) -> list[tuple[Bound, str]]:
     """Returns every plugin that has outcomes, each with its owner."""
     found: list[tuple[Bound, str]] = [(part, reward.name) for reward in rewards for part in parts(reward)]
-    return [*found, (verifier, verifier.name)] if verifier is not None else found
+    return [*found, *((verifier, verifier.name) for verifier in verifiers)]
 
 
 def _from_cases(plugin: Bound, owner: str) -> Iterator[Canary]:

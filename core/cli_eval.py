@@ -23,7 +23,13 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 
 @click.command(name="eval")
-@click.option("--env", metavar="SPEC", help="The environment, for example gsm8k. Default: that of the run.")
+@click.option(
+    "--env",
+    "envs",
+    metavar="SPEC",
+    multiple=True,
+    help="The environment, for example gsm8k; repeat for several. Default: those of the run.",
+)
 @click.option("--model", metavar="NAME", help="A hub id, a folder or a run directory. Default: the embedded model.")
 @click.option("--adapter", metavar="NAME", help="A folder or hub id of PEFT to put on top.")
 @click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per problem, for pass@k. Default: 1.")
@@ -39,31 +45,43 @@ AT_LEAST_ONE = click.IntRange(min=1)
     "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write every completion, as JSON lines."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(model: str | None, adapter: str | None, output: Path | None, as_json: bool, **given: Any) -> None:
+def evaluate(
+    model: str | None, adapter: str | None, envs: tuple[str, ...], output: Path | None, as_json: bool, **given: Any
+) -> None:
     """Measure a model on an environment, without training.
 
     With a run directory as --model, the run's environment, rewards, dataset and lengths are the defaults; naming --env
-    leaves its rewards and dataset behind.
+    leaves its rewards and dataset behind. Several environments are measured one after the other; --json then prints a
+    list. The name of one of a run's several environments stands for it as the run had it.
     """
-    from grpo.core.measure import Choices, measure, plan_evaluation, recorded
+    from grpo.core.measure import Choices, for_each_env, measure, plan_evaluation, recorded
     from grpo.core.weights import find_weights
 
     if output is not None:
         refuse_unwritable_file(output)
-    plan = plan_evaluation(find_weights(model, adapter), Host.discover(), Choices(**given))
-    if plan.weights.note:
-        click.echo(f"note: {plan.weights.note}", err=True)
-    with _Bar(len(plan.episodes) * plan.samples) as bar:
-        measurement = measure(plan, loaded=bar.started, sampled=bar.advanced)
-    click.echo(json.dumps(summary(plan, measurement), indent=2) if as_json else "\n".join(report(plan, measurement)))
+    weights, host = find_weights(model, adapter), Host.discover()
+    plans = [plan_evaluation(weights, host, chosen) for chosen in for_each_env(weights, host, Choices(**given), envs)]
+    if weights.note:
+        click.echo(f"note: {weights.note}", err=True)
+    found: list[tuple[EvaluationPlan, Measurement]] = []
+    for plan in plans:
+        with _Bar(len(plan.episodes) * plan.samples) as bar:
+            found.append((plan, measure(plan, loaded=bar.started, sampled=bar.advanced)))
+        if not as_json:
+            click.echo("\n".join([*([""] if len(found) > 1 else []), *report(*found[-1])]))
+    if as_json:
+        summaries = [summary(*each) for each in found]
+        click.echo(json.dumps(summaries if len(plans) > 1 else summaries[0], indent=2))
     if output is not None:
-        _write(output, recorded(plan, measurement.evaluation))
-    for name, traceback in measurement.first_failure.items():
-        told = f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}"
-        click.echo(printable(told), err=True)
-    verdicts = measurement.evaluation.verdicts
-    if verdicts and all(judgement.kind == "failure" for judgement in verdicts):
-        raise RunError("the verifier failed on every completion, so nothing is known about accuracy.")
+        _write(output, [row for plan, measurement in found for row in recorded(plan, measurement.evaluation)])
+    for _, measurement in found:
+        for name, traceback in measurement.first_failure.items():
+            told = f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}"
+            click.echo(printable(told), err=True)
+    for plan, measurement in found:
+        verdicts = measurement.evaluation.verdicts
+        if verdicts and all(judgement.kind == "failure" for judgement in verdicts):
+            raise RunError(f"the verifier of {plan.env.name} failed on every completion: nothing is known of accuracy.")
 
 
 def refuse_unwritable_file(file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 # Flag to dotted configuration key; a flag that is not given leaves the key alone.
 FLAGS = {
-    "env": "env",
     "model": "model",
     "dataset": "dataset",
     "out": "out",
@@ -52,8 +52,18 @@ FLAGS = {
 
 
 @click.command()
-@click.option("--env", metavar="SPEC", help="The environment, for example gsm8k or gsm8k:level=hard.")
+@click.option(
+    "--env", "envs", metavar="SPEC", multiple=True, help="The environment, for example gsm8k; repeat for several."
+)
 @click.option("--reward", "rewards", metavar="SPEC", multiple=True, help="A reward; repeat for several.")
+@click.option(
+    "--env-reward",
+    "env_rewards",
+    metavar="ENV SPEC",
+    type=(str, str),
+    multiple=True,
+    help="A reward for one environment of several, which is named first.",
+)
 @click.option("--model", metavar="NAME", help="A hub id or a folder. Default: the embedded demonstration model.")
 @click.option("--dataset", metavar="FILE|ID", help="Rows for the environment: a file or a hub dataset.")
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file with settings.")
@@ -95,7 +105,9 @@ FLAGS = {
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, train nothing.")
 @click.option("--quiet", is_flag=True, help="Print warnings and errors only.")
 def run(
+    envs: tuple[str, ...],
     rewards: tuple[str, ...],
+    env_rewards: tuple[tuple[str, str], ...],
     config_file: Path | None,
     pairs: tuple[str, ...],
     lora_targets: str | None,
@@ -114,7 +126,9 @@ def run(
     from grpo.core.run import resume, start
 
     flags = {FLAGS[name]: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    flags["env"] = (envs[0] if len(envs) == 1 else list(envs)) if envs else None
     flags["rewards"] = list(rewards) or None
+    flags["env_rewards"] = gathered(env_rewards) or None
     flags["lora.targets"] = lora_targets if lora_targets in (None, "all-linear") else lora_targets.split(",")
     flags["output.report_to"] = report_to.split(",") if report_to else None
     display = display_for(quiet=quiet)
@@ -141,3 +155,11 @@ def run(
 
 def _exit_code(summary: RunSummary) -> int:
     return 130 if summary.status == "interrupted" else 0
+
+
+def gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Returns each first to its seconds, in order."""
+    found: dict[str, list[str]] = {}
+    for first, second in pairs:
+        found.setdefault(first, []).append(second)
+    return found

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grpo.core.config_errors import complaint, setting_at
 from grpo.plugins.errors import UsageError
-from grpo.plugins.spec_text import is_file
 
 LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
 Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
@@ -246,15 +245,17 @@ class RunConfig(_Section):
     """Everything a run depends on, apart from the machine.
 
     Attributes:
-        env: the environment's SPEC, or a table with the key `name`.
-        rewards: SPECs or tables; empty: the environment's defaults.
+        env: the environment's SPEC, or a table with the key `name`; a list of these for several environments.
+        rewards: SPECs or tables; empty: each environment's defaults.
+        env_rewards: an environment's name to the SPECs or tables of its own rewards.
         model: a hub id or a folder; None: the embedded model.
         dataset: the value of the environment's option `dataset`.
         out: the run directory; None: runs/<time>-<env>.
     """
 
-    env: PluginRef
+    env: PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)]
     rewards: tuple[PluginRef, ...] = ()
+    env_rewards: dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]] = {}
     model: str | None = None
     dataset: str | None = None
     out: Path | None = None
@@ -267,6 +268,11 @@ class RunConfig(_Section):
     output: OutputSection = OutputSection()
     failures: FailureSection = FailureSection()
     canaries: CanarySection = CanarySection()
+
+    @property
+    def envs(self) -> tuple[PluginRef, ...]:
+        """The environments."""
+        return self.env if isinstance(self.env, tuple) else (self.env,)
 
     @model_validator(mode="after")
     def _settings_that_trl_does_not_have(self) -> RunConfig:
@@ -313,30 +319,6 @@ def parse_config(tree: Mapping[str, Any]) -> RunConfig:
         for line in error.errors():
             explained.setdefault(setting_at(line["loc"], RunConfig), complaint(line, RunConfig))
         raise UsageError("; ".join(list(explained.values())[:3])) from None
-
-
-def anchored(config: RunConfig) -> RunConfig:
-    """Makes the relative paths of a configuration absolute, so that its run resumes from any folder."""
-
-    def whole(text: str | None) -> str | None:
-        return str(Path(text).expanduser().resolve()) if text and Path(text).expanduser().exists() else text
-
-    def plugin(source: PluginRef) -> PluginRef:
-        if not isinstance(source, str):
-            return {**source, "name": plugin(str(source["name"]))} if "name" in source else source
-        head, suffix, rest = source.partition(".toml" if ".toml" in source.partition(":")[0] else ".py")
-        return f"{whole(head + suffix)}{rest}" if suffix and is_file(source) else source
-
-    canaries = config.canaries.file
-    return config.model_copy(
-        update={
-            "env": plugin(config.env),
-            "rewards": tuple(plugin(source) for source in config.rewards),
-            "model": whole(config.model),
-            "dataset": whole(config.dataset),
-            "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),
-        }
-    )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -18,10 +18,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from grpo.core.env_metrics import HELD_OUT, PREFIX
 from grpo.core.evaluate import Estimate
 from grpo.core.plan import Plan
 from grpo.core.printable import printable
 from grpo.core.progress import Progress, Silent
+from grpo.core.run_envs import RunEnv
 from grpo.plugins.types import Completion
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -59,8 +61,8 @@ class PlainLines(Silent):
         if step % 10 == 0 or step == steps:
             print(f"warm-up {step}/{steps}  loss {loss:.3f}", flush=True)
 
-    def evaluated(self, step: int, accuracy: Estimate) -> None:
-        print(f"held-out accuracy after {step} steps: {estimate(accuracy)}", flush=True)
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        print(f"{_of(env)}held-out accuracy after {step} steps: {estimate(accuracy)}", flush=True)
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
         parts = [f"step {row['step']}"]
@@ -106,9 +108,9 @@ class LivePanel(Silent):
     def warmed(self, step: int, steps: int, loss: float) -> None:
         self._draw(Text(f"supervised warm-up  {step}/{steps}  loss {loss:.3f}"))
 
-    def evaluated(self, step: int, accuracy: Estimate) -> None:
-        self._held_out.append(f"{accuracy.mean:.1%} after {step}")
-        self._print(Text(f"held-out accuracy after {step} steps: {estimate(accuracy)}", style="green"))
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        self._held_out.append(f"{_of(env)}{accuracy.mean:.1%} after {step}")
+        self._print(Text(f"{_of(env)}held-out accuracy after {step} steps: {estimate(accuracy)}", style="green"))
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
         step = row["step"]
@@ -172,13 +174,10 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
     else:
         model = f"{plan.source.path} ({plan.parameters / 1e6:,.0f} M parameters)"
     how = f"LoRA rank {config.lora.rank}" if config.lora.enabled else "full fine-tuning"
-    rows = plan.env.options.get("dataset") or next(
-        (str(option.default) for option in plan.env.spec.options if option.name == "dataset"), "its own episodes"
-    )
     rewards = ", ".join(f"{r.name}" + (f" x {r.weight:g}" if r.weight != 1 else "") for r in plan.rewards)
     lines = [
         ("model", model),
-        ("environment", f"{plan.env.name}: {len(plan.train)} training rows ({rows}), {len(plan.held_out)} held out"),
+        *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
         ("rewards", rewards),
         ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, loss {config.loss.type}"),
         (
@@ -190,6 +189,18 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
     if run_dir is not None:
         lines.append(("directory", str(run_dir)))
     return lines
+
+
+def _environment(part: RunEnv, *, several: bool) -> str:
+    rows = part.env.options.get("dataset") or next(
+        (str(option.default) for option in part.env.spec.options if option.name == "dataset"), "its own episodes"
+    )
+    share = f"{part.share:.0%} of the prompts, " if several else ""
+    return f"{part.name}: {share}{len(part.train)} training rows ({rows}), {len(part.held_out)} held out"
+
+
+def _of(env: str) -> str:
+    return f"{env}: " if env else ""
 
 
 def ending(status: str, run_dir: Path, step: int) -> list[str]:
@@ -208,10 +219,12 @@ def ending(status: str, run_dir: Path, step: int) -> list[str]:
 def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns (label, key) of the metrics worth a line, as far as the row has them."""
     rewards = [key for key in row if key.startswith("rewards/") and key.endswith("/mean")]
+    envs = [key for key in row if _of_an_env(key)]
     wanted = [
         ("reward", "reward"),
         ("accuracy", "accuracy"),
-        *((key.split("/")[1], key) for key in rewards if len(rewards) > 1),
+        *((key.split("/")[1], key) for key in rewards if len(rewards) > 1 and not envs),
+        *((key.removeprefix(PREFIX).replace("/", " "), key) for key in envs),
         ("length", "completions/mean_length"),
         ("no signal", "frac_reward_zero_std"),
         ("loss", "loss"),
@@ -219,6 +232,10 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     wanted += [(f"{key.split('/')[1]} failed", key) for key in row if key.endswith("/failure") and row[key]]
     return [(label, key) for label, key in wanted if row.get(key) is not None]
+
+
+def _of_an_env(key: str) -> bool:
+    return key.startswith(PREFIX) and key.endswith(("/reward", "/accuracy")) and not key.endswith(HELD_OUT)
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -33,6 +33,7 @@ class Episode:
             (`{"tool": name, "arguments": {...}}`), or None.
         reset: the arguments of `reset` that start it, again and again.
         tools: schemas of the functions that the policy may call.
+        env: the environment's name.
     """
 
     index: int
@@ -41,6 +42,7 @@ class Episode:
     demonstration: str | tuple[Action, ...] | None
     reset: Mapping[str, Any] = field(default_factory=dict)
     tools: tuple[Schema, ...] = ()
+    env: str = ""
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -92,6 +94,7 @@ def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:
         token_ids=sampled.token_ids,
         logprobs=sampled.logprobs,
         finish_reason=sampled.finish_reason,
+        env=episode.env,
     )
 
 
@@ -107,7 +110,8 @@ def _start(env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: M
     demonstration = info.get("demonstration")
     if isinstance(demonstration, list):
         demonstration = tuple(demonstration)
-    return Episode(index, prompt_of(observation, info), dict(info.get("row", row)), demonstration, how)
+    columns = dict(info.get("row", row))
+    return Episode(index, prompt_of(observation, info), columns, demonstration, how, env=env.name)
 
 
 def prompt_of(observation: Any, info: Mapping[str, Any]) -> tuple[Message, ...]:

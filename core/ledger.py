@@ -10,9 +10,11 @@ import json
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.core.canary_watch import CanaryWatch, fingerprint
+from grpo.core.env_metrics import HELD_OUT, PREFIX, env_metrics
+from grpo.core.env_scores import ELSEWHERE, right_by_env, scores_by_env
 from grpo.core.evaluate import complete, proportion
 from grpo.core.health import HealthWatch
 from grpo.core.plan import Plan
@@ -21,6 +23,7 @@ from grpo.core.policy import end_ids
 from grpo.core.progress import Progress
 from grpo.core.record import RolloutRow, RunDir, append_metrics, read_json, read_metrics, write_json, write_rollouts
 from grpo.core.rollout import SamplingParams
+from grpo.core.run_envs import RunEnv
 from grpo.core.score import Scorer
 from grpo.core.score_early import EarlyCalls
 from grpo.core.score_outcome import Outcome
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from grpo.core.batch import Batch
     from grpo.core.trainer import PolicyTrainer
 
-HELD_OUT = "held_out/accuracy"
+T = TypeVar("T")
 
 
 class Ledger:
@@ -53,9 +56,7 @@ class Ledger:
         self._run_dir = run_dir
         self._progress = progress
         self._tokenizer = tokenizer
-        self._scorer = Scorer(
-            [*plan.rewards, *([plan.verifier] if plan.verifier else [])], retries=plan.config.failures.retries
-        )
+        self._scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
         assert plan.config.train.dtype is not None
         self._health = HealthWatch(plan.config.train.dtype)
         self._trainer: PolicyTrainer | None = None
@@ -82,7 +83,7 @@ class Ledger:
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
         """Scores a batch with the run's rewards; a failing reward shows its first traceback once."""
-        outcomes = self._scorer.score(completions, early=early)
+        outcomes = scores_by_env(self._scorer, self._plan.envs, completions, early)
         self._tell_failures("a reward failed; its completion is masked, never a zero.")
         return outcomes
 
@@ -107,8 +108,12 @@ class Ledger:
 
     def _keep(self, batch: Batch, trainer: PolicyTrainer) -> None:
         self._batch = batch
-        if self._plan.verifier is not None:
-            trainer.add_metric("accuracy", proportion(self._right(batch.completions)).mean)
+        right = right_by_env(self._scorer, self._plan.envs, batch.completions)
+        if self._plan.verifiers:
+            trainer.add_metric("accuracy", proportion(right).mean)
+        if len(self._plan.envs) > 1:
+            for name, value in env_metrics(batch, [part.name for part in self._plan.envs], right).items():
+                trainer.add_metric(name, value)
         rows = rollout_rows(batch)
         write_rollouts(self._run_dir, batch.step, rows)
         for warning in self._health.batch(batch.step, batch.completions, [row.reward for row in rows]):
@@ -124,7 +129,7 @@ class Ledger:
         plugins = [part for reward in self._plan.rewards for part in parts(reward)]
         titles: dict[tuple[str, str], str] = {
             (bound.spec.kind, bound.name): f"{bound.spec.kind} '{bound.name}' ({bound.distribution})"
-            for bound in (*plugins, *([self._plan.verifier] if self._plan.verifier else []))
+            for bound in (*plugins, *self._plan.verifiers)
         }
         return CanaryWatch(
             self._plan.canaries,
@@ -156,15 +161,15 @@ class Ledger:
 
     def evaluate_start(self) -> None:
         """Measures held-out accuracy before the first step, as step 0 of the metrics."""
-        accuracy = self._held_out_accuracy(0)
-        if accuracy is not None and self._main:
-            append_metrics(self._run_dir, {"step": 0, HELD_OUT: accuracy})
+        found = self._held_out_accuracy(0)
+        if found and self._main:
+            append_metrics(self._run_dir, {"step": 0, **found})
 
     def evaluate(self, step: int) -> None:
         """Measures held-out accuracy between steps; it becomes a metric of the step."""
-        accuracy = self._held_out_accuracy(step)
-        if accuracy is not None and self._trainer is not None:
-            self._trainer.add_metric(HELD_OUT, accuracy)
+        assert self._trainer is not None
+        for name, accuracy in self._held_out_accuracy(step).items():
+            self._trainer.add_metric(name, accuracy)
 
     def step_ended(self, row: dict[str, Any]) -> None:
         """Writes the metrics of a step and tells everybody."""
@@ -175,7 +180,8 @@ class Ledger:
             self._progress.stepped(row, None, {})
         else:
             shown = row["step"] % len(batch.completions)
-            scores = {name: _shown(outcomes[shown]) for name, outcomes in batch.outcomes.items()}
+            said = {name: outcomes[shown] for name, outcomes in batch.outcomes.items()}
+            scores = {name: _shown(outcome) for name, outcome in said.items() if outcome != ELSEWHERE}
             self._progress.stepped(row, batch.completions[shown], scores)
         for warning in self._health.metrics(row):
             self._progress.warned(warning)
@@ -188,15 +194,32 @@ class Ledger:
     def _main(self) -> bool:
         return self._trainer is None or bool(self._trainer.accelerator.is_main_process)
 
-    def _held_out_accuracy(self, step: int) -> float | None:
-        """Greedy accuracy over the held-out episodes, which the processes share; None without any."""
-        if not self._plan.held_out or self._trainer is None:
-            return None
-        from accelerate.utils import gather_object
+    def _held_out_accuracy(self, step: int) -> dict[str, float]:
+        """Greedy accuracy over the held-out episodes, and of each environment; as metrics, none without episodes."""
+        parts = [part for part in self._plan.envs if part.held_out]
+        several = len(self._plan.envs) > 1
+        every: list[bool | None] = []
+        metrics: dict[str, float] = {}
+        for part in parts:
+            right = self._held_out_right(part)
+            every += right
+            if several:
+                found = proportion(right)
+                metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = found.mean
+                self._progress.evaluated(step, found, part.name)
+        if not parts:
+            return {}
+        accuracy = proportion(every)
+        if not several:
+            self._progress.evaluated(step, accuracy)
+        return {HELD_OUT: accuracy.mean, **metrics}
 
+    def _held_out_right(self, part: RunEnv) -> list[bool | None]:
+        """Whether the greedy answers to an environment's held-out episodes are right; the processes share them."""
+        assert self._trainer is not None
         accelerator = self._trainer.accelerator
         model = accelerator.unwrap_model(self._trainer.model)
-        mine = self._plan.held_out[accelerator.process_index :: accelerator.num_processes]
+        mine = part.held_out[accelerator.process_index :: accelerator.num_processes]
         config = self._plan.config
         assert config.rollout.max_completion_length is not None
         params = SamplingParams(
@@ -206,24 +229,17 @@ class Ledger:
             temperature=0.0,
         )
         batch_size = config.rollout.batch_size or self._plan.batch_size
-        player = player_of(self._plan.env, config.rollout, self._tokenizer, self._plan.train)
+        player = player_of(part.env, config.rollout, self._tokenizer, part.train)
         completions = complete(model, self._tokenizer, mine, params, batch_size=batch_size, player=player)
-        right = self._right(completions)
-        if accelerator.num_processes > 1:
-            right = gather_object(right)
-        accuracy = proportion(right)
-        self._progress.evaluated(step, accuracy)
-        return accuracy.mean
-
-    def _right(self, completions: Sequence[Completion]) -> list[bool | None]:
-        (judgements,) = self._scorer.judge(completions).values()
-        return [judgement.verdict.ok if judgement.verdict else None for judgement in judgements]
+        right = right_by_env(self._scorer, self._plan.envs, completions)
+        return right if accelerator.num_processes == 1 else _gathered(right)
 
 
-def _gathered(values: list[str | None]) -> list[str | None]:
+def _gathered(values: list[T]) -> list[T]:
+    """Returns the values of all processes."""
     from accelerate.utils import gather_object
 
-    found: list[str | None] = gather_object(values)
+    found: list[T] = gather_object(values)
     return found
 
 
@@ -244,7 +260,8 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
             info=json.dumps(dict(completion.info), ensure_ascii=False) if completion.info else None,
             reward=None if totals[i] != totals[i] else totals[i],
             advantage=values[i],
-            outcomes={n: (o[i].kind, o[i].score, o[i].reason) for n, o in batch.outcomes.items()},
+            outcomes={n: (o[i].kind, o[i].score, o[i].reason) for n, o in batch.outcomes.items() if o[i] != ELSEWHERE},
+            env=completion.env,
         )
         for i, completion in enumerate(batch.completions)
     ]

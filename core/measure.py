@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo.core.config import RolloutSection, RunConfig, parse_config
+from grpo.core.config import PluginRef, RolloutSection, RunConfig, parse_config
 from grpo.core.episodes import Episode, episodes_of
 from grpo.core.evaluate import Evaluation, complete, evaluation_of
-from grpo.core.plan import check_prompts, refuse_missing_columns, with_dataset
+from grpo.core.plan import check_prompts
 from grpo.core.policy import end_ids, load_model_config, load_tokenizer
 from grpo.core.rollout import SamplingParams, refuse_unsafe_rope
+from grpo.core.run_envs import refuse_missing_columns, rewards_of, with_dataset
 from grpo.core.score import Judgement, Scorer
-from grpo.core.turn_plan import player_of, with_turns
+from grpo.core.turn_plan import narrowed, player_of, with_turns
 from grpo.core.weights import Weights, load_weights
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError, UsageError
@@ -40,9 +41,11 @@ class Choices:
         temperature: default: greedy for one sample, 1 for several.
         max_tokens: new tokens per completion.
         batch_size: completions decoded at once.
+        of_run: the environment is the run's own, and so are the defaults; so it is where `env` is None.
+        fit: of the rewards take those whose columns the environment's rows have.
     """
 
-    env: str | None = None
+    env: PluginRef | None = None
     rewards: Sequence[str] = ()
     dataset: str | None = None
     split: str = "test"
@@ -52,6 +55,8 @@ class Choices:
     max_tokens: int | None = None
     seed: int = 0
     batch_size: int = 128
+    of_run: bool = False
+    fit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,21 @@ class Measurement:
     seconds: float
 
 
+def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[str]) -> list[Choices]:
+    """Returns the choices for each environment: those that the user names, else those of the run.
+
+    The name of one of a run's several environments stands for that one, with its options and rewards.
+    """
+    run = weights.config
+    own = {host.env(source).name: source for source in run.envs} if run is not None and len(run.envs) > 1 else {}
+    wanted = list(envs) or list(own)
+    if not wanted:
+        return [choices]
+    return [
+        replace(choices, env=own.get(env, env), of_run=env in own, fit=env in own or len(wanted) > 1) for env in wanted
+    ]
+
+
 def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> EvaluationPlan:
     """Decides and checks everything that can be decided without weights.
 
@@ -94,11 +114,9 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         UsageError: something cannot work; the message names it and the remedy.
     """
     config = _config(weights, choices)
-    env = with_dataset(host.env(config.env), config)
-    rewards = tuple(host.rewards(config.rewards) if config.rewards else host.default_rewards(env))
+    env = with_dataset(host.env(config.envs[0]), config)
+    host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
     verifier = host.default_verifier(env)
-    if not rewards and verifier is None:
-        raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")
     temperature = choices.temperature if choices.temperature is not None else (0.0 if choices.samples == 1 else 1.0)
     if choices.samples > 1 and temperature == 0:
         raise UsageError(
@@ -106,11 +124,16 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
             "Raise --temperature or leave out -n."
         )
     episodes = tuple(episodes_of(env, choices.split, limit=choices.size, unbounded=choices.size or UNBOUNDED))
-    refuse_missing_columns(episodes[0], rewards, verifier)
+    rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
+    if not rewards and verifier is None:
+        raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")
+    refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
     model_config = load_model_config(weights.base)
     refuse_unsafe_rope(model_config)
     longest = check_prompts(config, env, weights.tokenizer_source, model_config, {choices.split: episodes})
-    config = with_turns(config, env, model_config, longest)
+    if choices.of_run:
+        config = config.model_copy(update={"rollout": narrowed(config.rollout, env)})
+    config = with_turns(config, [env], model_config, longest)
     player_of(env, config.rollout, load_tokenizer(weights.tokenizer_source), episodes)  # refuses before weights load
     assert config.rollout.max_completion_length is not None
     return EvaluationPlan(
@@ -195,6 +218,7 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
             "tokens": len(completion.token_ids),
             "finish_reason": completion.finish_reason,
             **({"info": dict(completion.info)} if completion.info else {}),
+            "env": completion.env,
             "scores": {name: found[i].as_json() for name, found in evaluation.outcomes.items()},
         }
         if evaluation.verdicts:
@@ -219,15 +243,18 @@ def _config(weights: Weights, choices: Choices) -> RunConfig:
     Naming an environment leaves the run's rewards and dataset behind.
     """
     tree: dict[str, Any] = {"model": None if weights.embedded else weights.base}
+    of_run = choices.env is None or choices.of_run
     if weights.config is not None:
         run = weights.config.model_dump(mode="json")
         tree["model"] = run["model"]
-        if choices.env is None:
-            tree |= {key: run[key] for key in ("env", "rewards", "dataset")}
+        if of_run:
+            tree |= {key: run[key] for key in ("env", "rewards", "env_rewards", "dataset") if key in run}
     chosen = {"env": choices.env, "rewards": list(choices.rewards) or None, "dataset": choices.dataset}
     tree |= {key: value for key, value in chosen.items() if value is not None}
     tree["rollout"] = {"max_completion_length": choices.max_tokens or weights.max_tokens}
-    if weights.config is not None and choices.env is None:
+    if choices.rewards:
+        tree.pop("env_rewards", None)
+    if weights.config is not None and of_run:
         limits = ("max_turns", "max_rollout_length", "step_timeout")
         tree["rollout"] |= {name: getattr(weights.config.rollout, name) for name in limits}
     return parse_config(tree)

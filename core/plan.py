@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from grpo.core.policy import (
 )
 from grpo.core.rollout import context_length, refuse_unsafe_rope
 from grpo.core.rollout_plan import correction_of, refuse_impossible_rollouts, refuse_unfit_server
+from grpo.core.run_envs import RunEnv, bound_envs, refuse_missing_columns, rewards_by_env, verifier_of
 from grpo.core.turn_plan import turn_note, with_turns
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import DatasetError, UsageError
@@ -39,6 +40,7 @@ from grpo.plugins.host import Host
 
 RUNS = Path("runs")  # where run directories appear that the user does not name
 EMBEDDED_STEPS = 60
+MADE_EPISODES = 1000  # at least, of an environment that makes its own
 EMBEDDED_COMPLETION = 96  # tokens; the longest worked answer of the embedded problems has fewer
 NAMED_COMPLETION = 512
 NAMED_MICRO_BATCH = 8
@@ -57,10 +59,8 @@ class Plan:
     Attributes:
         config: the configuration; no value that the run needs is None any more.
         source: where the policy comes from.
-        env: the environment with its options.
-        rewards: the rewards with options, weights and names.
-        verifier: what decides accuracy, or None.
-        train, held_out: episodes; `held_out` is empty when evaluation is off or the environment has no test rows.
+        envs: the environments with their rewards and episodes.
+        train: the episodes of all of them, one environment's after the other's.
         parameters: of the model.
         longest_prompt: in tokens, over both splits.
         disk_bytes: what checkpoints and the final model take.
@@ -71,17 +71,29 @@ class Plan:
 
     config: RunConfig
     source: PolicySource
-    env: BoundEnv
-    rewards: tuple[BoundReward, ...]
-    verifier: BoundVerifier | None
+    envs: tuple[RunEnv, ...]
     train: tuple[Episode, ...]
-    held_out: tuple[Episode, ...]
     parameters: int
     longest_prompt: int
     disk_bytes: int
     processes: int
     canaries: tuple[Canary, ...] = ()
     note: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The environments' names."""
+        return "+".join(part.name for part in self.envs)
+
+    @property
+    def rewards(self) -> tuple[BoundReward, ...]:
+        """The rewards of all environments, with options, weights and names."""
+        return tuple(reward for part in self.envs for reward in part.rewards)
+
+    @property
+    def verifiers(self) -> tuple[BoundVerifier, ...]:
+        """What decides accuracy; at most one for each environment."""
+        return tuple(part.verifier for part in self.envs if part.verifier is not None)
 
     @property
     def batch_size(self) -> int:
@@ -114,11 +126,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     """
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     source = policy_source(config.model)
-    env = with_dataset(host.env(config.env), config)
-    rewards = tuple(host.rewards(config.rewards) if config.rewards else host.default_rewards(env))
-    if not rewards:
-        raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
-    verifier = host.default_verifier(env)
+    envs = bound_envs(config, host)
+    host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
     config = _with_batch(config, source, processes)
     refuse_impossible_lora(config.lora)
     refuse_impossible_rollouts(config)
@@ -128,27 +137,26 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     elif fresh:
         refuse_readonly(RUNS)
 
-    per_generation = config.train.prompts_per_step
-    unbounded = max(1000, per_generation * (config.train.steps or EMBEDDED_STEPS))
-    train = tuple(episodes_of(env, "train", limit=config.train.limit, unbounded=unbounded))
-    held_out: tuple[Episode, ...] = ()
-    if config.evaluation.size and verifier is not None:
-        held_out = tuple(episodes_of(env, "test", limit=config.evaluation.size, unbounded=config.evaluation.size))
-    for episode in (*train, *held_out):
-        refuse_missing_columns(episode, rewards, verifier)
-    canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifier)
-    if env.spec.dataset is None:  # recorded, so that a resumed run starts the same episodes whatever its steps
-        config = _update(config, train={"limit": len(train)})
+    parts, config = _started(config, host, envs, source)
+    for part in parts:
+        for episode in (*part.train, *part.held_out):
+            refuse_missing_columns(episode, part.plugins)
+    rewards = tuple(reward for part in parts for reward in part.rewards)
+    verifiers = [part.verifier for part in parts if part.verifier is not None]
+    canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifiers)
     if config.train.warmup_steps:
-        _refuse_no_demonstrations(env, train)
-    config = _with_length(config, source, len(train))
+        _refuse_no_demonstrations(parts)
 
     model_config = load_model_config(source.path)
     refuse_unsafe_rope(model_config)
     refuse_unknown_targets(config.lora, model_config)
-    longest = check_prompts(config, env, source.path, model_config, {"train": train, "test": held_out})
-    config = with_turns(config, env, model_config, longest)
-    note = turn_note(config, env, load_tokenizer(source.path), train)
+    longest = max(
+        check_prompts(config, part.env, source.path, model_config, {"train": part.train, "test": part.held_out})
+        for part in parts
+    )
+    config = with_turns(config, envs, model_config, longest)
+    tokenizer = load_tokenizer(source.path)
+    notes = [note for part in parts if (note := turn_note(config, part.env, tokenizer, part.train))]
     if config.train.checkpointing == "auto":
         config = _update(config, train={"checkpointing": fastest_checkpointing(config, model_config, longest)})
     if config.train.check_memory:
@@ -157,20 +165,55 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     plan = Plan(
         config=config,
         source=source,
-        env=env,
-        rewards=rewards,
-        verifier=verifier,
-        train=train,
-        held_out=held_out,
+        envs=parts,
+        train=tuple(episode for part in parts for episode in part.train),
         parameters=parameters,
         longest_prompt=longest,
         disk_bytes=_disk_bytes(config, parameters),
         processes=processes,
         canaries=canaries,
-        note=note,
+        note=notes[0] if notes else None,
     )
     refuse_unfit_server(plan)
     return plan
+
+
+def _started(
+    config: RunConfig, host: Host, envs: Sequence[BoundEnv], source: PolicySource
+) -> tuple[tuple[RunEnv, ...], RunConfig]:
+    """Starts the episodes of every environment, and chooses how long the run is.
+
+    The environments that have rows come first: the steps follow from them, and how many episodes the others make
+    follows from the steps, so that a resumed run makes as many.
+    """
+    several, limit, per_step = len(envs) > 1, config.train.limit, config.train.prompts_per_step
+    shares = [env.weight / sum(env.weight for env in envs) for env in envs]
+    rows = {
+        env.name: tuple(episodes_of(env, "train", limit=limit, unbounded=0))
+        for env in envs
+        if env.spec.dataset is not None
+    }
+    of_rows = sum(share for env, share in zip(envs, shares, strict=True) if env.name in rows)
+    made = limit or max(MADE_EPISODES, per_step * (config.train.steps or EMBEDDED_STEPS))
+    config = _with_length(config, source, math.ceil(sum(map(len, rows.values())) / of_rows) if rows else made)
+    assert config.train.steps is not None
+    if several:
+        made = limit or max(MADE_EPISODES, per_step * config.train.steps)
+    for env in envs:
+        if env.name not in rows:
+            rows[env.name] = tuple(episodes_of(env, "train", limit=made, unbounded=made))
+    if not several and envs[0].spec.dataset is None:  # recorded, so that it is the same whatever its steps
+        config = _update(config, train={"limit": made})
+    rewards = rewards_by_env(config, host, envs, [rows[env.name][0].row for env in envs])
+    parts = []
+    for env, found, share in zip(envs, rewards, shares, strict=True):
+        if not found:
+            raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
+        verifier = verifier_of(env, host, several=several)
+        size = config.evaluation.size
+        held_out = tuple(episodes_of(env, "test", limit=size, unbounded=size)) if size and verifier else ()
+        parts.append(RunEnv(env, found, verifier, rows[env.name], held_out, share))
+    return tuple(parts), config
 
 
 def refuse_missing_trackers(trackers: Sequence[str]) -> None:
@@ -182,44 +225,6 @@ def refuse_missing_trackers(trackers: Sequence[str]) -> None:
     for tracker in trackers:
         if importlib.util.find_spec(tracker) is None:
             raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {tracker}")
-
-
-def row_order(rows: int, wanted: int, seed: int, *, ordered: bool = False) -> list[int]:
-    """Returns `wanted` row numbers: one shuffled pass after another, the same for the same seed.
-
-    With `ordered` it is one pass from the first row to the last, with even gaps or repetitions. The whole run's order
-    is fixed up front, so a resumed run continues exactly where it was.
-    """
-    import random
-
-    if ordered:
-        return [number * rows // wanted for number in range(wanted)]
-    generator = random.Random(seed)
-    order: list[int] = []
-    while len(order) < wanted:
-        order += generator.sample(range(rows), rows)
-    return order[:wanted]
-
-
-def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
-    """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model.
-
-    Raises:
-        UsageError: a dataset is named, and the environment has no such option.
-    """
-    defaults = {option.name: option.default for option in env.spec.options}
-    value = config.dataset
-    if (
-        value is None
-        and config.model is not None
-        and env.options.get("dataset", defaults.get("dataset")) == defaults.get("dataset")
-    ):
-        value = env.spec.hub_dataset
-    if value is None:
-        return env
-    if "dataset" not in defaults:
-        raise UsageError(f"env '{env.name}' has no option 'dataset', so --dataset {value} cannot be used with it.")
-    return replace(env, options={**env.options, "dataset": value})
 
 
 def _with_batch(config: RunConfig, source: PolicySource, processes: int) -> RunConfig:
@@ -292,26 +297,10 @@ def _update(config: RunConfig, **sections: dict[str, Any]) -> RunConfig:
     return config.model_copy(update=changed)
 
 
-def refuse_missing_columns(episode: Episode, rewards: Sequence[BoundReward], verifier: BoundVerifier | None) -> None:
-    """Refuses rows that lack a column which a reward or the verifier needs.
-
-    Raises:
-        UsageError: names the plugin and the columns.
-    """
-    for bound in (*rewards, *([verifier] if verifier else [])):
-        missing = [c.name for c in bound.spec.columns if c.required and c.name not in episode.row]
-        if missing:
-            raise UsageError(
-                f"{bound.spec.kind} '{bound.name}' needs the column{'s' if len(missing) > 1 else ''} "
-                f"{', '.join(missing)}, but row {episode.index} has: {', '.join(episode.row) or 'none'}."
-            )
-
-
-def _refuse_no_demonstrations(env: BoundEnv, train: Sequence[Episode]) -> None:
-    if not any(episode.actions for episode in train):
-        raise UsageError(
-            f"--warmup-steps needs worked answers, and env '{env.name}' has none for these rows. Leave it out."
-        )
+def _refuse_no_demonstrations(parts: Sequence[RunEnv]) -> None:
+    if not any(episode.actions for part in parts for episode in part.train):
+        names = ", ".join(f"'{part.name}'" for part in parts)
+        raise UsageError(f"--warmup-steps needs worked answers, and env {names} has none for these rows. Leave it out.")
 
 
 def check_prompts(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grpo.core.env_metrics import PREFIX
 from grpo.core.record import whole_file
 
 WINDOW = 5  # steps that the bold line averages
@@ -42,6 +43,10 @@ def _figure(pyplot: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
     for name in names:
         _curve(axes[1][0], rows, f"rewards/{name}/mean", name, faint=False)
     axes[1][0].set_title("each reward")
+    for key in dict.fromkeys(key for row in rows for key in row if key.startswith(PREFIX)):
+        _, name, what = key.split("/", 2)
+        if what in ("reward", "accuracy") and any(row.get(key) is not None for row in rows):
+            _curve(axes[0][what == "accuracy"], rows, key, name, faint=False)
     _curve(axes[1][1], rows, "completions/mean_length", "completion length (tokens)")
     for axis in axes.flat:
         axis.set_xlabel("step")

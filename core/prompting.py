@@ -13,8 +13,8 @@ from typing import Any
 from grpo.core.browse import read_step
 from grpo.core.config import RunConfig
 from grpo.core.episodes import episodes_of
-from grpo.core.plan import with_dataset
 from grpo.core.record import rollout_steps
+from grpo.core.run_envs import with_dataset
 from grpo.core.weights import Weights
 from grpo.plugins.host import Host
 from grpo.plugins.types import Message
@@ -65,5 +65,5 @@ def example_of(weights: Weights, env: str | None, host: Host) -> Example:
         if not weights.embedded:
             return Example()
         config = RunConfig(env=EMBEDDED_ENV)
-    (episode,) = episodes_of(with_dataset(host.env(config.env), config), "train", limit=1, unbounded=1)
+    (episode,) = episodes_of(with_dataset(host.env(config.envs[0]), config), "train", limit=1, unbounded=1)
     return Example(episode.prompt, episode.row)

@@ -48,9 +48,10 @@ class RolloutRow:
         columns: the row that the rewards read, as JSON.
         reward: the weighted total, or None.
         advantage: what it was trained with; 0.0 for failed completions.
-        outcomes: reward name to (outcome, score, reason).
+        outcomes: name to (outcome, score, reason) of each reward that is for its environment.
         messages: the turns of a rollout whose environment was stepped, as JSON; None: `completion` is all.
         info: what the environment reported in such a rollout, as JSON.
+        env: the environment, as the run names it.
     """
 
     step: int
@@ -65,6 +66,7 @@ class RolloutRow:
     outcomes: Mapping[str, tuple[str, float | None, str | None]]
     messages: str | None = None
     info: str | None = None
+    env: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +263,13 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow]) -> None:
     import pyarrow.parquet as pq
 
     plain: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
-    plain += ("messages", "info", "reward", "advantage")
+    plain += ("messages", "info", "reward", "advantage", "env")
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in plain}
     types: dict[str, Any] = {"reward": pa.float64(), "advantage": pa.float64()}
     types |= {"messages": pa.string(), "info": pa.string()}
-    for name in rows[0].outcomes:
+    for name in dict.fromkeys(name for row in rows for name in row.outcomes):
         for position, part in enumerate(("outcome", "score", "reason")):
-            columns[f"{part}.{name}"] = [row.outcomes[name][position] for row in rows]
+            columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]
             types[f"{part}.{name}"] = pa.float64() if part == "score" else pa.string()
     table = pa.table({key: pa.array(values, type=types.get(key)) for key, values in columns.items()})
     with whole_file(run.rollouts / STEP_FILE.format(step)) as unfinished:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
 from grpo.core.demonstrations import demonstrated
 from grpo.core.episodes import Episode
-from grpo.core.plan import Plan, row_order
+from grpo.core.plan import Plan
 from grpo.core.policy import encode_starts
+from grpo.core.row_order import Source, mixed_order
+from grpo.core.turn_plan import players_of
 from grpo.core.turns import Player
 
 if TYPE_CHECKING:
@@ -22,9 +24,22 @@ def prompt_rows(plan: Plan) -> Dataset:
     config = plan.config
     assert config.train.steps is not None
     generations = -(-config.train.steps // config.loss.num_iterations)
-    rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": [e.index for e in plan.train]})
+    rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": list(range(len(plan.train)))})
     wanted = generations * config.train.prompts_per_step
-    return rows.select(row_order(len(plan.train), wanted, config.seed, ordered=plan.env.ordered))
+    sources = [Source(len(part.train), part.share, part.env.ordered) for part in plan.envs]
+    return rows.select(mixed_order(sources, wanted, config.seed))
+
+
+def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> Dataset:
+    """`wanted` worked answers in order, of each environment that has some its share."""
+    players = players_of(plan.envs, plan.config.rollout, tokenizer)
+    tables, sources = [], []
+    for part in plan.envs:
+        taught = [episode for episode in part.train if episode.actions]
+        if taught:
+            tables.append(worked_answers(taught, tokenizer, players[part.name]))
+            sources.append(Source(len(taught), part.share))
+    return concatenate_datasets(tables).select(mixed_order(sources, wanted, plan.config.seed))
 
 
 def worked_answers(

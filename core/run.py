@@ -12,6 +12,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo.core.config import RunConfig, anchored, parse_config
+from grpo.core.anchored import anchored
+from grpo.core.config import RunConfig, parse_config
 from grpo.core.disk import refuse_full_disk
 from grpo.core.libraries import drift, hush_libraries, installed_versions
 from grpo.core.plan import RUNS, Plan, make_plan
@@ -47,6 +49,7 @@ DISK_MESSAGES = (  # of libraries that keep no errno; the last one is what torch
     *(os.strerror(number) for number in DISK_ERRORS),
     "inline_container",
 )
+UNFIT = r"[^\w.+-]+"  # for the name of a folder
 DISK_FLOOR = 16 * 2**20  # bytes; with less than this free, a failed write is blamed on the full disk
 
 
@@ -76,7 +79,7 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
         RunError: it had to stop; the run directory resumes.
     """
     plan = make_plan(anchored(config), host)
-    path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{plan.env.name}"))
+    path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
     refuse_full_disk(path, plan.disk_bytes)
     record = _versions(plan, host)
     settings = plan.config.model_copy(update={"out": path}).model_dump(mode="json")
@@ -234,9 +237,9 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress) -> 
 def _versions(plan: Plan, host: Host) -> dict[str, Any]:
     """What scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
     bound: list[BoundEnv | BoundReward | BoundVerifier] = [
-        plan.env,
+        *(part.env for part in plan.envs),
         *plan.rewards,
-        *([plan.verifier] if plan.verifier else []),
+        *plan.verifiers,
     ]
     rows = hashlib.sha256()
     for episode in plan.train:

@@ -70,7 +70,7 @@ def _line(path: Path) -> RunLine:
         rewards = [row["reward"] for row in metrics if row.get("reward") is not None]
         return RunLine(
             path=path,
-            env=_spec(config["env"]),
+            env=_specs(config["env"]),
             model=config["model"] or "embedded",
             rewards=tuple(_spec(reward) for reward in config["rewards"]),
             status=status,
@@ -94,6 +94,11 @@ def _status(run: RunDir, state: dict[str, Any]) -> str:
     if in_use(run):
         return "running"
     return "done" if run.model.is_dir() else "killed"
+
+
+def _specs(sources: Any) -> str:
+    """Returns the SPECs of a run's environments."""
+    return ", ".join(map(_spec, sources)) if isinstance(sources, list) else _spec(sources)
 
 
 def _spec(source: Any) -> str:

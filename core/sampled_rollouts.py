@@ -7,7 +7,7 @@ has begun. It joins TRL's trainer (core/trainer.py) and uses what that has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,8 @@ from grpo.core.rollout import Rollouts, Sampled, SamplingParams
 from grpo.core.score_early import EarlyCalls
 from grpo.core.turns import Player, Trajectory
 from grpo.plugins.types import Completion
+
+Begin = Callable[[Sequence[int], Sequence[Completion]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Generation:
 class SampledRollouts:
     """Samples the rollouts of a batch from the policy as it is now."""
 
-    _player: Player | None
+    _players: Mapping[str, Player | None]
     _starts: Sequence[Episode]
     _completions: Sequence[Completion]
     _begin_scoring: Callable[[], EarlyCalls]
@@ -75,25 +77,34 @@ class SampledRollouts:
     def generate(self, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]]) -> Generation:
         """Samples with what the rollout backend serves, and begins to score each rollout when it ends."""
         early = self._begin_scoring()
+        found: dict[int, Trajectory] = {}
         try:
-            if self._player is None:
-                found = self._answer(starts, prompt_ids, early)
-            else:
-                found = self._player.play(
-                    starts,
-                    prompt_ids,
-                    self._rollouts.generate,
-                    self.sampling_params(),
-                    on_ended=lambda number, completion: early.begin([number], [completion]),
-                )
+            for name, player in self._players.items():
+                places = [place for place, episode in enumerate(starts) if episode.env == name]
+                if places:
+                    begin = partial(_begin, early, places)
+                    done = self._rolled(player, [starts[i] for i in places], [prompt_ids[i] for i in places], begin)
+                    found |= dict(zip(places, done, strict=True))
         except BaseException:
             early.drop()
             raise
-        return Generation(prompt_ids, found, early)
+        return Generation(prompt_ids, [found[place] for place in range(len(starts))], early)
 
-    def _answer(
-        self, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]], early: EarlyCalls
+    def _rolled(
+        self, player: Player | None, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]], begin: Begin
     ) -> list[Trajectory]:
+        """Samples the rollouts of one environment; `begin` is told of each when it ends."""
+        if player is None:
+            return self._answer(starts, prompt_ids, begin)
+        return player.play(
+            starts,
+            prompt_ids,
+            self._rollouts.generate,
+            self.sampling_params(),
+            on_ended=lambda number, completion: begin([number], [completion]),
+        )
+
+    def _answer(self, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]], begin: Begin) -> list[Trajectory]:
         """Samples one answer to each prompt of an environment that is not stepped."""
         found: dict[int, Trajectory] = {}
 
@@ -102,7 +113,12 @@ class SampledRollouts:
             for number, text, one in zip(numbers, texts, sampled, strict=True):
                 completion = completed(starts[number], text, one)
                 found[number] = Trajectory(one.token_ids, one.logprobs, (True,) * len(one.token_ids), completion)
-            early.begin(numbers, [found[number].completion for number in numbers])
+            begin(numbers, [found[number].completion for number in numbers])
 
         self._rollouts.generate(prompt_ids, self.sampling_params(), ended)
         return [found[number] for number in range(len(prompt_ids))]
+
+
+def _begin(early: EarlyCalls, places: Sequence[int], numbers: Sequence[int], completions: Sequence[Completion]) -> None:
+    """Begins to score completions of one environment, whose places in the batch are known."""
+    early.begin([places[number] for number in numbers], completions)

@@ -40,11 +40,13 @@ class EarlyCalls:
         ended = [(row, one) for row, one in zip(rows, completions, strict=True) if one.finish_reason != "error"]
         if not ended:
             return
-        numbers, kept = [row for row, _ in ended], [one for _, one in ended]
         for name, caller in self._callers.items():
-            task = Task(caller, kept, numbers)
-            self._tasks[name].append((numbers, task))
-            self._submit(task)
+            own = [(row, one) for row, one in ended if caller.plugin.env in ("", one.env)]
+            if own:
+                numbers = [row for row, _ in own]
+                task = Task(caller, [one for _, one in own], numbers)
+                self._tasks[name].append((numbers, task))
+                self._submit(task)
 
     def rows(self, name: str) -> set[int]:
         """Returns the rows that a reward was called for."""

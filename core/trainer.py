@@ -44,17 +44,17 @@ from grpo.core.mismatch import Mismatch
 from grpo.core.offload import Offload
 from grpo.core.overlap import OverlappedSteps, refuse_unfit_policy
 from grpo.core.packing import can_pack
-from grpo.core.plan import Plan, row_order
+from grpo.core.plan import Plan
 from grpo.core.played_rollouts import PlayedRollouts
 from grpo.core.proven_steps import ProvenSteps, rolled_out
 from grpo.core.rollout import Rollouts
 from grpo.core.rollout_plan import tolerance_of
-from grpo.core.rows import prompt_rows, worked_answers
+from grpo.core.rows import prompt_rows, taught_rows
 from grpo.core.sampled_rollouts import SampledRollouts
 from grpo.core.score_early import EarlyCalls
 from grpo.core.score_outcome import Outcome
 from grpo.core.trl_arguments import grpo_arguments, warmup_arguments
-from grpo.core.turn_plan import player_of
+from grpo.core.turn_plan import players_of
 from grpo.core.update_metrics import update_metrics, update_sums
 from grpo.plugins.errors import RunError
 from grpo.plugins.types import Completion
@@ -128,8 +128,8 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
                 if policy is not None:
                     inner = policy.get_base_model() if hasattr(policy, "peft_config") else policy
                     attach_logps(inner, self.temperature, maybe_gather_lm_head_ctx)
-        self._player = player_of(plan.env, plan.config.rollout, tokenizer, plan.train)
-        if self._player is not None:
+        self._players = players_of(plan.envs, plan.config.rollout, tokenizer)
+        if any(self._players.values()):
             self.rollout_func = self.play
         if not plan.config.train.warmup_steps and REFERENCE in getattr(model, "peft_config", {}):
             # A fresh adapter starts as the base model, so the reference is the disabled adapter and needs no copy.
@@ -362,13 +362,10 @@ def warm_up(
         callbacks: of transformers.
     """
     train = plan.config.train
-    taught = [episode for episode in plan.train if episode.actions]
-    player = player_of(plan.env, plan.config.rollout, tokenizer, plan.train)
-    order = row_order(len(taught), train.warmup_steps * plan.batch_size, plan.config.seed)
     trainer = SFTTrainer(
         model=model,
         args=SFTConfig(**warmup_arguments(plan, output_dir)),
-        train_dataset=worked_answers(taught, tokenizer, player).select(order),
+        train_dataset=taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size),
         processing_class=tokenizer,
         callbacks=list(callbacks),
     )

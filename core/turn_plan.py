@@ -17,19 +17,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from grpo.core.episodes import Episode
+    from grpo.core.run_envs import RunEnv
 
 OBSERVED = 256  # tokens between two turns that fit, unless the user says how long a rollout may be
 NO_TURNS = TurnFormat("", "")
 
 
-def with_turns(config: RunConfig, env: BoundEnv, model_config: Any, longest: int) -> RunConfig:
+def with_turns(config: RunConfig, envs: Sequence[BoundEnv], model_config: Any, longest: int) -> RunConfig:
     """Chooses the budgets of rollouts of several turns; `longest` is the longest prompt in tokens.
+
+    Of several environments that with the most turns decides; the others keep to their own.
 
     Raises:
         UsageError: a budget that cannot work.
     """
     context = context_length(model_config)
-    limited = with_limits(config.rollout, env, None if context is None else context - longest)
+    widest = max(envs, key=lambda env: env.spec.max_turns)
+    limited = with_limits(config.rollout, widest, None if context is None else context - longest)
     return config.model_copy(update={"rollout": limited})
 
 
@@ -89,6 +93,21 @@ def with_limits(rollout: RolloutSection, env: BoundEnv, room: int | None) -> Rol
     return rollout.model_copy(update={"max_turns": turns, "max_rollout_length": length})
 
 
+def narrowed(rollout: RolloutSection, env: BoundEnv) -> RolloutSection:
+    """Returns the budgets of a run of several environments as far as they are one environment's."""
+    most = env.spec.max_turns
+    if most == 1:
+        return rollout.model_copy(update={"max_turns": None, "max_rollout_length": None})
+    return rollout.model_copy(update={"max_turns": min(rollout.max_turns or most, most)})
+
+
+def players_of(
+    envs: Sequence[RunEnv], rollout: RolloutSection, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Player | None]:
+    """Returns each environment's name to what `player_of` returns for it."""
+    return {part.name: player_of(part.env, rollout, tokenizer, part.train) for part in envs}
+
+
 def player_of(
     env: BoundEnv, rollout: RolloutSection, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
 ) -> Player | None:
@@ -109,7 +128,7 @@ def player_of(
     form = turn_format(tokenizer, episodes[0].prompt) if env.spec.max_turns > 1 else NO_TURNS
     assert rollout.max_completion_length is not None
     limits = TurnLimits(
-        turns=rollout.max_turns or 1,
+        turns=min(rollout.max_turns or 1, env.spec.max_turns),
         tokens=rollout.max_rollout_length or rollout.max_completion_length,
         seconds=rollout.step_timeout,
     )

@@ -276,6 +276,7 @@ class _Rollout:
             finish_reason=self.finish,
             turns=self.turns,
             info={**self.info, "rewards": list(self.rewards), **({"tool_calls": self.used} if self.tools else {})},
+            env=self.episode.env,
         )
 
     def trajectory(self, end: int) -> Trajectory:

@@ -30,6 +30,7 @@ class _BoundFunction:
     options: Mapping[str, Any] = field(default_factory=dict)
     alias: str = ""
     timeout: float = 10.0
+    env: str = ""  # in a run of several environments, the one whose completions it is for
 
     @property
     def name(self) -> str:

@@ -37,6 +37,7 @@ class Completion:
         info: of an environment that is stepped: `rewards` (one number for each turn), `terminated`, `truncated`, what
             its last `info` held that JSON can hold, and `failure` (why it failed) in the place of the latter three;
             with tools, `tool_calls` (how many were answered).
+        env: the environment that asked, as the run names it; "" for completions that were read from a file.
     """
 
     text: str
@@ -48,6 +49,7 @@ class Completion:
     finish_reason: FinishReason = "stop"
     turns: int = 1
     info: Mapping[str, Any] = field(default_factory=dict)
+    env: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def looks(watch: CanaryWatch, *moods: str) -> list[Look]:
 
 
 def test_the_cases_of_the_run_are_canaries() -> None:
-    found = canaries_of(None, True, [NEAR], SAME)
+    found = canaries_of(None, True, [NEAR], [SAME])
     assert [(c.kind, c.name, c.expect) for c in found] == [
         ("reward", "near", 1.0),
         ("reward", "near", 0.5),
@@ -87,13 +87,13 @@ def test_the_cases_of_the_run_are_canaries() -> None:
         ("verifier", "same", 0.0),
     ]
     wild = BoundReward(near, "their-dist", {"wild": True})
-    assert [c.completion.text for c in canaries_of(None, True, [wild], None)] == ["x"]
+    assert [c.completion.text for c in canaries_of(None, True, [wild], [])] == ["x"]
 
 
 def test_a_line_says_what_each_plugin_should_score(tmp_path: Path) -> None:
     line = {"completion": "4", "answer": "4", "expect": {"near": 1, "same": True}}
     abstains = {"completion": "4", "answer": "?", "expect": {"near": None}}
-    found = canaries_of(written(tmp_path, line, abstains), False, [NEAR], SAME)
+    found = canaries_of(written(tmp_path, line, abstains), False, [NEAR], [SAME])
     assert [(c.kind, c.name, c.expect) for c in found] == [
         ("reward", "near", 1.0),
         ("verifier", "same", 1.0),
@@ -119,21 +119,21 @@ def test_a_line_says_what_each_plugin_should_score(tmp_path: Path) -> None:
 )
 def test_an_unusable_line_is_named(tmp_path: Path, line: Any, words: str) -> None:
     with pytest.raises(DatasetError) as caught:
-        canaries_of(written(tmp_path, line), False, [NEAR], SAME)
+        canaries_of(written(tmp_path, line), False, [NEAR], [SAME])
     assert words in str(caught.value)
     assert "known.jsonl, line 1" in str(caught.value)
 
 
 def test_no_file_and_no_canary_are_refused(tmp_path: Path) -> None:
-    assert canaries_of(None, False, [NEAR], SAME) == ()
+    assert canaries_of(None, False, [NEAR], [SAME]) == ()
     with pytest.raises(UsageError, match="cannot read the canaries"):
-        canaries_of(tmp_path / "none.jsonl", False, [NEAR], SAME)
+        canaries_of(tmp_path / "none.jsonl", False, [NEAR], [SAME])
     with pytest.raises(UsageError, match="there are no canaries"):
-        canaries_of(written(tmp_path), False, [NEAR], SAME)
+        canaries_of(written(tmp_path), False, [NEAR], [SAME])
 
 
 def test_a_plugin_that_is_well_has_no_false_verdicts_and_no_warning() -> None:
-    [look] = looks(watch_of(canaries_of(None, True, [NEAR], SAME)), "well")
+    [look] = looks(watch_of(canaries_of(None, True, [NEAR], [SAME])), "well")
     assert set(look.metrics.values()) == {0.0}
     assert sorted(look.metrics) == [
         f"canaries/{name}/{what}"
@@ -144,7 +144,7 @@ def test_a_plugin_that_is_well_has_no_false_verdicts_and_no_warning() -> None:
 
 
 def test_drift_is_measured_warned_of_and_then_stops() -> None:
-    watch = watch_of(canaries_of(None, True, [NEAR], SAME))
+    watch = watch_of(canaries_of(None, True, [NEAR], [SAME]))
     first, *bad = looks(watch, "well", "generous", "generous", "generous")
     assert first.stop is None
     assert [look.metrics["canaries/near/false_positive"] for look in bad] == [1.0] * 3
@@ -157,27 +157,27 @@ def test_drift_is_measured_warned_of_and_then_stops() -> None:
 
 
 def test_an_outage_is_a_failure_and_no_false_negative() -> None:
-    _, bad = looks(watch_of(canaries_of(None, True, [NEAR], None)), "well", "down")
+    _, bad = looks(watch_of(canaries_of(None, True, [NEAR], [])), "well", "down")
     assert bad.metrics["canaries/near/failure"] == 1.0
     assert bad.metrics["canaries/near/false_negative"] == bad.metrics["canaries/near/drift"] == 0.0
     assert "the judge does not answer" in bad.warnings[0]
 
 
 def test_silence_is_a_false_negative() -> None:
-    _, bad = looks(watch_of(canaries_of(None, True, [NEAR], None)), "well", "silent")
+    _, bad = looks(watch_of(canaries_of(None, True, [NEAR], [])), "well", "silent")
     assert bad.metrics["canaries/near/false_negative"] == 1.0
     assert bad.metrics["canaries/near/false_positive"] == 0.0
     assert bad.metrics["canaries/near/drift"] == 0.75
 
 
 def test_a_passing_fault_stops_nothing() -> None:
-    watch = watch_of(canaries_of(None, True, [NEAR], None))
+    watch = watch_of(canaries_of(None, True, [NEAR], []))
     found = looks(watch, "well", "down", "down", "well", "down", "down", "well")
     assert all(look.stop is None for look in found)
 
 
 def test_what_was_wrong_from_the_start_is_told_once_and_is_no_drift() -> None:
-    watch = watch_of(canaries_of(None, True, [NEAR], None))
+    watch = watch_of(canaries_of(None, True, [NEAR], []))
     found = looks(watch, "generous", "generous", "generous", "generous", "well")
     assert [len(look.warnings) for look in found] == [1, 0, 0, 0, 0]
     assert "is wrong about 3 of its 4 canaries from the start" in found[0].warnings[0]
@@ -186,7 +186,7 @@ def test_what_was_wrong_from_the_start_is_told_once_and_is_no_drift() -> None:
 
 
 def test_share_and_tolerance_allow_for_a_judge_that_wavers() -> None:
-    cases = canaries_of(None, True, [NEAR], None)
+    cases = canaries_of(None, True, [NEAR], [])
     assert looks(watch_of(cases, share=0.75), "well", "generous")[1].warnings == []
     near_half = looks(watch_of(cases, tolerance=0.5), "well", "generous")[1]
     assert near_half.metrics["canaries/near/drift"] == 0.5
@@ -195,7 +195,7 @@ def test_share_and_tolerance_allow_for_a_judge_that_wavers() -> None:
 def test_a_component_of_a_rubric_has_canaries_of_its_own(tmp_path: Path) -> None:
     whole = BoundReward(rubric(name="whole", version=1, components=[Component(near, 2.0)]), "their-dist")
     line = {"completion": "4", "answer": "4", "expect": {"whole": 2.0, "whole.near": 1.0}}
-    cases = canaries_of(written(tmp_path, line), False, [whole], None)
+    cases = canaries_of(written(tmp_path, line), False, [whole], [])
     with Scorer([whole], retries=0) as scorer:
         look = watch_of(cases).look(scorer, 1)
     assert list(look.said) == [2.0, 1.0]

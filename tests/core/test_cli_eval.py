@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def test_a_verifier_that_fails_on_everything_is_an_error_and_no_accuracy_of_zero
     def broken(self: Any, completion: Any) -> Any:
         raise ValueError("boom")
 
-    monkeypatch.setattr(binding.BoundVerifier, "call", broken)
+    monkeypatch.setattr(binding.BoundVerifier, "caller", lambda self: partial(broken, self))
     result = invoke(*tiny, "--json")
     assert isinstance(result.exception, RunError)
     found = json.loads(result.stdout)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from grpo.core.config import RunConfig, anchored, load_config, parse_config
+from grpo.core.anchored import anchored
+from grpo.core.config import RunConfig, load_config, parse_config
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 

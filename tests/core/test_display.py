@@ -14,6 +14,7 @@ from grpo.core.display import LivePanel, PlainLines, Quiet, display_for, headlin
 from grpo.core.evaluate import proportion
 from grpo.core.plan import Plan
 from grpo.core.policy import PolicySource
+from grpo.core.run_envs import RunEnv
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
@@ -40,11 +41,16 @@ def plan() -> Plan:
     return Plan(
         config=parse_config(tree | {"rollout": {"max_completion_length": 96}}),
         source=PolicySource("/models/[x]tiny", embedded=False),
-        env=host.env("gsm8k"),
-        rewards=tuple(host.rewards(["proximity:weight=2", "gsm8k.soft_format:as=[b]layout"])),
-        verifier=None,
+        envs=(
+            RunEnv(
+                host.env("gsm8k"),
+                rewards=tuple(host.rewards(["proximity:weight=2", "gsm8k.soft_format:as=[b]layout"])),
+                verifier=None,
+                train=(),
+                held_out=(),
+            ),
+        ),
         train=(),
-        held_out=(),
         parameters=34_000_000,
         longest_prompt=151,
         disk_bytes=1,

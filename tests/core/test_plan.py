@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from safetensors.numpy import load_file
 from grpo import hookimpl
 from grpo.core.config import parse_config
 from grpo.core.disk import refuse_full_disk, refuse_unwritable
-from grpo.core.plan import Plan, make_plan, row_order, with_dataset
+from grpo.core.plan import Plan, make_plan
 from grpo.core.rows import prompt_rows
+from grpo.core.run_envs import with_dataset
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.discovery import Entry
 from grpo.plugins.errors import DatasetError, UsageError
@@ -90,9 +90,9 @@ def test_a_plan_leaves_nothing_open_that_a_run_needs(plan_of: MakePlan, tiny_mod
     train = plan.config.train
     assert None not in (train.steps, train.lr, train.warmup_lr, train.micro_batch_size, train.dtype)
     assert None not in (plan.config.output.save_every, plan.config.rollout.max_completion_length)
-    assert (len(plan.train), len(plan.held_out), plan.processes) == (40, 4, 1)
+    assert (len(plan.train), len(plan.envs[0].held_out), plan.processes) == (40, 4, 1)
     assert [reward.name for reward in plan.rewards] == ["proximity", "gsm8k.soft_format"]
-    assert plan.verifier is not None
+    assert [verifier.name for verifier in plan.verifiers] == ["gsm8k"]
     assert plan.parameters == sum(weight.size for weight in load_file(tiny_model / "model.safetensors").values())
     assert not list(Path.cwd().iterdir()), "a plan writes nothing"
 
@@ -224,7 +224,7 @@ def test_a_warm_up_without_worked_answers_is_refused(plan_of: MakePlan, tmp_path
 
 
 def test_no_evaluation_reads_no_held_out_rows(plan_of: MakePlan) -> None:
-    assert plan_of(evaluation={"size": 0}).held_out == ()
+    assert plan_of(evaluation={"size": 0}).envs[0].held_out == ()
 
 
 def test_naming_a_model_moves_to_the_hub_and_a_dataset_of_the_users_own_wins(host: Host) -> None:
@@ -235,6 +235,7 @@ def test_naming_a_model_moves_to_the_hub_and_a_dataset_of_the_users_own_wins(hos
     assert chosen(model="org/model") == "openai/gsm8k"
     assert chosen(model="org/model", dataset="rows.jsonl") == "rows.jsonl"
     assert chosen("gsm8k:dataset=rows.jsonl", model="org/model") == "rows.jsonl"
+    assert chosen("gsm8k:dataset=embedded", model="org/model") == "embedded"
     assert chosen(dataset="rows.jsonl") == "rows.jsonl"
 
 
@@ -300,23 +301,6 @@ def test_adapters_for_modules_that_are_not_there_are_refused(plan_of: MakePlan) 
     message = refusal(plan_of, lora={"enabled": True, "targets": ["q_proj", "v_prj"]})
     assert "the model has no module 'v_prj'. Did you mean 'v_proj'?" in message
     assert plan_of(lora={"enabled": True, "targets": ["q_proj", "v_proj"]})
-
-
-def test_the_order_of_rows_is_fixed_covers_all_and_repeats_nothing_before_that() -> None:
-    order = row_order(7, 24, seed=3)
-    assert order == row_order(7, 24, seed=3)
-    assert order != row_order(7, 24, seed=4)
-    assert order[:10] == row_order(7, 10, seed=3), "a longer run begins like a shorter one"
-    for first in (0, 7, 14):
-        assert sorted(order[first : first + 7]) == list(range(7))
-    assert set(Counter(order).values()) <= {3, 4}
-    assert order[:7] != order[7:14]
-    assert row_order(5, 0, seed=1) == []
-
-
-def test_rows_in_order_are_gone_through_once_whatever_the_length_of_the_run() -> None:
-    assert row_order(6, 3, seed=1, ordered=True) == [0, 2, 4]
-    assert row_order(3, 6, seed=1, ordered=True) == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_rising_schedule_reaches_the_trainer_in_order(plan_of: MakePlan) -> None:

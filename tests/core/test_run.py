@@ -46,7 +46,7 @@ def small(tiny_model: Path, tmp_path: Path) -> list[str]:
     """Arguments of a run of eight short steps with a checkpoint every second one."""
     (tmp_path / "mine.py").write_text(REWARD)
     text = (
-        f"run --env gsm8k --reward {tmp_path}/mine.py:vowels --model {tiny_model} --dataset embedded --steps 8 "
+        f"run --env gsm8k:dataset=embedded,weight=3 --reward {tmp_path}/mine.py:vowels --model {tiny_model} --steps 8 "
         "--max-completion-length 12 --prompts-per-step 2 --group-size 4 --save-every 2 --eval-size 8 --eval-every 3 "
         "--lr 1e-3"
     )
@@ -97,11 +97,11 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "settings",
     [
-        "--set loss.beta=0.1",
+        "--env guess --env-reward guess environment --set loss.beta=0.1",
         "--lora --set loss.num_iterations=2 --set loss.beta=0.1",
         "--lora --warmup-steps 3 --set loss.beta=0.1",
     ],
-    ids=["full", "lora-two-iterations", "lora-after-warm-up"],
+    ids=["several-environments", "lora-two-iterations", "lora-after-warm-up"],
 )
 def test_a_killed_run_resumes_to_bitwise_equal_metrics(
     settings: str, small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -210,7 +210,7 @@ def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str],
     assert [row["step"] for row in metrics(out)] == list(range(9))
 
 
-@pytest.mark.parametrize("how", [[], ["--lora"]], ids=["full", "lora"])
+@pytest.mark.parametrize("how", [[], ["--lora"]], ids=["several-environments", "lora"])
 def test_the_default_job_learns(how: list[str], tmp_path: Path) -> None:
     done = grpo(["run", "--env", "gsm8k", "--reward", "proximity", *how, "--out", str(tmp_path / "run")])
     assert done.returncode == 0, done.stderr

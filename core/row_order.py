@@ -1,0 +1,67 @@
+"""In which order a run goes through its rows: how many there are, and a seed, in; row numbers out.
+
+The whole run's order is fixed up front, so a resumed run continues exactly where it was.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The rows of one environment.
+
+    Attributes:
+        rows: how many.
+        share: of all the rows of the run that are its, in any unit.
+        ordered: they are gone through once, from first to last.
+    """
+
+    rows: int
+    share: float = 1.0
+    ordered: bool = False
+
+
+def row_order(rows: int, wanted: int, seed: int, *, ordered: bool = False) -> list[int]:
+    """Returns `wanted` row numbers: one shuffled pass after another, the same for the same seed.
+
+    With `ordered` it is one pass from the first row to the last, with even gaps or repetitions.
+    """
+    if ordered:
+        return [number * rows // wanted for number in range(wanted)]
+    generator = random.Random(seed)
+    order: list[int] = []
+    while len(order) < wanted:
+        order += generator.sample(range(rows), rows)
+    return order[:wanted]
+
+
+def mixed_order(sources: Sequence[Source], wanted: int, seed: int) -> list[int]:
+    """Returns `wanted` row numbers of several sources, which are numbered one after the other.
+
+    Each source has its own order; after every row each has had its share, to within one row or so.
+    """
+    turns = _turns([source.share for source in sources], wanted)
+    orders = [
+        iter(row_order(source.rows, turns.count(number), seed, ordered=source.ordered))
+        for number, source in enumerate(sources)
+    ]
+    firsts = [0, *accumulate(source.rows for source in sources)]
+    return [firsts[number] + next(orders[number]) for number in turns]
+
+
+def _turns(shares: Sequence[float], wanted: int) -> list[int]:
+    """Returns whose turn it is, `wanted` times: always that of the source which is furthest behind its share."""
+    total = sum(shares)
+    had = [0] * len(shares)
+    turns: list[int] = []
+    for place in range(1, wanted + 1):
+        behind = [place * share / total - count for share, count in zip(shares, had, strict=True)]
+        turn = behind.index(max(behind))
+        had[turn] += 1
+        turns.append(turn)
+    return turns
