@@ -46,7 +46,7 @@ def _figure(pyplot: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
     for key in dict.fromkeys(key for row in rows for key in row if key.startswith(PREFIX)):
         _, name, what = key.split("/", 2)
         if what in ("reward", "accuracy") and any(row.get(key) is not None for row in rows):
-            _curve(axes[0][what == "accuracy"], rows, key, name, faint=False)
+            _curve(axes[0][int(what == "accuracy")], rows, key, name, faint=False)
     _curve(axes[1][1], rows, "completions/mean_length", "completion length (tokens)")
     for axis in axes.flat:
         axis.set_xlabel("step")
