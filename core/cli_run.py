@@ -36,6 +36,7 @@ FLAGS = {
     "server_url": "rollout.server_url",
     "lora_sync": "rollout.lora_sync",
     "overlap": "rollout.overlap",
+    "share_weights": "rollout.share_weights",
     "temperature": "rollout.temperature",
     "max_prompt_length": "rollout.max_prompt_length",
     "max_completion_length": "rollout.max_completion_length",
@@ -86,6 +87,7 @@ FLAGS = {
 )
 @click.option("--lora-sync", metavar="WAY", help="How vLLM gets an adapter: adapter, folded or auto (the default).")
 @click.option("--overlap", is_flag=True, default=None, help="Sample the next batch while this one trains (vLLM).")
+@click.option("--share-weights", is_flag=True, default=None, help="LoRA: vLLM and the policy share the frozen weights.")
 @click.option("--temperature", type=float, help="Sampling temperature. Default: 1.")
 @click.option("--max-prompt-length", type=int, help="A longer prompt is an error.")
 @click.option("--max-completion-length", type=int, help="New tokens per completion.")

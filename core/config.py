@@ -138,6 +138,7 @@ class RolloutSection(_Section):
         memory_share: of a GPU's memory, for the engine's weights and cache.
         tolerance: mean difference of log-probabilities, in nats, that is still rounding; None: by the data type.
         overlap: sample the next batch while the policy trains on the present one; rollouts are one step old then.
+        share_weights: one copy of the frozen weights for the adapter's training and for vLLM in this process.
         sleep: the engine gives its memory up between rollouts; None: where there is a GPU.
         max_prompt_length: a longer prompt is an error that names its row; None: whatever fits the context.
         max_completion_length: where a completion is cut; None: chosen.
@@ -154,6 +155,7 @@ class RolloutSection(_Section):
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     tolerance: Annotated[float, Field(gt=0)] | None = None
     overlap: bool = False
+    share_weights: bool = False
     sleep: bool | None = None
     temperature: Annotated[float, Field(gt=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0

@@ -74,6 +74,19 @@ def engine_modules(model: Any) -> Iterator[tuple[str, Any]]:
             yield name.replace(WRAPPED, ""), module
 
 
+def engine_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields checkpoint name and tensor for every weight that the engine keeps plain; fused ones as views of a part.
+
+    A tied head is the embedding's tensor. What is packed into another form has another shape, or is left out.
+    """
+    for name, module in engine_modules(model):
+        for key, parameter in module.named_parameters(recurse=False):
+            parts = parts_of(model, name, module)
+            whole = len(parts) == 1 and parameter.ndim == 1
+            for part, first, end in parts if parameter.numel() else ():
+                yield f"{part}.{key}", parameter.data if whole else parameter.data[first:end]
+
+
 def _probes(model: Any, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
     for name, module in engine_modules(model):
         for key, parameter in module.named_parameters(recurse=False):

@@ -46,14 +46,23 @@ class EngineRollouts:
         tolerance: mean difference of log-probabilities that the engine's arithmetic explains, in nats.
         temperature: of the log-probabilities that are compared.
         lora_sync: how an adapter is handed over.
+        shared_bytes: of the frozen weights that the engine and the policy both compute with, which are then never
+            handed over; None: each has its own.
     """
 
     exact = False
 
     def __init__(
-        self, link: EngineLink, *, tolerance: float, temperature: float = 1.0, lora_sync: LoraSync = "auto"
+        self,
+        link: EngineLink,
+        *,
+        tolerance: float,
+        temperature: float = 1.0,
+        lora_sync: LoraSync = "auto",
+        shared_bytes: int | None = None,
     ) -> None:
         self.link = link
+        self._shared = shared_bytes
         self._tolerance = tolerance
         self._temperature = temperature
         self._choice = LoraChoice(lora_sync)
@@ -148,6 +157,7 @@ class EngineRollouts:
             "sync/hand_over_seconds": handed,
             "sync/spot_difference": difference,
             **({"sync/folded": float(folds)} if lora else {}),
+            **({"sync/shared_bytes": float(self._shared)} if self._shared is not None else {}),
         }
 
     def _put(self, model: Any, changed: Mapping[str, torch.Tensor], folds: bool) -> None:
@@ -161,10 +171,14 @@ class EngineRollouts:
         if not alone or not self._has_base:
             recorder = Recorder(weight_stream(model, base=alone, changed=changed), self._syncs)
             self._has_base = False
-            with told("the weights"):
-                self.link.put_weights(recorder)
+            if self._shared is not None:
+                for _ in recorder:
+                    pass  # only for the fingerprints: a reload would give the engine memory of its own again
+            else:
+                with told("the weights"):
+                    self.link.put_weights(recorder)
+                self._bytes += recorder.bytes
             self._refuse(differing(recorder.fingerprints, self.link.fingerprints(self._syncs)))
-            self._bytes += recorder.bytes
             self._has_base = alone
         if alone:
             adapter = adapter_of(model, changed)

@@ -38,6 +38,8 @@ def refuse_impossible_rollouts(config: RunConfig) -> None:
         raise UsageError("rollout.sleep needs the backend vllm. Add --rollout vllm, or leave it out.")
     if rollout.overlap:
         refuse_impossible_overlap(config)
+    if rollout.share_weights:
+        refuse_impossible_sharing(config)
     if rollout.backend == "hf":
         return
     if rollout.backend == "vllm":
@@ -110,6 +112,27 @@ def refuse_impossible_overlap(config: RunConfig) -> None:
     for name, (present, reason) in wrong.items():
         if present:
             raise UsageError(f"--overlap with {name}: {reason}. Leave the one or the other out.")
+
+
+def refuse_impossible_sharing(config: RunConfig) -> None:
+    """Refuses one copy of the frozen weights where it cannot hold.
+
+    Raises:
+        UsageError: names the setting and the remedy.
+    """
+    wrong = {
+        f"--rollout {config.rollout.backend}": (config.rollout.backend != "vllm", "it is for vLLM in this process"),
+        "full fine-tuning": (not config.lora.enabled, "every weight trains, so none can be shared; add --lora"),
+        "lora.bits": (config.lora.bits is not None, "quantised weights have another form in the engine"),
+        "--lora-sync folded": (config.rollout.lora_sync == "folded", "folding would write to the frozen weights"),
+        "rollout.sleep=true": (
+            bool(config.rollout.sleep),
+            "an engine that sleeps takes the weights away",
+        ),
+    }
+    for name, (present, reason) in wrong.items():
+        if present:
+            raise UsageError(f"--share-weights with {name}: {reason}. Leave the one or the other out.")
 
 
 def refuse_missing_vllm() -> None:
@@ -201,12 +224,27 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
         return HfRollouts(config.rollout.batch_size)
     from grpo.core.rollout_engine import EngineRollouts
 
+    link = connected_engine(plan, warned) if config.rollout.backend == "vllm-server" else start_engine(plan, model)
+    shares = config.rollout.share_weights
     return EngineRollouts(
-        connected_engine(plan, warned) if config.rollout.backend == "vllm-server" else start_engine(plan, model),
+        link,
         tolerance=tolerance_of(config),
         temperature=config.rollout.temperature,
-        lora_sync=config.rollout.lora_sync,
+        lora_sync="adapter" if shares else config.rollout.lora_sync,
+        shared_bytes=_share(model, link) if shares else None,
     )
+
+
+def _share(model: Any, engine: Any) -> int:
+    """Has an engine of this process and the policy share the frozen weights; returns the bytes that this gave back."""
+    from grpo.core.shared_weights import share_frozen
+
+    try:
+        shared = share_frozen(model, engine.apply(lambda served: served))
+    except BaseException:
+        engine.close()
+        raise
+    return shared.before - shared.after
 
 
 def connected_engine(plan: Plan, warned: Callable[[str], None]) -> EngineLink:
@@ -232,6 +270,7 @@ def start_engine(plan: Plan, model: Any) -> Any:
     assert plan.config.train.dtype is not None
     serves_adapter = lora.enabled and rollout.lora_sync != "folded"
     modules = tuple(adapted_modules(model)) if serves_adapter and has_adapter(model) else ()
+    sleeps = torch.cuda.is_available() and rollout.sleep is not False
     return VllmEngine(
         EngineSettings(
             model=plan.source.path,
@@ -241,7 +280,7 @@ def start_engine(plan: Plan, model: Any) -> Any:
             memory_share=rollout.memory_share,
             lora_rank=lora.rank if serves_adapter else None,
             lora_modules=modules,
-            sleeps=torch.cuda.is_available() and rollout.sleep is not False and not rollout.overlap,
+            sleeps=sleeps and not (rollout.overlap or rollout.share_weights),
         )
     )
 

@@ -115,6 +115,13 @@ def adapted_modules(model: Any) -> list[str]:
     return sorted({name.rpartition(".")[2] for name, _ in _adapted(model)})
 
 
+def frozen_parameters(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Yields the frozen parameters of a PEFT model under their checkpoint names; tied ones once."""
+    for name, parameter in model.get_base_model().named_parameters():
+        if not parameter.requires_grad and ".lora_" not in name:
+            yield name.replace(".base_layer.", "."), parameter
+
+
 def weight_stream(
     model: Any, *, base: bool = False, changed: Mapping[str, torch.Tensor] = NOTHING
 ) -> Iterator[tuple[str, torch.Tensor]]:
