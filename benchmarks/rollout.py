@@ -154,11 +154,13 @@ def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock
     clock, rollouts = Clock(), HfRollouts()
     rollouts.sync(model)
 
-    def sample(prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
-        with clock.generating():
-            return rollouts.generate(prompts, params)
-
     def play() -> None:
+        turns = rollouts.turns()
+
+        def sample(prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+            with clock.generating():
+                return turns(prompts, params)
+
         with clock.measured():
             played = player.play(episodes, encode_starts(tokenizer, episodes), sample, params)
         clock.turns.append(sum(one.completion.turns for one in played))

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.episodes import Episode, completed
+from grpo.core.kept_turns import KeptTurns
 from grpo.core.policy import encode_starts
 from grpo.core.rollout import SamplingParams, sample
 from grpo.core.score_outcome import Judgement, Outcome
@@ -88,7 +89,7 @@ def complete(
         chosen = order[first : first + batch_size]
         asked = [prompts[i] for i in chosen]
         if player is not None:
-            played = player.play([starts[i] for i in chosen], asked, partial(sample, model), params)
+            played = player.play([starts[i] for i in chosen], asked, partial(sample, model, kept=KeptTurns()), params)
             done |= {i: one.completion for i, one in zip(chosen, played, strict=True)}
         else:
             sampled = sample(model, asked, params)

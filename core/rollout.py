@@ -5,8 +5,8 @@ In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, to
 Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
 exactly as it would alone. Equal prompts (the members of a group) are prefilled once and their cache rows are copied.
 Rows that ended leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long
-completions do not pay for short ones. Nothing is truncated: a prompt plus the new tokens that does not fit the context
-is refused.
+completions do not pay for short ones. Between the turns of a rollout the cache may be kept (core/kept_turns.py).
+Nothing is truncated: a prompt plus the new tokens that does not fit the context is refused.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
+from grpo.core.choose_token import choose
+from grpo.core.kept_turns import KeptTurns, Started
 from grpo.plugins.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -109,6 +112,10 @@ class Rollouts(Protocol):
         """
         ...
 
+    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+        """Returns what samples the turns of one batch of rollouts, between two syncs, one after the other."""
+        ...
+
     def differing(self, model: Any) -> list[str]:
         """Returns the names of the parameters that the backend serves with other values than the model's."""
         ...
@@ -150,6 +157,10 @@ class HfRollouts:
             for first in range(0, len(prompts), size)
             for done in sample(self._model, prompts[first : first + size], params, _shifted(on_done, first))
         ]
+
+    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+        """Returns what samples turn after turn and keeps what it computed, unless `batch_size` is to save memory."""
+        return self.generate if self._batch_size else partial(sample, self._model, kept=KeptTurns())
 
     def differing(self, model: Any) -> list[str]:
         """Returns nothing: there is only one copy of the weights."""
@@ -202,6 +213,7 @@ def sample(
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,
     on_done: OnDone | None = None,
+    kept: KeptTurns | None = None,
 ) -> list[Sampled]:
     """Samples one completion for each prompt.
 
@@ -210,6 +222,7 @@ def sample(
         prompts: token ids, one sequence per completion; equal neighbours share their prefill.
         params: how to choose tokens.
         on_done: told of completions as they end.
+        kept: keeps what was computed of the prompts and completions for the next turn, and has what was kept last.
 
     Raises:
         UsageError: a prompt is empty, or does not fit the context together with `max_tokens`.
@@ -219,7 +232,7 @@ def sample(
         return []
     refuse_unfit(prompts, params, context_length(model.config))
     with evaluating(model):
-        return _decode(model, prompts, params, on_done or (lambda numbers, done: None))
+        return _decode(model, prompts, params, on_done or (lambda numbers, done: None), kept)
 
 
 def refuse_unfit(prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int | None) -> None:
@@ -250,32 +263,24 @@ def evaluating(model: Any) -> Iterator[None]:
 
 
 def _decode(
-    model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    params: SamplingParams,
+    on_done: OnDone,
+    kept: KeptTurns | None,
 ) -> list[Sampled]:
     device = model.device
-    unique, copies = runs(prompts)
-    width = max(len(prompt) for prompt in unique)
-    ids = torch.full((len(unique), width), params.pad_id, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, prompt in enumerate(unique):
-        ids[row, width - len(prompt) :] = torch.tensor(prompt)
-        mask[row, width - len(prompt) :] = 1
-    ids, mask = ids.to(device), mask.to(device)
-    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-    output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
-
-    owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
-    if output.logits.isnan().any():
+    started = kept.start(model, prompts, params.pad_id) if kept is not None else None
+    started = started or _prefilled(model, prompts, params)
+    if started.logits.isnan().any():
         raise RunError(
             "the policy's logits are not numbers: its weights diverged, or overflow in their dtype. Lower train.lr, or "
             "train in float32 with train.dtype='float32', from an earlier checkpoint."
         )
-    cache = output.past_key_values
-    cache.batch_select_indices(owner)
-    logits = output.logits[owner, -1]
+    cache, logits, position = started.cache, started.logits, started.position
+    width = started.mask.shape[1]
     # The mask is allocated at its final width once; each step uses a longer slice of it.
-    running = torch.cat([mask[owner], mask.new_ones(len(owner), params.max_tokens)], dim=1)
-    position = positions[owner, -1]
+    running = torch.cat([started.mask, started.mask.new_ones(len(prompts), params.max_tokens)], dim=1)
 
     total = len(prompts)
     tokens = torch.full((total, params.max_tokens), params.pad_id, dtype=torch.long, device=device)
@@ -296,8 +301,18 @@ def _decode(
         if done:
             on_done([number for number, _ in done], [one for _, one in done])
 
+    def put_aside(rows: torch.Tensor, computed: int) -> None:
+        """Keeps rows of the batch, of whose new tokens `computed` went through the model."""
+        if kept is None:
+            return
+        numbers = alive[rows]
+        counts = running[rows, : width + computed].bool()
+        counts[:, width:] &= torch.arange(computed, device=device) < lengths[numbers, None] - 1
+        said = zip(numbers.tolist(), tokens[numbers].tolist(), lengths[numbers].tolist(), strict=True)
+        kept.put(cache, rows, counts, [(*prompts[number], *told[: length - 1]) for number, told, length in said])
+
     for step in range(params.max_tokens):
-        chosen, logprob = _choose(logits, params)
+        chosen, logprob = choose(logits, params)
         tokens[alive, step], logprobs[alive, step] = chosen, logprob
         ended = torch.isin(chosen, eos) & ~stopped[alive]
         finished = alive[ended]
@@ -311,6 +326,7 @@ def _decode(
             break
         if left < SHRINK_AT * len(alive):
             keep = unfinished.nonzero()[:, 0]
+            put_aside((~unfinished).nonzero()[:, 0], step)
             cache.batch_select_indices(keep)
             alive, chosen, position, running = alive[keep], chosen[keep], position[keep], running[keep]
         position = position + 1
@@ -323,8 +339,29 @@ def _decode(
         )
         logits = output.logits[:, -1]
 
+    put_aside(torch.arange(len(alive), device=device), step)
     hand_out((~stopped).nonzero()[:, 0])
     return [ready[number] for number in range(total)]
+
+
+def _prefilled(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> Started:
+    """Computes prompts, equal neighbours once."""
+    device = model.device
+    unique, copies = runs(prompts)
+    width = max(len(prompt) for prompt in unique)
+    ids = torch.full((len(unique), width), params.pad_id, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(unique):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        mask[row, width - len(prompt) :] = 1
+    ids, mask = ids.to(device), mask.to(device)
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+
+    owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
+    cache = output.past_key_values
+    cache.batch_select_indices(owner)
+    return Started(cache, mask[owner], positions[owner, -1], output.logits[owner, -1])
 
 
 def runs(prompts: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], list[int]]:
@@ -338,35 +375,3 @@ def runs(prompts: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], list[in
             unique.append(prompt)
             copies.append(1)
     return unique, copies
-
-
-def _choose(logits: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
-    """Chooses a token per row of [B, V] logits; returns ids [B] and their log-probabilities [B] float32."""
-    logits = logits.float()
-    if params.temperature == 0:
-        chosen = logits.argmax(dim=-1)
-        return chosen, _gather(logits.log_softmax(dim=-1), chosen)
-    scaled = (logits / params.temperature).log_softmax(dim=-1)
-    probabilities = _filtered(scaled, params).exp()
-    chosen = torch.multinomial(probabilities, num_samples=1)[:, 0]
-    return chosen, _gather(scaled, chosen)
-
-
-def _gather(logprobs: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    return logprobs.gather(-1, chosen[:, None])[:, 0]
-
-
-def _filtered(logprobs: torch.Tensor, params: SamplingParams) -> torch.Tensor:
-    """Applies top-k, top-p and min-p with the processors of transformers; without filters, returns its argument."""
-    if params.top_k == 0 and params.top_p == 1.0 and params.min_p == 0.0:
-        return logprobs
-    from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-    ids = torch.empty((len(logprobs), 0), dtype=torch.long, device=logprobs.device)
-    if params.top_k:
-        logprobs = TopKLogitsWarper(params.top_k)(ids, logprobs)
-    if params.top_p < 1.0:
-        logprobs = TopPLogitsWarper(params.top_p)(ids, logprobs)
-    if params.min_p > 0.0:
-        logprobs = MinPLogitsWarper(params.min_p)(ids, logprobs)
-    return logprobs.log_softmax(dim=-1)

@@ -19,7 +19,7 @@ A sync that fails is repeated in full; when it fails again the run stops and nam
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -110,6 +110,10 @@ class EngineRollouts:
             raise SyncFault("the engine was restarted while it sampled", [])
         self._choice.sampled(sum(len(one.token_ids) for one in done), time.perf_counter() - start)
         return done
+
+    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+        """Samples every turn by `generate`; the engine keeps what it computed in its prefix cache."""
+        return self.generate
 
     def differing(self, model: Any) -> list[str]:
         """Compares everything that the engine computes with, see `Rollouts.differing`."""

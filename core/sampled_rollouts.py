@@ -99,7 +99,7 @@ class SampledRollouts:
         return player.play(
             starts,
             prompt_ids,
-            self._rollouts.generate,
+            self._rollouts.turns(),
             self.sampling_params(),
             on_ended=lambda number, completion: begin([number], [completion]),
         )

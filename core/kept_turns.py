@@ -1,0 +1,144 @@
+"""Keys and values kept between the turns of rollouts: those of a generation in, the start of the next one out.
+
+Theory of operation. The context of a turn is that of the turn before and a few tokens more, so only these need a
+forward pass. A generation hands over the cache of its rows: those that left the batch early when they do, the others
+at its end. The next one looks for its contexts among what was handed over, by their tokens; it puts the cache of each
+row together again, without the slots of padding and of tokens that came after the row's end, padded on the left like
+prompts, and computes what is new. A mask hides every padded slot and each token has the position that it has in its
+own row, so log-probabilities are those of a plain forward pass. Weights must not change in between, so an instance is
+for one batch of rollouts. A cache of another kind than full attention's (sliding windows, states) is not kept, and nor
+is one where a context is not found: then everything is computed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A batch that can be decoded.
+
+    Attributes:
+        cache: of transformers, [B, ...].
+        mask: [B, W], 1 for the slots of the cache that count.
+        position: [B], of the last token.
+        logits: [B, V], for the next token.
+    """
+
+    cache: Any
+    mask: torch.Tensor
+    position: torch.Tensor
+    logits: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one cache: keys and values of each layer [N, heads, W, D], and which slots count, [N, W]."""
+
+    layers: list[tuple[torch.Tensor, torch.Tensor]]
+    counts: torch.Tensor
+
+
+_Taken = tuple[_Part, torch.Tensor, torch.Tensor, torch.Tensor]  # a part, where its rows go, which rows, which slots
+
+
+class KeptTurns:
+    """The cache of a batch of rollouts between two of its turns."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+        self._where: dict[tuple[int, ...], tuple[int, int]] = {}
+
+    def put(self, cache: Any, rows: torch.Tensor, counts: torch.Tensor, contexts: Sequence[tuple[int, ...]]) -> None:
+        """Takes rows of a cache.
+
+        Args:
+            cache: of transformers; its rows are copied.
+            rows: [N], which.
+            counts: [N, W], whether a slot of the cache holds a token of the context.
+            contexts: the tokens of those slots, for each row.
+        """
+        from transformers import DynamicCache
+        from transformers.cache_utils import DynamicLayer
+
+        if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
+            return
+        layers: Any = cache.layers
+        self._where.update({context: (len(self._parts), row) for row, context in enumerate(contexts)})
+        self._parts.append(_Part([(layer.keys[rows], layer.values[rows]) for layer in layers], counts.bool()))
+
+    def start(self, model: Any, prompts: Sequence[Sequence[int]], pad_id: int) -> Started | None:
+        """Goes on from what was kept, which is forgotten; returns None where it does not cover every prompt.
+
+        Args:
+            model: the one whose cache was kept, with the same weights.
+            prompts: token ids, each longer than what was kept of it.
+            pad_id: fills the left of what is new.
+        """
+        parts, where = self._parts, self._where
+        self._parts, self._where = [], {}
+        lengths = sorted({len(context) for context in where}, reverse=True)
+        known = [next((n for n in lengths if n < len(p) and tuple(p[:n]) in where), 0) for p in prompts]
+        if 0 in known:
+            return None
+        places = [where[tuple(prompt[:length])] for prompt, length in zip(prompts, known, strict=True)]
+        cache, mask = _together(parts, places, max(known))
+        new = max(len(prompt) - length for prompt, length in zip(prompts, known, strict=True))
+        ids = torch.full((len(prompts), new), pad_id, dtype=torch.long)
+        fresh = torch.zeros_like(ids)
+        for row, (prompt, length) in enumerate(zip(prompts, known, strict=True)):
+            rest = torch.tensor(prompt[length:])
+            ids[row, new - len(rest) :], fresh[row, new - len(rest) :] = rest, 1
+        mask = torch.cat([mask, fresh.to(mask.device)], dim=1)
+        positions = (mask.cumsum(dim=1) - 1)[:, -new:]
+        output = model(
+            input_ids=ids.to(mask.device),
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return Started(output.past_key_values, mask, positions[:, -1], output.logits[:, -1])
+
+
+def _together(parts: list[_Part], places: Sequence[tuple[int, int]], width: int) -> tuple[Any, torch.Tensor]:
+    """Returns a cache of `width` slots with the rows at these places of the parts, and its mask [B, width]."""
+    from transformers import DynamicCache
+
+    cache: Any = DynamicCache()
+    device = parts[0].counts.device
+    mask = torch.zeros((len(places), width), dtype=torch.long, device=device)
+    taken: list[_Taken] = []
+    for number, part in enumerate(parts):
+        to = [at for at, (of, _) in enumerate(places) if of == number]
+        if not to:
+            continue
+        rows = torch.tensor([places[at][1] for at in to], device=device)
+        counts = part.counts[rows]
+        # Slots that count move to the right, in their order.
+        slots = counts.int().argsort(dim=1, stable=True)[:, -width:]
+        mask[to, width - slots.shape[1] :] = counts.gather(1, slots).long()
+        taken.append((part, torch.tensor(to, device=device), rows, slots))
+    for layer in range(len(parts[0].layers)):
+        found = [_placed(taken, which, len(places), width) for which in (0, 1)]
+        cache.update(*found, layer)
+        for part in parts:
+            del part.layers[0]  # gives its memory back before the next layer needs some
+    return cache, mask
+
+
+def _placed(taken: Sequence[_Taken], which: int, batch: int, width: int) -> torch.Tensor:
+    """Returns the keys (0) or values (1) of the first layer that is left, [B, heads, width, D]."""
+    first = taken[0][0].layers[0][which]
+    new = first.new_zeros((batch, first.shape[1], width, first.shape[3]))
+    for part, to, rows, slots in taken:
+        old = part.layers[0][which][rows]
+        index = slots[:, None, :, None].expand(-1, old.shape[1], -1, old.shape[3])
+        new[to, :, width - slots.shape[1] :] = old.gather(2, index)
+    return new
