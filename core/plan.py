@@ -66,7 +66,7 @@ class Plan:
         disk_bytes: what checkpoints and the final model take.
         processes: how many processes train together.
         canaries: known completions to watch the rewards with.
-        note: something about the model that the user should know, or None.
+        notes: what the user should know about the model and the environments.
     """
 
     config: RunConfig
@@ -78,7 +78,7 @@ class Plan:
     disk_bytes: int
     processes: int
     canaries: tuple[Canary, ...] = ()
-    note: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -156,7 +156,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     )
     config = with_turns(config, envs, model_config, longest)
     tokenizer = load_tokenizer(source.path)
-    notes = [note for part in parts if (note := turn_note(config, part.env, tokenizer, part.train))]
+    notes = [turn_note(config, part.env, tokenizer, part.train) or "" for part in parts]
+    notes += [part.env.spec.note for part in parts]
     if config.train.checkpointing == "auto":
         config = _update(config, train={"checkpointing": fastest_checkpointing(config, model_config, longest)})
     if config.train.check_memory:
@@ -172,7 +173,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
         disk_bytes=_disk_bytes(config, parameters),
         processes=processes,
         canaries=canaries,
-        note=notes[0] if notes else None,
+        notes=tuple(dict.fromkeys(filter(None, notes))),
     )
     refuse_unfit_server(plan)
     return plan

@@ -154,8 +154,8 @@ def _execute_alone(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, 
 
 def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoint: Path | None) -> str:
     """The pipeline itself; returns "done" or "interrupted"."""
-    if plan.note:
-        progress.warned(plan.note)
+    for note in plan.notes:
+        progress.warned(note)
     progress.loading("libraries")
     hush_libraries()
     from grpo.core.callbacks import StepCallback, StopRequest, event_files

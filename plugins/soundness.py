@@ -20,7 +20,7 @@ SPEC_OF_KIND: dict[Kind, type[Any]] = {
     "env": EnvSpec,
     "sandbox": SandboxSpec,
 }
-RESERVED_PREFIXES = ("gym", "reasoning_gym", "verifiers", "textarena")
+RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers")
 _SEPARATORS = "/@:,= \t\n"
 
 

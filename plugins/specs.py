@@ -153,6 +153,7 @@ class EnvSpec:
             get harder; None: a run shuffles them.
         resolve: for a family such as `gym`, whose member the user names after a colon (`gym:FrozenLake-v1`): the
             member's name in, its own spec out; raises `PluginNotFound` for a name that is none. None: no family.
+        note: what a user should know before trusting its scores, for example a weakness of its grader; "" for nothing.
     """
 
     kind: ClassVar[Kind] = "env"
@@ -169,6 +170,7 @@ class EnvSpec:
     hub_dataset: str | None = None
     ordered: Callable[..., bool] | None = None
     resolve: Callable[[str], EnvSpec] | None = None
+    note: str = ""
 
     @property
     def played(self) -> bool:

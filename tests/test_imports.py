@@ -38,7 +38,9 @@ OPTIONAL = {
     "minigrid": "minigrid",
     "openai": "judge",
     "pytest": "dev",
+    "reasoning_gym": "reasoning-gym",
     "tensorboard": "tensorboard",
+    "textarena": "textarena",
     "verifiers": "interop",
     "vllm": "vllm",
 }
