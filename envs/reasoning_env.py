@@ -102,7 +102,7 @@ class ReasoningEnv(OneTurnEnv):
         return shown, score, ended, cut, {"scores": {"score": score}, "success": score >= 1.0}
 
     def _asked(self, row: Any) -> Asked:
-        items = self._items.get(row.get("split")) if isinstance(row, Mapping) else None
+        items = self._items.get(str(row.get("split"))) if isinstance(row, Mapping) else None
         if items is None or not isinstance(row.get("index"), int) or not 0 <= row["index"] < len(items):
             raise DatasetError(f"reasoning_gym:{self._member}: a row needs the columns split and index, not {row!r}.")
         self._row = row
