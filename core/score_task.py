@@ -26,7 +26,7 @@ class Task:
 
     def __init__(self, caller: Caller, completions: Sequence[Completion], rows: Sequence[int]) -> None:
         self.caller = caller
-        self.completions = completions
+        self.completions = caller.plugin.shown(completions)
         self._rows = rows
         self._results: list[Result | None] = [None] * len(completions)
         self._left = len(completions)

@@ -7,14 +7,14 @@ what the function returned; outcomes and failures are core/score's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from grpo.plugins.errors import GrpoError, PluginError
 from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
-from grpo.plugins.types import Completion
+from grpo.plugins.types import Completion, Reads
 
 
 class MissingColumn(LookupError):
@@ -30,6 +30,7 @@ class _BoundFunction:
     options: Mapping[str, Any] = field(default_factory=dict)
     alias: str = ""
     timeout: float = 10.0
+    reads: Reads = "turn"
     env: str = ""  # in a run of several environments, the one whose completions it is for
 
     @property
@@ -56,6 +57,13 @@ class _BoundFunction:
                 f"{self.spec.kind} '{self.spec.name}' of {self.distribution}: its prepare function raised "
                 f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
             ) from error
+
+    def shown(self, completions: Sequence[Completion]) -> Sequence[Completion]:
+        """Returns the completions as the function is to read them: with `reads`, the text of every turn for one."""
+        if self.reads == "turn" or self.spec.whole:
+            return completions
+        said = ([m["content"] for m in one.messages if m["role"] == "assistant"] for one in completions)
+        return [replace(one, text="\n".join(turns or [one.text])) for one, turns in zip(completions, said, strict=True)]
 
     def call(self, completion: Completion) -> Any:
         """Calls the function for one completion (a coroutine for async functions; not for batch specs).
@@ -116,7 +124,7 @@ class _BoundFunction:
 
 @dataclass(frozen=True, slots=True)
 class BoundReward(_BoundFunction):
-    """A reward with its options, its weight in the run's total, its alias and its time limit in seconds."""
+    """A reward with its options, its weight in the total, its alias, its time limit in seconds and what it reads."""
 
     spec: RewardSpec
     weight: float = 1.0
@@ -124,7 +132,7 @@ class BoundReward(_BoundFunction):
 
 @dataclass(frozen=True, slots=True)
 class BoundVerifier(_BoundFunction):
-    """A verifier with its options, its alias and its time limit in seconds."""
+    """A verifier with its options, its alias, its time limit in seconds and what it reads."""
 
     spec: VerifierSpec
 

@@ -19,12 +19,12 @@ from grpo.plugins.lock import lock_of
 from grpo.plugins.names import clash_problems, find_registration
 from grpo.plugins.options import checked_options
 from grpo.plugins.problems import Problem, one_line, traceback_text
-from grpo.plugins.rubric import parts
+from grpo.plugins.rubric import RubricSpec, parts
 from grpo.plugins.rubric_parts import Find, with_components
 from grpo.plugins.source_file import registration_from_file
 from grpo.plugins.spec_text import SpecText, parse
-from grpo.plugins.specs import EnvSpec, Kind
-from grpo.plugins.types import Event
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, VerifierSpec
+from grpo.plugins.types import Event, Reads
 
 __all__ = ["Host", "Problem", "Registration"]
 
@@ -92,6 +92,7 @@ class Host:
             options,
             alias=text.alias,
             timeout=spec.timeout if text.timeout is None else text.timeout,
+            reads=_reads(text, spec),
             weight=1.0 if text.weight is None else text.weight,
         )
         for part in parts(bound):
@@ -116,20 +117,22 @@ class Host:
         return bound
 
     def verifier(self, source: Source, home: str = "") -> BoundVerifier:
-        """Binds a verifier; it takes `as` and `timeout`, and raises what `reward` raises."""
+        """Binds a verifier; it takes `as`, `timeout` and `reads`, and raises what `reward` raises."""
         text = parse(source)
         _refuse(text, "verifier", weight=text.weight)
         known, options = self._bound("verifier", text, home)
         spec: Any = known.spec
         timeout = spec.timeout if text.timeout is None else text.timeout
-        bound = BoundVerifier(spec, known.distribution, options, alias=text.alias, timeout=timeout)
+        bound = BoundVerifier(
+            spec, known.distribution, options, alias=text.alias, timeout=timeout, reads=_reads(text, spec)
+        )
         bound.prepare()
         return bound
 
     def env(self, source: Source) -> BoundEnv:
         """Binds an environment; it takes `as` and `weight`, and raises what `reward` raises."""
         text = parse(source)
-        _refuse(text, "env", timeout=text.timeout)
+        _refuse(text, "env", timeout=text.timeout, reads=text.reads)
         known, options = self._bound("env", text, "")
         spec: Any = known.spec
         weight = 1.0 if text.weight is None else text.weight
@@ -138,7 +141,9 @@ class Host:
     def sandbox(self, source: Source) -> BoundSandbox:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
         text = parse(source)
-        _refuse(text, "sandbox", weight=text.weight, timeout=text.timeout, **{"as": text.alias or None})
+        _refuse(
+            text, "sandbox", weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None}
+        )
         known, options = self._bound("sandbox", text, "")
         spec: Any = known.spec
         return BoundSandbox(spec, known.distribution, options)
@@ -216,6 +221,17 @@ def _member(known: Registration, text: SpecText) -> Registration:
     if not text.member or not isinstance(known.spec, EnvSpec) or known.spec.resolve is None:
         return known
     return replace(known, spec=known.spec.resolve(text.member))
+
+
+def _reads(text: SpecText, spec: RewardSpec | VerifierSpec) -> Reads:
+    """Returns what a function reads of a rollout of several turns.
+
+    Raises:
+        UsageError: it takes the whole of it as it is.
+    """
+    if text.reads is not None and spec.whole and not isinstance(spec, RubricSpec):
+        raise UsageError(f"'{text.written}': '{spec.name}' takes the whole rollout as it is. Leave 'reads' out.")
+    return text.reads or "turn"
 
 
 def _refuse(text: SpecText, kind: Kind, **reserved: object) -> None:

@@ -22,6 +22,7 @@ _COMPARED = (
     "options",
     "combine",
     "weight",
+    "reads",
     "gate",
     "passes",
     "sha256",
@@ -32,9 +33,9 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
     """Returns the record of one plugin.
 
     Its keys: kind, name (the alias, if there is one), plugin (the spec's name), version, distribution,
-    distribution_version, options (defaults included), weight (None where there is none), sha256 (None where the
-    source is not at hand), and for a rubric combine and components (their records, with the weights and gates inside
-    the rubric).
+    distribution_version, options (defaults included), weight (None where there is none), reads (where it is not the
+    last turn), sha256 (None where the source is not at hand), and for a rubric combine and components (their records,
+    with the weights and gates inside the rubric).
     """
     from pydantic_core import to_json
 
@@ -52,6 +53,8 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
         "weight": getattr(bound, "weight", None),
         "sha256": source_sha256(function),
     }
+    if getattr(bound, "reads", "turn") != "turn":
+        record["reads"] = "rollout"
     if isinstance(bound, BoundReward) and isinstance(bound.spec, RubricSpec):
         record |= {
             "options": {},

@@ -180,6 +180,7 @@ def bound_components(bound: BoundReward) -> list[BoundReward]:
             {**component.options, **_inner(component, bound.options)},
             alias=f"{bound.name}.{component.name}",
             timeout=min(bound.timeout, component.timeout or component.spec.timeout),
+            reads=bound.reads,
         )
         for component in bound.spec.components
     ]

@@ -47,6 +47,8 @@ def _found(rubric: Registration, component: Component, find: Find, inside: tuple
         raise UsageError(
             f"'{text.written}': the weight of a component stands beside its SPEC: weight = {text.weight:g}."
         )
+    if text.reads is not None:
+        raise UsageError(f"'{text.written}': what is read belongs to the rubric as a whole: write reads= in its SPEC.")
     given = {name: Value(value) for name, value in component.options.items()}
     known = find(text)
     place = f"{known.distribution}/{known.spec.name}"

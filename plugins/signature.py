@@ -16,7 +16,7 @@ from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import REQUIRED, Column, Option
 from grpo.plugins.types import Completion
 
-RESERVED_OPTIONS = ("weight", "as", "timeout")
+RESERVED_OPTIONS = ("weight", "as", "timeout", "reads")
 
 
 @dataclass(frozen=True, slots=True)

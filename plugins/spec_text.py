@@ -15,13 +15,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.soundness import RESERVED_PREFIXES
+from grpo.plugins.types import Reads
 
 SYNTAX = "[dist/]name[@version][:key=value,...], ./file.py:function[:key=value,...] or ./rubric.toml[:key=value,...]"
-TABLE_KEYS = ("name", "weight", "as", "timeout", "options")
+TABLE_KEYS = ("name", "weight", "as", "timeout", "reads", "options")
 _FILE = re.compile(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
 _RUBRIC = re.compile(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
 _MEMBER = re.compile(r"(?P<member>[^=,\s]+?)(?::(?P<options>[\w.]+\s*=.*))?", re.DOTALL)
@@ -52,6 +53,7 @@ class SpecText:
         weight: the weight, or None when not given.
         alias: the value of `as`, or "".
         timeout: seconds, or None when not given.
+        reads: "turn" or "rollout", or None when not given.
     """
 
     written: str
@@ -64,6 +66,7 @@ class SpecText:
     weight: float | None = None
     alias: str = ""
     timeout: float | None = None
+    reads: Reads | None = None
 
 
 def parse(source: str | Mapping[str, Any]) -> SpecText:
@@ -174,10 +177,10 @@ def _parse_table(table: Mapping[str, Any]) -> SpecText:
     if inline is not None:
         raise UsageError(f"plugin '{name}': put the options of a table under options, not into its name.")
     for key in options:
-        if key in TABLE_KEYS[1:4]:
+        if key in TABLE_KEYS[1:5]:
             raise UsageError(f"plugin '{name}': '{key}' is not an option; write it beside name, not under options.")
     values = {key: Value(value) for key, value in options.items()}
-    values |= {key: Value(table[key]) for key in TABLE_KEYS[1:4] if key in table}
+    values |= {key: Value(table[key]) for key in TABLE_KEYS[1:5] if key in table}
     return _complete(_named(head, name), values)
 
 
@@ -187,6 +190,9 @@ def _complete(named: SpecText, values: dict[str, Value]) -> SpecText:
     timeout = _number(named, values, "timeout", "a finite number of seconds above 0")
     if timeout is not None and timeout <= 0:
         raise UsageError(f"'{named.written}': timeout {timeout:g} must be a finite number of seconds above 0.")
+    reads = values.pop("reads").parsed if "reads" in values else None
+    if reads not in (None, *get_args(Reads)):
+        raise UsageError(f"'{named.written}': reads={reads} must be one of {', '.join(get_args(Reads))}.")
     alias = ""
     if "as" in values:
         value = values.pop("as")
@@ -199,6 +205,7 @@ def _complete(named: SpecText, values: dict[str, Value]) -> SpecText:
         weight=weight,
         alias=alias,
         timeout=timeout,
+        reads=reads,
     )
 
 

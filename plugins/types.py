@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 
 FinishReason = Literal["stop", "length", "error"]
 Isolation = Literal["process", "thread", "inline"]
+Reads = Literal["turn", "rollout"]
 Row = Mapping[str, Any]
 
 

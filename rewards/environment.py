@@ -63,8 +63,9 @@ def environment(
 def success(completion: Completion) -> Verdict:
     """Whether the environment says that its goal was reached: `info["success"]` of the last step."""
     found = completion.info.get("success")
-    if completion.finish_reason == "length" and "terminated" not in completion.info:
-        return Verdict(False, None, "a budget ended the rollout before the environment was answered")
+    ended = completion.info.get("terminated") or completion.info.get("truncated")
+    if not isinstance(found, bool) and completion.finish_reason == "length" and not ended:
+        return Verdict(False, None, "a budget ended the rollout before its goal was reached")
     if not isinstance(found, bool):
         return Verdict(None, None, "the environment does not say whether its goal was reached")
     return Verdict(found, completion.text or None, "its goal was reached" if found else "its goal was not reached")

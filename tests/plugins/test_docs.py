@@ -131,7 +131,7 @@ def test_the_documented_specs_can_be_used(monkeypatch: pytest.MonkeyPatch) -> No
     assert [spec.name for spec in invented] == ["mine", "score", "score"]
     assert invented[0].options["words"].parsed == ["a,b", "c"]
     bound = [host.reward(line) for line in specs.splitlines() if "mine" not in line]
-    assert [reward.name for reward in bound] == ["proximity", "proximity", "near", "format", "gsm8k.xmlcount"]
+    assert [reward.name for reward in bound] == ["proximity", "proximity", "near", "format", "format", "gsm8k.xmlcount"]
 
 
 def test_the_documented_tables_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,8 @@ def test_values_are_json_or_bare_text(options: str, expected: dict[str, Any]) ->
 
 
 def test_reserved_keys_are_not_options() -> None:
-    spec = parse("near:tolerance=0.05,weight=2,as=close,timeout=1.5")
-    assert (spec.weight, spec.alias, spec.timeout) == (2.0, "close", 1.5)
+    spec = parse("near:tolerance=0.05,weight=2,as=close,timeout=1.5,reads=rollout")
+    assert (spec.weight, spec.alias, spec.timeout, spec.reads) == (2.0, "close", 1.5, "rollout")
     assert list(spec.options) == ["tolerance"]
 
 
@@ -112,6 +112,7 @@ def test_a_table_may_name_a_file() -> None:
         ("near:weight=Infinity", "must be a finite number"),
         ("near:weight=true", "must be a finite number"),
         ("near:timeout=0", "above 0"),
+        ("near:reads=all", "reads=all must be one of turn, rollout"),
         ("near:timeout=-1", "above 0"),
         ("near:as=a/b", "without '/'"),
         ('near:as="a b"', "without '/'"),

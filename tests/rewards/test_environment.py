@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from grpo.core.score import Scorer
-from grpo.plugins.errors import OptionError
+from grpo.plugins.errors import OptionError, UsageError
 from grpo.plugins.host import Host
-from grpo.plugins.types import Completion
+from grpo.plugins.rubric import parts
+from grpo.plugins.types import Completion, Message
 from grpo.rewards.environment import environment, success
 
 
@@ -58,12 +60,40 @@ def test_the_goal_is_what_the_environment_says() -> None:
     assert success(rollout(1.0, success="yes")).ok is None
 
 
-def test_a_rollout_that_a_budget_ended_before_its_environment_was_answered_missed_its_goal() -> None:
-    """It only called tools, so no step said anything."""
-    unanswered = Completion("", finish_reason="length", info={"rewards": [0.0, 0.0]})
-    assert success(unanswered).ok is False
-    answered = Completion("", finish_reason="length", info={"rewards": [0.0], "terminated": False})
-    assert success(answered).ok is None
+def test_a_rollout_that_a_budget_ended_missed_its_goal() -> None:
+    """Also one that only called tools, so that no step said anything; but not one whose episode is over."""
+    for info in ({}, {"terminated": False, "truncated": False}):
+        assert success(Completion("", finish_reason="length", info={"rewards": [0.0], **info})).ok is False
+    for info in ({"terminated": True}, {"truncated": True}):
+        assert success(Completion("", finish_reason="length", info={"rewards": [0.0], **info})).ok is None
+
+
+def test_a_reward_of_texts_reads_the_last_turn_or_all_of_them() -> None:
+    said = ["<answer>1</answer>", "No. <answer>9</answer>", "It is 7."]
+    roles = ("assistant", "user", "assistant")
+    messages = tuple(Message(role=role, content=text) for role, text in zip(roles, said, strict=True))
+    several = Completion(said[-1], messages=messages, row={"answer": "7"}, turns=2)
+    single = Completion("It is 7.", row={"answer": "7"})
+    host = Host.discover()
+    rewards = [host.reward("proximity:as=last,weight=2"), host.reward("proximity:reads=rollout,as=all")]
+    with Scorer([*rewards, host.verifier("gsm8k:reads=rollout")], workers=1) as scorer:
+        scores = scorer.score([several, single])
+        (judged,) = scorer.judge([several, single]).values()
+    six_off = 0.1 + 0.9 / (1 + 2 * math.log2(1 + 6))
+    assert [outcome.score for outcome in scores["last"]] == [1.0, 1.0]
+    assert [outcome.score for outcome in scores["all"]] == [pytest.approx(six_off), 1.0], "1, and not the 9 seen"
+    assert [judgement.verdict and judgement.verdict.ok for judgement in judged] == [False, True]
+
+
+def test_what_is_read_is_the_same_for_all_of_a_rubric_and_refused_where_it_means_nothing() -> None:
+    host = Host.discover()
+    assert {part.reads for part in parts(host.reward("email:reads=rollout"))} == {"rollout"}
+    assert host.lock(host.reward("format:reads=rollout"))["reads"] == "rollout"
+    assert "reads" not in host.lock(host.reward("format"))
+    with pytest.raises(UsageError, match="'environment' takes the whole rollout as it is"):
+        host.reward("environment:reads=rollout")
+    with pytest.raises(UsageError, match="envs take no 'reads'"):
+        host.env("guess:reads=rollout")
 
 
 def test_a_failed_rollout_is_a_failure_of_every_plugin_without_a_call() -> None:
