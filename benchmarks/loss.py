@@ -28,7 +28,14 @@ from typing import Any
 COMPLETIONS = 8
 CHECKED_ROWS = 32
 SHAPES = ("4096x512x32000", "2048x896x151936")
-SIDES = {"ours": "torch", "naive": "torch", "compile": "torch", "trl": "trl", "liger": "liger_kernel"}
+SIDES = {
+    "ours": "torch",
+    "recompute": "torch",
+    "naive": "torch",
+    "compile": "torch",
+    "trl": "trl",
+    "liger": "liger_kernel",
+}
 
 Loss = Callable[[Any, Any, Any, Any], Any]
 
@@ -41,7 +48,16 @@ def from_logps(logps: Any, advantages: Any) -> Any:
 def ours(hidden: Any, weight: Any, target: Any, advantages: Any) -> Any:
     from grpo.kernels import linear_logp
 
-    logps, _ = linear_logp(hidden, weight, target)
+    # What this loss gives each token is known beforehand, as in the trainer; only a trainable head makes use of it.
+    known = -advantages.repeat_interleave(len(target) // COMPLETIONS) / len(target)
+    logps, _ = linear_logp(hidden, weight, target, coefficients=lambda logps, rows: known[rows])
+    return from_logps(logps.view(COMPLETIONS, -1), advantages)
+
+
+def recompute(hidden: Any, weight: Any, target: Any, advantages: Any) -> Any:
+    from grpo.kernels import linear_logp
+
+    logps, _ = linear_logp(hidden, weight, target, mode="recompute")
     return from_logps(logps.view(COMPLETIONS, -1), advantages)
 
 
@@ -166,6 +182,8 @@ def main() -> None:
     print(f"{name}, torch {torch.__version__}, {options.dtype}, {head} head, load {os.getloadavg()[0]:.1f}")
     for shape in options.shape or SHAPES:
         sides = [side for side, module in SIDES.items() if importlib.util.find_spec(module)]
+        if not options.trainable:  # then it is no more than a slower way
+            sides.remove("recompute")
         found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
         for _ in range(options.rounds):
             for side in sides:

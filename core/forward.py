@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from grpo.core.packing import IGNORED, pack
+from grpo.core.packing import IGNORED, Packed, pack
+from grpo.kernels.fused import Coefficients
 
 
 def completion_logps(
@@ -17,6 +19,7 @@ def completion_logps(
     *,
     pack_for: int | None,
     entropy: bool,
+    coefficients: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Computes log-probabilities, and entropies, of completion tokens.
 
@@ -27,6 +30,8 @@ def completion_logps(
         length: T.
         pack_for: the hidden size of a model that takes packed rows (core/packing.py), else None.
         entropy: also return entropies.
+        coefficients: given [B, T] log-probabilities, of which only some are known, returns what the derivative of the
+            loss by each of these will be (kernels/fused.py).
 
     Returns:
         [B, T] float32 each, 0 where there is no token; entropies carry no gradient.
@@ -39,6 +44,7 @@ def completion_logps(
             attention_mask=packed.attention_mask,
             logp_labels=packed.labels,
             logp_entropy=entropy,
+            logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
         )
         return packed.unpack(found["logps"]), packed.unpack(found["entropy"]) if entropy else None
     labels = input_ids.masked_fill(attention_mask == 0, IGNORED)[:, -length:]
@@ -52,6 +58,19 @@ def completion_logps(
     )
     where = slice(input_ids.shape[1] - length - 1, -1)
     return found["logps"][:, where], found["entropy"][:, where] if entropy else None
+
+
+def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tensor]) -> Coefficients:
+    """Brings the labelled positions, in which the output layer thinks, to [B, T] and back."""
+    tokens = packed.present.flatten().nonzero()[:, 0]
+    order = tokens[packed.source.flatten()[tokens].argsort()]  # the token of each labelled position
+
+    def of_rows(logps: torch.Tensor, rows: slice) -> torch.Tensor:
+        known = logps.new_zeros(packed.present.numel())
+        known[order[rows]] = logps
+        return coefficients(known.view_as(packed.present)).flatten()[order[rows]]
+
+    return of_rows
 
 
 def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:

@@ -18,6 +18,7 @@ from torch import nn
 
 from grpo.core.packing import IGNORED
 from grpo.kernels import linear_logp
+from grpo.kernels.fused import Coefficients
 from grpo.plugins.errors import UsageError
 
 Gather = Callable[..., AbstractContextManager[Any]]
@@ -34,7 +35,8 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
     """Lets `model(..., logp_labels=labels, logp_entropy=bool)` return log-probabilities.
 
     The result is a dictionary: `logps` [B, L] float32, 0 where the label is -100, and `entropy` [B, L] without a
-    gradient, or None. A label stands at the position that predicts it.
+    gradient, or None. A label stands at the position that predicts it. `logp_coefficients` are those of `linear_logp`
+    for the labelled positions, row by row.
 
     Args:
         model: a causal language model of transformers, not wrapped by PEFT.
@@ -46,7 +48,12 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
 
     @functools.wraps(inner)
     def forward(
-        self: Any, *args: Any, logp_labels: torch.Tensor | None = None, logp_entropy: bool = False, **kwargs: Any
+        self: Any,
+        *args: Any,
+        logp_labels: torch.Tensor | None = None,
+        logp_entropy: bool = False,
+        logp_coefficients: Coefficients | None = None,
+        **kwargs: Any,
     ) -> Any:
         if logp_labels is None:
             return inner(*args, **kwargs)
@@ -66,6 +73,7 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
             logit_scale=scale,
             lora=lora,
             entropy="value" if logp_entropy else "none",
+            coefficients=logp_coefficients,
             gathered=functools.partial(gather, weight, bias),
         )
 
@@ -134,5 +142,16 @@ def _adapter(layer: Any) -> Adapter | None:
 
 
 def _whole(parameter: Any) -> Any:
-    """Gathers a parameter that FSDP 2 sharded; its gradient is sharded on the way back."""
-    return parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+    """Gathers a parameter that FSDP 2 sharded and no module around it has gathered.
+
+    Its gradient is this process's own. On the way back it is averaged over processes and sharded, as FSDP does it.
+    """
+    if not hasattr(parameter, "full_tensor"):
+        return parameter
+    from torch.distributed.tensor import Partial
+
+    mesh = parameter.device_mesh
+    whole = parameter.full_tensor(grad_placements=[Partial()] * mesh.ndim)
+    if whole.requires_grad:
+        whole.register_hook(lambda gradient: gradient / mesh.size())
+    return whole

@@ -164,6 +164,13 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
     return LossValue(LOSSES[objective.name](costs, mask, counts), kl, low, high)
 
 
+def loss_coefficients(loss: Callable[[torch.Tensor], torch.Tensor], logps: torch.Tensor) -> torch.Tensor:
+    """Returns dL/dlogp [B, T] of a loss of log-probabilities [B, T], from their values alone."""
+    with torch.enable_grad():
+        leaf = logps.detach().requires_grad_()
+        return torch.autograd.grad(loss(leaf), leaf)[0]
+
+
 def importance_weights(
     logps: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor, correction: Correction, cap: float
 ) -> torch.Tensor | None:

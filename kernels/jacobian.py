@@ -38,7 +38,9 @@ class JacobianRows(torch.autograd.Function):
         mixed = torch.empty(min(tile.rows, len(hidden)), width, dtype=head.exact, device=hidden.device)
         for first, last in spans(len(hidden), tile.rows):
             part = sums.part(first, last)
-            _rows_of(hidden[first:last], head, target[first:last], part, tile, entropy, buffer, mixed[: last - first])
+            jacobian_rows(
+                hidden[first:last], head, target[first:last], part, tile, entropy, buffer, mixed[: last - first]
+            )
             rows[first:last] = mixed[: last - first]
         ctx.save_for_backward(rows)
         found = sums.entropy() if entropy else None
@@ -55,7 +57,7 @@ class JacobianRows(torch.autograd.Function):
         return (rows * grad_logp[:, None]).to(rows.dtype), None, None, None, None
 
 
-def _rows_of(
+def jacobian_rows(
     hidden: torch.Tensor,
     head: Head,
     target: torch.Tensor,
@@ -64,8 +66,12 @@ def _rows_of(
     entropy: bool,
     buffer: torch.Tensor,
     mixed: torch.Tensor,
-) -> None:
-    """Fills the sums of these rows and writes u into `mixed`, [n, H] in the dtype of sums."""
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Fills the sums of these rows and writes u into `mixed`, [n, H] in the dtype of sums.
+
+    Returns:
+        The last tile of exp(z - m), and the derivative by h A^T, [n, r], or None without an adapter.
+    """
     hidden = hidden.to(head.dtype)
     folds = backend.of(hidden, head)
     adapted = head.adapted(hidden)
@@ -78,10 +84,13 @@ def _rows_of(
         product(mixed, e, head.rows(first, last), add=first > 0)
         if seen is not None and head.lora_b is not None:
             seen.mul_(sums.shrink[:, None]).addmm_(e.to(seen.dtype), head.lora_b[first:last].to(seen.dtype))
+    steep = (sums.missed() * head.gain)[:, None]
     total = sums.total.clamp(min=torch.finfo(sums.total.dtype).tiny)[:, None] * folds.boost(head)
     own = head.weight[target].to(mixed.dtype)
     torch.addcmul(own.mul_(sums.slope[:, None]), mixed, 1 / total, value=-1.0, out=mixed)
     if seen is not None and head.lora_a is not None and head.lora_b is not None:
         b = head.lora_b[target].to(seen.dtype).mul_(sums.slope[:, None]).sub_(seen / total)
         mixed.addmm_(b, head.lora_a.to(mixed.dtype), alpha=head.lora_scale)
-    mixed.mul_((sums.missed() * head.gain)[:, None])
+        seen = b.mul_(steep)
+    mixed.mul_(steep)
+    return e, seen

@@ -1,11 +1,12 @@
 """Log-probabilities of tokens straight from hidden states: hidden [N, H] and a head [V, H] in, logp [N] out.
 
-The logits [N, V] never exist; a tile of them does. Three ways to the same numbers, chosen by what needs a gradient:
+The logits [N, V] never exist; a tile of them does. Four ways to the same numbers, chosen by what needs a gradient:
 
 | mode | for | products of N H V multiply-adds | kept for backward |
 |---|---|---|---|
 | | no gradient | 1 | nothing |
 | jacobian | a frozen head | 2 | one row of H per token |
+| fused | a trainable head and known coefficients | 3 with dW, 2 for an adapter | one row of H per token, dW |
 | recompute | a trainable head, a differentiable entropy | 3, with dW 4 | two numbers per token |
 """
 
@@ -16,13 +17,14 @@ from typing import Literal
 
 import torch
 
+from grpo.kernels.fused import Coefficients, Fused, is_worthwhile
 from grpo.kernels.head import Head
 from grpo.kernels.jacobian import JacobianRows
 from grpo.kernels.recompute import Gathered, Recompute, scan
 from grpo.kernels.tiles import Tile, default_tile
 
 Entropy = Literal["none", "value", "grad"]
-Mode = Literal["auto", "jacobian", "recompute"]
+Mode = Literal["auto", "jacobian", "fused", "recompute"]
 Lora = tuple[torch.Tensor, torch.Tensor, float]
 
 
@@ -40,6 +42,7 @@ def linear_logp(
     entropy: Entropy = "none",
     mode: Mode = "auto",
     tile: Tile | None = None,
+    coefficients: Coefficients | None = None,
     gathered: Gathered = nullcontext,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Computes log-probabilities of tokens, and entropies, under a linear output layer.
@@ -60,8 +63,11 @@ def linear_logp(
         logit_scale: factor of the logits (Cohere, Granite).
         lora: A [r, H], B [V, r] and their factor s, an adapter beside the weight. Dropout is not applied.
         entropy: also return entropies, without or with a gradient.
-        mode: "jacobian" for a frozen head and entropies without a gradient, "recompute" for everything; "auto" chooses.
+        mode: "jacobian" for a frozen head and entropies without a gradient, "fused" for known coefficients, "recompute"
+            for everything; "auto" chooses.
         tile: how much of the logits to hold at a time.
+        coefficients: given log-probabilities [n] of the rows in a slice, returns what dL/dlogp will be for them, [n],
+            up to a factor common to all rows; None: that is not known. Where it proves wrong, gradients take longer.
         gathered: gives a context in which sharded head parameters are whole, entered in both passes (ZeRO-3).
 
     Returns:
@@ -77,6 +83,9 @@ def linear_logp(
     if jacobian and differentiable and (trained or entropy == "grad"):
         reason = "the head has parameters to train" if trained else "the entropy's gradient is wanted"
         raise ValueError(f"mode='jacobian' cannot be used: {reason}. Use mode='recompute' or 'auto'.")
+    if mode == "fused" and (coefficients is None or entropy == "grad"):
+        reason = "it needs `coefficients`" if coefficients is None else "the entropy's gradient is wanted"
+        raise ValueError(f"mode='fused' cannot be used: {reason}. Use mode='recompute' or 'auto'.")
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     a, b, scale = lora if lora else (None, None, 0.0)
@@ -90,6 +99,10 @@ def linear_logp(
                 return sums.logp(), sums.entropy() if entropy != "none" else None
         if jacobian:
             return JacobianRows.apply(hidden, head, target, tile, entropy != "none")  # type: ignore[no-untyped-call, no-any-return]
+        fused = mode == "fused" or (mode == "auto" and entropy != "grad" and is_worthwhile(head, hidden, bool(trained)))
+        if fused and coefficients is not None:
+            arguments = (hidden, weight, bias, a, b, head, target, tile, entropy != "none", coefficients, gathered)
+            return Fused.apply(*arguments)  # type: ignore[no-untyped-call, no-any-return]
         return Recompute.apply(hidden, weight, bias, a, b, head, target, tile, entropy, gathered)  # type: ignore[no-untyped-call, no-any-return]
 
 

@@ -95,13 +95,13 @@ class Recompute(torch.autograd.Function):
             grad_logp = torch.zeros_like(log_total)
         with gathered():
             head = head.holding(weight, bias, lora_a, lora_b)
-            known = _Known(target, log_total, missed, entropy, grad_logp, grad_entropy, kept)
-            found = _gradients(hidden, head, known, tile, wanted=tuple(ctx.needs_input_grad[:5]))
+            known = Known(target, log_total, missed, entropy, grad_logp, grad_entropy, kept)
+            found = gradients(hidden, head, known, tile, wanted=tuple(ctx.needs_input_grad[:5]))
         return *found, None, None, None, None, None
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
     """What is known of each of N rows when the backward pass starts; `kept` is [N, V], the rest [N]."""
 
     target: torch.Tensor
@@ -113,8 +113,8 @@ class _Known:
     kept: Gradient
 
 
-def _gradients(
-    hidden: torch.Tensor, head: Head, known: _Known, tile: Tile, wanted: tuple[bool, ...]
+def gradients(
+    hidden: torch.Tensor, head: Head, known: Known, tile: Tile, wanted: tuple[bool, ...]
 ) -> tuple[Gradient, Gradient, Gradient, Gradient, Gradient]:
     """Returns the gradients of hidden, weight, bias, A and B; None for those that nobody wants."""
     exact, device = head.exact, hidden.device
@@ -178,13 +178,13 @@ def _gradients(
     return (d_hidden.to(hidden.dtype) if d_hidden is not None else None), d_weight, d_bias, d_a, d_b
 
 
-def _rows(known: _Known, top: int, bottom: int) -> tuple[Gradient, ...]:
+def _rows(known: Known, top: int, bottom: int) -> tuple[Gradient, ...]:
     """The vectors of `known` for these rows, in the order in which `gradient` takes them."""
     vectors = (known.target, known.log_total, known.missed, known.entropy, known.grad_logp, known.grad_entropy)
     return tuple(vector[top:bottom] if vector is not None else None for vector in vectors)
 
 
-def _normalised(known: _Known, boost: float) -> tuple[torch.Tensor | float, _Known]:
+def _normalised(known: Known, boost: float) -> tuple[torch.Tensor | float, Known]:
     """Divides the gradients by their largest where tiles are float16, whose range they could leave."""
     if boost == 1.0 or len(known.target) == 0:
         return 1.0, known
@@ -193,6 +193,6 @@ def _normalised(known: _Known, boost: float) -> tuple[torch.Tensor | float, _Kno
         size = torch.maximum(size, known.grad_entropy.abs().max())
     size = size.clamp(min=torch.finfo(size.dtype).tiny)
     grad_entropy = known.grad_entropy / size if known.grad_entropy is not None else None
-    return size, _Known(
+    return size, Known(
         known.target, known.log_total, known.missed, known.entropy, known.grad_logp / size, grad_entropy, known.kept
     )

@@ -13,6 +13,9 @@ import torch
 
 from grpo.kernels.head import Head
 from grpo.kernels.sums import TAKEN_OUT, Sums
+from grpo.kernels.tiles import spans
+
+COLUMNS = 1024  # of a wide tile that need a second room at a time
 
 
 def boost(head: Head) -> float:
@@ -51,10 +54,12 @@ def fold(
     torch.exp(fallen, out=sums.shrink)
     z.sub_(peak[:, None])
     if entropy:
-        e = torch.exp(z)
         sums.spread.add_(sums.total * fallen).mul_(sums.shrink)
-        sums.spread.add_(torch.linalg.vecdot(e, z))
-        z = e
+        for left, right in spans(z.shape[1], COLUMNS):
+            part = z[:, left:right]
+            e = torch.exp(part)
+            sums.spread.add_(torch.linalg.vecdot(e, part))
+            part.copy_(e)
     else:
         z.exp_()
     sums.total.mul_(sums.shrink).add_(z.sum(dim=1))

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from grpo.core.config import LossSection
-from grpo.core.loss import LOSSES, Counts, Objective, Tokens, importance_weights, objective_of, policy_loss
+from grpo.core.loss import (
+    LOSSES,
+    Counts,
+    Objective,
+    Tokens,
+    importance_weights,
+    loss_coefficients,
+    objective_of,
+    policy_loss,
+)
 
 B, T = 4, 5
 LENGTHS = (5, 3, 0, 1)  # the third completion is masked out
@@ -117,6 +127,25 @@ def test_values_and_gradients_are_those_of_the_definition(name: str) -> None:
                     values.append(by_hand(objective, same))
                 numeric[row, t] = (values[0] - values[1]) / 2e-6
             torch.testing.assert_close(found, numeric, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name: str) -> None:
+    """So that a kernel can ask for those of some rows before it knows the others."""
+    objective = Objective(name, 0.2, 0.3, None, 0.1, "token")
+    for old in (False, True):
+        given = tokens(old=old, reference=True, importance="token")
+
+        def loss(logps: torch.Tensor, given: Tokens = given) -> torch.Tensor:
+            return policy_loss(objective, replace(given, logps=logps), counts(given)).loss
+
+        loss(given.logps).backward()
+        some = torch.zeros(B, T, dtype=torch.bool)
+        some[0, 1:4] = some[1, 0] = some[3, 0] = True
+        found = loss_coefficients(loss, given.logps.detach().masked_fill(~some, 0.0))
+        assert given.logps.grad is not None
+        assert given.logps.grad[some].any()
+        assert torch.equal(found[some], given.logps.grad[some])
 
 
 def test_on_policy_the_gradient_is_the_policy_gradient() -> None:

@@ -131,6 +131,29 @@ def test_plain_rows_need_no_mask(family: str) -> None:
     assert_equal(small_model(family), ids, mask, pack_for=None)
 
 
+@pytest.mark.parametrize("hidden", [None, HIDDEN])
+def test_coefficients_reach_the_output_layer_in_its_order(hidden: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, mask = ragged_batch(groups=3, size=4)
+    wanted = torch.randn(12, COMPLETION, generator=torch.Generator().manual_seed(4)) * mask[:, PROMPT:]
+    model = small_model("qwen2")
+    asked: list[torch.Tensor] = []
+
+    def coefficients(logps: torch.Tensor) -> torch.Tensor:
+        asked.append(logps)
+        return wanted
+
+    gradients = []
+    for known in (None, coefficients):
+        model.zero_grad()
+        logps, _ = completion_logps(model, ids, mask, COMPLETION, pack_for=hidden, entropy=False, coefficients=known)
+        monkeypatch.setattr("grpo.kernels.fused.gradients", None)  # nothing may be computed anew
+        (logps * wanted).sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    torch.testing.assert_close(asked[0], logps.detach())
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
 def test_a_completion_with_a_gap_is_left_as_it_is() -> None:
     ids, mask = ragged_batch(groups=2, size=3)
     full = int(mask[:, PROMPT:].sum(dim=1).argmax())

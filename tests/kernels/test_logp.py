@@ -152,6 +152,67 @@ def test_logits_kept_from_the_forward_pass_change_nothing(monkeypatch: pytest.Mo
     torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-5)
 
 
+class Expected:
+    """Coefficients of the loss of `gradients`, times a factor; counts how often it was asked."""
+
+    def __init__(self, count: int, factor: float = 1.0) -> None:
+        generator = torch.Generator().manual_seed(2)
+        self.values = torch.randn(2, count, generator=generator, dtype=torch.float64)[0].to(DEVICE) * factor
+        self.asked = 0
+
+    def __call__(self, logp: torch.Tensor, rows: slice) -> torch.Tensor:
+        assert logp.shape == self.values[rows].shape
+        self.asked += 1
+        return self.values[rows]
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_known_coefficients_give_the_gradients_of_float64(
+    dtype: torch.dtype, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo.kernels.fused.WORKSPACE", 5 * V * 4)  # three tiles of rows
+    monkeypatch.setattr("grpo.kernels.fused.gradients", None)  # nothing may be computed anew
+    given, expected = problem(dtype, **options), Expected(N, factor=8.0)
+    found = given.run(linear_logp, mode="fused", entropy="value", coefficients=expected)
+    assert expected.asked >= 3
+    wanted = given.run(naive_logp)
+    for one, other in zip(found, wanted, strict=True):
+        assert error(one, other) < LOGP_TOLERANCE[dtype] * 3
+    pairs = zip(gradients(given, found[0], None), gradients(given, wanted[0], None), strict=True)
+    for one, other in pairs:
+        assert one.dtype == dtype
+        assert error(one, other) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("wrong", ["another loss", "twice"])
+def test_wrong_coefficients_change_no_gradient(wrong: str) -> None:
+    given, expected = problem(bias=True, lora=True), Expected(N)
+    if wrong == "another loss":
+        expected.values[3] += 0.1
+    logp, _ = given.run(linear_logp, mode="fused", coefficients=expected)
+    if wrong == "twice":  # what was found in the forward pass is given away once
+        torch.autograd.grad(logp.sum(), given.parameters(), retain_graph=True)
+    for one, other in zip(gradients(given, logp, None), gradients(given, given.run(naive_logp)[0], None), strict=True):
+        assert error(one, other) < TOLERANCE[torch.float32]
+
+
+def test_known_coefficients_are_used_for_a_head_that_trains_on_a_cpu() -> None:
+    def asked(of: Problem, **settings: Any) -> int:
+        expected = Expected(N)
+        of.run(linear_logp, coefficients=expected, **settings)
+        return expected.asked
+
+    on_cpu = int(DEVICE == "cpu")
+    assert asked(problem()) == on_cpu
+    assert asked(problem(), entropy="value") == on_cpu
+    assert asked(problem(), entropy="grad") == asked(problem(), mode="recompute") == 0
+    assert asked(problem(trained=False)) == 0
+    assert asked(problem(torch.bfloat16)) == 0  # sums in float32 would be as large as the head
+    adapter = problem(lora=True)
+    assert asked(replace(adapter, weight=adapter.weight.detach())) == on_cpu
+
+
 @pytest.mark.parametrize("trained", [False, True])
 def test_backward_can_run_twice(trained: bool) -> None:
     given = problem(trained=trained)
@@ -176,23 +237,28 @@ def test_the_torch_passes_pass_gradcheck(trained: bool, softcap: float | None) -
 
 
 @pytest.mark.parametrize("margin", [0.0, 5.0, 15.0, 30.0, 60.0])
-@pytest.mark.parametrize("trained", [False, True])
-def test_confident_tokens_keep_their_gradient(margin: float, trained: bool) -> None:
+@pytest.mark.parametrize("mode", ["jacobian", "fused", "recompute"])
+def test_confident_tokens_keep_their_gradient(margin: float, mode: str) -> None:
     """A target that leads by up to 60 nats: 1 - p must not be lost to rounding."""
     hidden = torch.eye(4, 8, device=DEVICE).requires_grad_()
     weight = 0.1 * torch.randn(50, 8, generator=torch.Generator().manual_seed(3)).to(DEVICE)
     target = torch.arange(4, device=DEVICE)
     weight[:4, :4] += margin * torch.eye(4, device=DEVICE)
-    given = Problem(hidden, weight.requires_grad_(trained), target)
-    logp, _ = given.run(linear_logp, tile=Tile(4, 16))
+    given = Problem(hidden, weight.requires_grad_(mode != "jacobian"), target)
+    known = (lambda logp, rows: torch.ones_like(logp)) if mode == "fused" else None
+    logp, _ = given.run(linear_logp, tile=Tile(4, 16), mode=mode, coefficients=known)
     exact_hidden = hidden.detach().double().requires_grad_()
-    z = exact_hidden @ weight.detach().double().t()
+    exact_weight = weight.detach().double().requires_grad_()
+    z = exact_hidden @ exact_weight.t()
     rest = z.masked_fill(torch.nn.functional.one_hot(target, 50).bool(), -torch.inf).logsumexp(dim=1)
     exact = torch.nn.functional.logsigmoid(z.gather(1, target[:, None])[:, 0] - rest)
     assert (logp <= 0).all()
     torch.testing.assert_close(logp.double(), exact, rtol=1e-4, atol=0)
-    gradient = torch.autograd.grad(logp.sum(), hidden)[0]
-    assert error(gradient, torch.autograd.grad(exact.sum(), exact_hidden)[0]) < 1e-4
+    gradient = torch.autograd.grad(logp.sum(), hidden, retain_graph=True)[0]
+    assert error(gradient, torch.autograd.grad(exact.sum(), exact_hidden, retain_graph=True)[0]) < 1e-4
+    if mode != "jacobian":
+        (gradient,) = torch.autograd.grad(logp.sum(), weight)
+        assert error(gradient, torch.autograd.grad(exact.sum(), exact_weight)[0]) < 1e-4
 
 
 def test_an_offset_of_all_logits_cancels() -> None:
@@ -281,14 +347,18 @@ def test_a_frozen_head_allocates_no_second_head_and_no_logits() -> None:
     assert max(set(sizes) - views_of_the_weight) <= 16 * 256 * 4
 
 
-def test_it_follows_autocast() -> None:
+@pytest.mark.parametrize("mode", ["fused", "recompute"])
+def test_it_follows_autocast(mode: str) -> None:
     given = problem(trained=True)
     with torch.autocast(DEVICE, dtype=torch.bfloat16):
-        logp, _ = given.run(linear_logp)
+        logp, _ = given.run(linear_logp, mode=mode, coefficients=Expected(N))
     rounded = naive_logp(given.hidden.bfloat16(), given.weight.bfloat16(), given.target)[0]
     assert logp.dtype == torch.float32
     assert error(logp, rounded) < 1e-6
-    assert all(gradient.dtype == torch.float32 for gradient in gradients(given, logp, None))
+    wanted = gradients(given, rounded, None)
+    for gradient, other in zip(gradients(given, logp, None), wanted, strict=True):
+        assert gradient.dtype == torch.float32
+        assert error(gradient, other) < TOLERANCE[torch.bfloat16]
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch._dynamo itself
@@ -302,11 +372,15 @@ def test_it_works_inside_a_compiled_function() -> None:
     assert torch.equal(compiled(given.hidden), step(given.hidden))
 
 
-def test_tied_embeddings_and_accumulation_add_up() -> None:
+@pytest.mark.parametrize("mode", ["fused", "recompute"])
+def test_tied_embeddings_and_accumulation_add_up(mode: str) -> None:
     weight = torch.randn(30, 8, generator=torch.Generator().manual_seed(4)).to(DEVICE).requires_grad_()
     target = torch.arange(6, device=DEVICE)
     for _ in range(2):
-        linear_logp(weight[target + 1] * 2, weight, target)[0].sum().backward()
+        logp, _ = linear_logp(
+            weight[target + 1] * 2, weight, target, mode=mode, coefficients=lambda logp, rows: torch.ones_like(logp)
+        )
+        logp.sum().backward()
     found = weight.grad
     weight.grad = None
     for _ in range(2):
@@ -345,6 +419,7 @@ def test_sharded_weights_are_whole_only_inside_the_context(trained: bool) -> Non
     ("change", "message"),
     [
         ({"mode": "jacobian"}, "the head has parameters to train"),
+        ({"mode": "fused"}, "it needs `coefficients`"),
         ({"temperature": 0.0}, "must be above 0"),
         ({"softcap": -1.0}, "must be above 0"),
         ({"bias": torch.zeros(3)}, r"bias must be \[V\]"),
