@@ -164,13 +164,6 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
     return LossValue(LOSSES[objective.name](costs, mask, counts), kl, low, high)
 
 
-def loss_coefficients(loss: Callable[[torch.Tensor], torch.Tensor], logps: torch.Tensor) -> torch.Tensor:
-    """Returns dL/dlogp [B, T] of a loss of log-probabilities [B, T], from their values alone."""
-    with torch.enable_grad():
-        leaf = logps.detach().requires_grad_()
-        return torch.autograd.grad(loss(leaf), leaf)[0]
-
-
 def importance_weights(
     logps: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor, correction: Correction, cap: float
 ) -> torch.Tensor | None:
@@ -196,3 +189,43 @@ def importance_weights(
         apart = apart.sum(dim=1, keepdim=True)
     ratio = apart.exp()
     return ratio.clamp(max=cap) if correction.endswith("truncate") else ratio.masked_fill(ratio > cap, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PassLoss:
+    """The loss of a forward pass as a function of its log-probabilities; fields as in `Tokens`.
+
+    Attributes:
+        objective: what is minimised.
+        counts: what averages are taken over.
+        sampled: [B, T] as the rollout engine reported them.
+        correction, cap: of `importance_weights`.
+    """
+
+    objective: Objective
+    counts: Counts
+    mask: torch.Tensor
+    advantages: torch.Tensor
+    old_logps: torch.Tensor | None
+    ref_logps: torch.Tensor | None
+    sampled: torch.Tensor
+    correction: Correction
+    cap: float
+
+    def __call__(self, logps: torch.Tensor) -> tuple[LossValue, torch.Tensor | None]:
+        """Returns the loss of log-probabilities [B, T], and the weights of the correction."""
+        policy = logps.detach() if self.old_logps is None else self.old_logps
+        importance = importance_weights(policy, self.sampled, self.mask, self.correction, self.cap)
+        tokens = Tokens(logps, self.mask, self.advantages, self.old_logps, self.ref_logps, importance)
+        return policy_loss(self.objective, tokens, self.counts), importance
+
+    @property
+    def per_token(self) -> bool:
+        """Whether dL/dlogp of a token follows from its log-probability alone."""
+        return self.objective.level == "token" and not self.correction.startswith("sequence")
+
+    def coefficients(self, logps: torch.Tensor) -> torch.Tensor:
+        """Returns dL/dlogp [B, T] from the values of log-probabilities."""
+        with torch.enable_grad():
+            leaf = logps.detach().requires_grad_()
+            return torch.autograd.grad(self(leaf)[0].loss, leaf)[0]

@@ -38,15 +38,7 @@ from trl.trainer.utils import maybe_gather_lm_head_ctx
 from grpo.core.batch import Batch, advantages_of, batch_metrics, score_column, stop_on_failures, trained_of
 from grpo.core.forward import completion_logps
 from grpo.core.head import attach_logps
-from grpo.core.loss import (
-    Counts,
-    LossValue,
-    Tokens,
-    importance_weights,
-    loss_coefficients,
-    objective_of,
-    policy_loss,
-)
+from grpo.core.loss import Counts, PassLoss, objective_of
 from grpo.core.minibatch import counted, trained_rows
 from grpo.core.mismatch import Mismatch
 from grpo.core.offload import Offload
@@ -312,31 +304,27 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
 
     def _policy_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         part = trained_rows(inputs, every_token=self.beta != 0.0)
-        found, mask, whole = part.tensors, part.loss_mask(), counted(inputs)
-        old = None if self._on_policy() else found["old_per_token_logps"]
-        settings, sampled = self._plan.config.loss, found["sampling_per_token_logps"]
-        correction, cap = settings.rollout_correction, settings.rollout_correction_cap
-        assert correction is not None
+        found, whole, settings = part.tensors, counted(inputs), self._plan.config.loss
+        assert settings.rollout_correction is not None
         accumulation = self.current_gradient_accumulation_steps
         per_process = self.accelerator.num_processes * self.args.steps_per_generation / accumulation
-        counts = Counts(
-            rows=len(whole),
-            tokens=whole.sum(),
-            batch_tokens=inputs["num_items_in_batch"] / per_process,
-            longest=self.max_completion_length,
-            accumulation=accumulation,
+        loss = PassLoss(
+            self._objective,
+            Counts(
+                rows=len(whole),
+                tokens=whole.sum(),
+                batch_tokens=inputs["num_items_in_batch"] / per_process,
+                longest=self.max_completion_length,
+                accumulation=accumulation,
+            ),
+            mask=part.loss_mask(),
+            advantages=found["advantages"],
+            old_logps=None if self._on_policy() else found["old_per_token_logps"],
+            ref_logps=found.get("ref_per_token_logps"),
+            sampled=found["sampling_per_token_logps"],
+            correction=settings.rollout_correction,
+            cap=settings.rollout_correction_cap,
         )
-
-        def weighed(logps: torch.Tensor) -> tuple[LossValue, torch.Tensor | None]:
-            importance = importance_weights(logps.detach() if old is None else old, sampled, mask, correction, cap)
-            reference = found.get("ref_per_token_logps")
-            tokens = Tokens(logps, mask, found["advantages"], old, reference, importance)
-            return policy_loss(self._objective, tokens, counts), importance
-
-        def coefficients(logps: torch.Tensor) -> torch.Tensor:
-            return loss_coefficients(lambda leaf: weighed(leaf)[0].loss, logps)
-
-        alone = self._objective.level == "token" and not correction.startswith("sequence")
         with self.accelerator.autocast():
             logps, entropies = completion_logps(
                 model,
@@ -345,17 +333,17 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
                 part.width,
                 pack_for=self._pack_for,
                 entropy=True,
-                coefficients=coefficients if alone else None,
+                coefficients=loss.coefficients if loss.per_token else None,
             )
-        if old is None and self.num_iterations > 1:  # for the next passes over this batch
+        if self._on_policy() and self.num_iterations > 1:  # for the next passes over this batch
             inputs["old_per_token_logps"] = torch.zeros_like(inputs["completion_mask"], dtype=logps.dtype)
             inputs["old_per_token_logps"][part.kept, : part.width] = logps.detach()
-        value, importance = weighed(logps)
-        gathered = self.accelerator.gather(update_sums(value, entropies, mask, importance)[None])
+        value, importance = loss(logps)
+        gathered = self.accelerator.gather(update_sums(value, entropies, loss.mask, importance)[None])
         for name, number in update_metrics(gathered, kl=value.kl is not None, weighted=importance is not None).items():
             self._metrics["train"][name].append(number)
         if self._on_policy() and not self.staleness:
-            self.compare(logps.detach(), sampled, mask)
+            self.compare(logps.detach(), loss.sampled, loss.mask)
         return value.loss
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.config import LossSection
+from grpo.core.config import Correction, LossSection
 from grpo.core.loss import (
     LOSSES,
     Counts,
     Objective,
+    PassLoss,
     Tokens,
     importance_weights,
-    loss_coefficients,
     objective_of,
     policy_loss,
 )
@@ -130,22 +130,32 @@ def test_values_and_gradients_are_those_of_the_definition(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name: str) -> None:
+@pytest.mark.parametrize("correction", ["none", "token_truncate"])
+def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name: str, correction: Correction) -> None:
     """So that a kernel can ask for those of some rows before it knows the others."""
-    objective = Objective(name, 0.2, 0.3, None, 0.1, "token")
     for old in (False, True):
-        given = tokens(old=old, reference=True, importance="token")
-
-        def loss(logps: torch.Tensor, given: Tokens = given) -> torch.Tensor:
-            return policy_loss(objective, replace(given, logps=logps), counts(given)).loss
-
-        loss(given.logps).backward()
+        given = tokens(old=old, reference=True, importance=None)
+        loss = PassLoss(
+            Objective(name, 0.2, 0.3, None, 0.1, "token"),
+            counts(given),
+            mask=given.mask,
+            advantages=given.advantages,
+            old_logps=given.old_logps,
+            ref_logps=given.ref_logps,
+            sampled=given.logps.detach() + 0.2,
+            correction=correction,
+            cap=1.1,
+        )
+        assert loss.per_token
+        loss(given.logps)[0].loss.backward()
         some = torch.zeros(B, T, dtype=torch.bool)
         some[0, 1:4] = some[1, 0] = some[3, 0] = True
-        found = loss_coefficients(loss, given.logps.detach().masked_fill(~some, 0.0))
+        found = loss.coefficients(given.logps.detach().masked_fill(~some, 0.0))
         assert given.logps.grad is not None
         assert given.logps.grad[some].any()
         assert torch.equal(found[some], given.logps.grad[some])
+        assert not replace(loss, correction="sequence_mask").per_token
+        assert not replace(loss, objective=replace(loss.objective, level="sequence")).per_token
 
 
 def test_on_policy_the_gradient_is_the_policy_gradient() -> None:
