@@ -7,14 +7,15 @@ own text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from grpo.core.check_answers import Example
 from grpo.core.check_env import check_env
 from grpo.core.check_relations import Relations, note_failure
 from grpo.core.check_report import Finding, Findings, Report, Severity
-from grpo.core.check_scores import Bound, Seen, placed, see, seen_in, with_options
+from grpo.core.check_scores import Bound, Seen, placed, see, with_options
 from grpo.core.score import Scorer
 from grpo.core.score_loop import is_async
 from grpo.plugins.binding import BoundReward, BoundVerifier
@@ -70,12 +71,13 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
     wanted = {**defaults, **bound.options}
     matching = [case for case in declared if {**defaults, **case.options} == wanted]
     to_hold = declared if cases is not None or not bound.options else matching
+    groups = _groups(bound, to_hold)
     with ExitStack() as rooms:
-        scorer = rooms.enter_context(Scorer([placed(bound, "process")], workers=1, retries=0))
+        scorer = rooms.enter_context(_scorer(bound, groups, "process"))
         room = _safe_room(bound, scorer, matching or declared, findings)
         if room != "process":
-            scorer = rooms.enter_context(Scorer([placed(bound, room)], workers=1, retries=0))
-        _check_cases(bound, room, scorer, to_hold, findings)
+            scorer = rooms.enter_context(_scorer(bound, groups, room))
+        _check_cases(bound, scorer, groups, findings)
         golds, others = _golds(bound, scorer, declared, matching, findings)
         if golds:
             Relations(bound, scorer, findings, room).check(golds, others, answer)
@@ -100,20 +102,32 @@ def _safe_room(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Find
     return bound.spec.isolation
 
 
-def _check_cases(bound: Bound, room: Isolation, scorer: Scorer, cases: Sequence[Case], findings: Findings) -> None:
+def _groups(bound: Bound, cases: Sequence[Case]) -> dict[str, tuple[Bound, list[Case]]]:
+    """Returns the cases by the options that they set, under the title of the plugin with these options."""
+    groups: dict[str, tuple[Bound, list[Case]]] = {}
+    for case in cases:
+        other = with_options(bound, case.options)
+        groups.setdefault(title_of(other), (other, []))[1].append(case)
+    return groups
+
+
+def _scorer(bound: Bound, groups: Mapping[str, tuple[Bound, list[Case]]], room: Isolation) -> Scorer:
+    """Returns a scorer of the plugin as it is bound, and after it of the plugin with every group's options."""
+    others = [replace(placed(other, room), alias=title) for title, (other, _) in groups.items()]
+    return Scorer([placed(bound, room), *others], workers=1, retries=0)
+
+
+def _check_cases(
+    bound: Bound, scorer: Scorer, groups: Mapping[str, tuple[Bound, list[Case]]], findings: Findings
+) -> None:
     """Checks that every case scores what it says."""
-    if not cases:
+    if not groups:
         severity: Severity = "note" if bound.options else "warning"
         findings.add(severity, "cases", f"it declares no cases{' for these options' if bound.options else ''}")
         return
     findings.tried("cases")
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(repr(sorted(case.options.items())), []).append(case)
-    for group in groups.values():
-        examples, other = [_example(case) for case in group], with_options(bound, group[0].options)
-        seen = see(scorer, examples) if other.options == bound.options else seen_in(other, room, examples)
-        for case, got in zip(group, seen, strict=True):
+    for title, (_, group) in groups.items():
+        for case, got in zip(group, see(scorer, [_example(case) for case in group], title), strict=True):
             if not got.same(_expected(case)):
                 findings.add("error", "cases", f"expected {_words(case)}, but it {got}", case.completion)
 

@@ -70,11 +70,12 @@ def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
     return replace(bound, options={**bound.options, **options}) if options else bound
 
 
-def see(scorer: Scorer, examples: Sequence[Example]) -> list[Seen]:
-    """Scores examples with the one plugin of a scorer; a rubric comes before its components."""
+def see(scorer: Scorer, examples: Sequence[Example], name: str | None = None) -> list[Seen]:
+    """Scores examples with the plugin of that name, or the first of a scorer; a rubric comes before its components."""
     completions = [completion_of(example) for example in examples]
-    results: list[Sequence[Outcome | Judgement]] = [*scorer.score(completions).values()]
-    results += scorer.judge(completions).values()
+    only = {name or scorer.names[0]}
+    results: list[Sequence[Outcome | Judgement]] = [*scorer.score(completions, only=only).values()]
+    results += scorer.judge(completions, only=only).values()
     return [_seen(result) for result in results[0]]
 
 

@@ -80,6 +80,11 @@ class Scorer:
         self._rooms = _Rooms(workers or _processors(), memory)
         self._finalizer = weakref.finalize(self, self._rooms.close)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rewards, then of the verifiers, in the order in which they were given."""
+        return (*self._order, *self._verifiers)
+
     def __enter__(self) -> Self:
         return self
 

@@ -2,7 +2,8 @@
 
 Theory of operation. Computer algebra can hang inside one C call and can fill the memory, and no thread can be ended.
 So a comparison runs in a process of its own (`math_child`), which is kept for the next one and killed when it is late.
-Each calling thread has one process at a time; idle ones wait in a list. A process is never used again after it was
+Each calling thread has one process at a time, of which there are as many as processors; idle ones wait in a list and
+threads for one of them. A process is never used again after it was
 late or broke, so what a hang left behind judges nothing. A forked process starts its own.
 """
 
@@ -115,10 +116,11 @@ class _Process:
 
 
 class _Idle:
-    """The processes that wait for work."""
+    """The processes that wait for work, and the places for those that work."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.places = threading.BoundedSemaphore(os.cpu_count() or 1)
         self._processes: list[_Process] = []
 
     def take(self) -> _Process:
@@ -129,10 +131,7 @@ class _Idle:
 
     def put(self, process: _Process) -> None:
         with self._lock:
-            if len(self._processes) < (os.cpu_count() or 1):
-                self._processes.append(process)
-                return
-        process.close()
+            self._processes.append(process)
 
     def close(self) -> None:
         with self._lock:
@@ -142,6 +141,7 @@ class _Idle:
 
     def forget(self) -> None:
         self._lock = threading.Lock()
+        self.places = threading.BoundedSemaphore(os.cpu_count() or 1)
         processes, self._processes = self._processes, []
         for process in processes:
             process.forget()
@@ -160,20 +160,22 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
         gold: the gold answer.
         text: the statement of the answer, or the completion.
         seconds: processor time that the comparison may take, and a third of the wall time; starting a process has
-            45 s of its own.
+            45 s of its own, and waiting for a free one takes what it takes.
         options: what the function takes beside.
 
     Raises:
         Undecided: it took longer, or its process died of it.
         PluginError: the libraries are missing or broken.
     """
-    process = _IDLE.take()
-    try:
-        reply = process.ask({"op": operation, "gold": gold, "text": text, **options}, seconds)
-    except BaseException:
-        process.close()
-        raise
-    _IDLE.put(process)
+    idle = _IDLE
+    with idle.places:
+        process = idle.take()
+        try:
+            reply = process.ask({"op": operation, "gold": gold, "text": text, **options}, seconds)
+        except BaseException:
+            process.close()
+            raise
+        idle.put(process)
     if "ok" not in reply:
         raise Undecided(reply["undecided"])
     ok: bool | None = reply["ok"]
