@@ -53,8 +53,8 @@ VLLM = {
 VLLM_OF_THE_LOCK = "0.31.0"
 
 
-def _locked() -> dict[str, Version]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+def _pinned(path: str) -> dict[str, Version]:
+    lines = (ROOT / path).read_text().splitlines()
     pins = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {canonicalize_name(name): Version(version) for name, version in pins}
 
@@ -66,7 +66,7 @@ def _declared() -> dict[str, list[Requirement]]:
     return {extra: [Requirement(line) for line in lines] for extra, lines in lists.items()}
 
 
-LOCKED = _locked()
+LOCKED = _pinned("constraints.txt")
 DECLARED = _declared()
 
 
@@ -91,6 +91,12 @@ def test_the_ranges_of_the_project_admit_the_lock(extra: str) -> None:
         if name in ("grpo-kit", "setuptools"):
             continue
         assert requirement.specifier.contains(LOCKED[name]), requirement
+
+
+def test_the_extra_interop_admits_what_its_tests_install() -> None:
+    pinned = _pinned("tests/core/interop_packages.txt")
+    for requirement in DECLARED["interop"]:
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
 @pytest.mark.parametrize("name", sorted(LOCKED))

@@ -71,6 +71,6 @@ def in_inspect(spec: str, folder: str) -> list[Any]:
 
 
 if __name__ == "__main__":
-    library, spec, folder = sys.argv[1:]
-    values = asyncio.run(in_verifiers(spec)) if library == "verifiers" else in_inspect(spec, folder)
+    library, folder, *specs = sys.argv[1:]
+    values = [asyncio.run(in_verifiers(spec)) if library == "verifiers" else in_inspect(spec, folder) for spec in specs]
     print(json.dumps(values))
