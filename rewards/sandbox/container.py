@@ -115,15 +115,14 @@ class Container:
             self._number += 1
             number = self._number
             self._waiting[number] = (loop, answer)
+        longest = job.limits.wall_seconds + (job.peer.limits.wall_seconds if job.peer else 0.0)
+        silent = "the agent of the container does not answer"
+        watchdog = loop.call_later(4 * longest + START_SECONDS, self._fail, silent)
         try:
             self._post(loop, pack_job(number, job))
-            longest = job.limits.wall_seconds + (job.peer.limits.wall_seconds if job.peer else 0.0)
-            async with asyncio.timeout(4 * longest + START_SECONDS):
-                return await answer
-        except TimeoutError as error:
-            self._fail("the agent of the container does not answer")
-            raise ContainerLost(self._lost) from error
+            return await answer
         finally:
+            watchdog.cancel()
             with self._lock:
                 self._waiting.pop(number, None)
 
@@ -149,30 +148,56 @@ class Container:
             self._outbox.append(frame)
             if len(self._outbox) > 1:
                 return
-        loop.call_soon(lambda: loop.run_in_executor(None, self._flush))
+        loop.call_soon(self._send_soon, loop)
+
+    def _send_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Sends what the connection takes at once; the rest is sent in a thread, which may wait."""
+        if type(self._socket) is socket.socket and self._writing.acquire(blocking=False):
+            try:
+                frames = self._taken()
+                with contextlib.suppress(BlockingIOError):
+                    frames = frames[self._socket.send(frames, socket.MSG_DONTWAIT) :]
+                if not frames:
+                    return
+                with self._lock:
+                    self._outbox.insert(0, frames)
+            except OSError as error:
+                self._fail(f"the connection broke: {error}")
+                return
+            finally:
+                self._writing.release()
+        loop.run_in_executor(None, self._flush)
 
     def _flush(self) -> None:
         with self._writing:
-            with self._lock:
-                frames, self._outbox = self._outbox, []
             try:
-                self._socket.sendall(b"".join(frames))
+                self._socket.sendall(self._taken())
             except (OSError, AttributeError) as error:
                 self._fail(f"the connection broke: {error}")
+
+    def _taken(self) -> bytes:
+        """Returns the frames that are to be sent, and forgets them."""
+        with self._lock:
+            frames, self._outbox = self._outbox, []
+        return b"".join(frames)
 
     def _read(self) -> None:
         """Hands each result to whom it belongs, until the connection ends."""
         reason = "the container ended"
+        arrived: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult], JobResult]] = []
         try:
             while True:
                 number, result = unpack_result(self._frame())
                 with self._lock:
                     known = self._waiting.pop(number, None)
                 if known:
-                    loop, answer = known
-                    loop.call_soon_threadsafe(_settle, answer, result, None)
-        except (ContainerLost, OSError, ValueError, RuntimeError) as error:
+                    arrived.append((*known, result))
+                if not self._frame_is_here():
+                    _deliver(arrived)
+                    arrived = []
+        except (ContainerLost, OSError, ValueError) as error:
             reason = f"{reason}: {error}"
+        _deliver(arrived)
         self._fail(reason)
 
     def _fail(self, reason: str) -> None:
@@ -182,6 +207,13 @@ class Container:
         for loop, answer in waiting:
             with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_settle, answer, None, ContainerLost(reason))
+
+    def _frame_is_here(self) -> bool:
+        """Says whether the next frame has arrived already."""
+        if len(self._pending) < LENGTH.size:
+            return False
+        [size] = LENGTH.unpack_from(self._pending)
+        return len(self._pending) >= LENGTH.size + int(size)
 
     def _frame(self) -> bytes:
         """Reads one frame of the agent out of the engine's stream."""
@@ -279,6 +311,19 @@ def _started(process: int) -> str:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except OSError:
         return ""
+
+
+def _deliver(arrived: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult], JobResult]]) -> None:
+    """Settles answers, each in its own loop, which is woken once."""
+    for loop in {loop for loop, _, _ in arrived}:
+        mine = [(answer, result) for where, answer, result in arrived if where is loop]
+        with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle_all, mine)
+
+
+def _settle_all(answers: list[tuple[asyncio.Future[JobResult], JobResult]]) -> None:
+    for answer, result in answers:
+        _settle(answer, result, None)
 
 
 def _settle(answer: asyncio.Future[JobResult], result: JobResult | None, error: Exception | None) -> None:

@@ -44,17 +44,7 @@ class DockerPool:
 
     async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
         """Runs jobs, as many at once as there are sandboxes, and returns their results in order."""
-        results: dict[int, JobResult] = {}
-        pending = iter(enumerate(jobs))
-
-        async def work() -> None:
-            for number, job in pending:
-                results[number] = await self._run_one(job)
-
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self._room.size, len(jobs))):
-                workers.create_task(work())
-        return [results[number] for number in range(len(jobs))]
+        return await self._room.run(jobs, self._run_one)
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns the profiles and protections of the image and this engine."""

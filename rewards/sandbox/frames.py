@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, get_args
 
 from grpo.plugins.sandbox_job import Job, JobOutcome, JobResult, Limits
 
 LENGTH = struct.Struct("!I")
 MOST = 512 * 2**20
+_limits = attrgetter(*(field.name for field in fields(Limits)))
 _OUTCOMES = frozenset(get_args(JobOutcome))
 
 
@@ -71,7 +73,7 @@ def _job_head(job: Job, blobs: list[bytes]) -> dict[str, Any]:
     blobs += [job.program.encode("utf-8", "surrogatepass"), job.stdin, *job.files.values()]
     return {
         "files": list(job.files),
-        "limits": asdict(job.limits),
+        "limits": _limits(job.limits),
         "profile": job.profile,
         "peer": None if job.peer is None else _job_head(job.peer, blobs),
     }
@@ -81,7 +83,7 @@ def _job_of(head: dict[str, Any], blobs: list[bytes]) -> Job:
     program, stdin = blobs.pop(0), blobs.pop(0)
     files = {name: blobs.pop(0) for name in head["files"]}
     peer = None if head["peer"] is None else _job_of(head["peer"], blobs)
-    limits = Limits(**head["limits"])
+    limits = Limits(*head["limits"])
     return Job(program.decode("utf-8", "surrogatepass"), stdin, files, limits, head["profile"], peer)
 
 

@@ -1,10 +1,13 @@
-"""How many programs may run at once: a count in, turns out, shared by tasks, threads and event loops."""
+"""How many programs may run at once: a count and jobs in, turns and results out, for tasks, threads and event loops."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from grpo.plugins.sandbox_job import Job, JobResult
 
 
 class Room:
@@ -15,6 +18,22 @@ class Room:
         self._free = size
         self._lock = threading.Lock()
         self._waiting: deque[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    async def run(self, jobs: Sequence[Job], run_one: Callable[[Job], Awaitable[JobResult]]) -> list[JobResult]:
+        """Runs jobs, as many at once as there are places, and returns their results in order."""
+        if len(jobs) == 1:
+            return [await run_one(jobs[0])]
+        results: dict[int, JobResult] = {}
+        pending = iter(enumerate(jobs))
+
+        async def work() -> None:
+            for number, job in pending:
+                results[number] = await run_one(job)
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(self.size, len(jobs))):
+                workers.create_task(work())
+        return [results[number] for number in range(len(jobs))]
 
     async def take(self, count: int) -> None:
         """Waits for its turn and takes `count` places."""

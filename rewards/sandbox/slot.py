@@ -124,14 +124,11 @@ class Slot:
                 socket.send_fds(self._control, [request.packed()], [*sent, *extra])
                 if channel:
                     channel.close()
-                async with asyncio.timeout(limits.wall_seconds + START_SECONDS):
-                    packet = await asyncio.get_running_loop().sock_recv(self._control, wire.PACKET)
-            except TimeoutError as error:
-                raise SlotLost("the sandbox does not answer") from error
+                packet = await self._answer(limits.wall_seconds + START_SECONDS)
             except OSError as error:
                 raise SlotLost(str(error)) from error
             if not packet:
-                raise SlotLost("the sandbox ended while it ran the program")
+                raise SlotLost("the sandbox ended, or was silent for too long, while it ran the program")
             written = [os.lseek(output, 0, os.SEEK_CUR) for output in sent[2:]]
             texts = []
             for output, size in zip(sent[2:], written, strict=True):
@@ -144,6 +141,15 @@ class Slot:
         finally:
             for descriptor in sent:
                 os.close(descriptor)
+
+    async def _answer(self, seconds: float) -> bytes:
+        """Returns the zygote's packet, or nothing when it ended or said nothing for so long."""
+        loop = asyncio.get_running_loop()
+        watchdog = loop.call_later(seconds, self._control.shutdown, socket.SHUT_RDWR)
+        try:
+            return await loop.sock_recv(self._control, wire.PACKET)
+        finally:
+            watchdog.cancel()
 
     def _limit_group(self, limits: Limits) -> None:
         """Sets the memory of all processes together."""
