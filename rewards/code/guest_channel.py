@@ -19,7 +19,7 @@ LONGEST = 8 * 2**20
 _HEAD = 4
 _PIECE = 2**16
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_decode = json.JSONDecoder().decode
+_decode = json.JSONDecoder().raw_decode
 
 
 class Gone(BaseException):
@@ -39,7 +39,7 @@ def given() -> dict[str, Any]:
     pieces = []
     while piece := os.read(0, _PIECE):
         pieces.append(piece)
-    arguments: dict[str, Any] = _decode(b"".join(pieces).decode("ascii"))
+    arguments: dict[str, Any] = json.loads(b"".join(pieces))
     return arguments
 
 
@@ -91,9 +91,12 @@ class Channel:
             raise Garbled(f"a frame of {length} bytes")
         body = self._read(length)
         try:
-            return _decode(body.decode("utf-8"))
+            message, end = _decode(body.decode("ascii"))
         except (ValueError, RecursionError) as error:
             raise Garbled(f"{type(error).__name__} in a frame") from error
+        if end != length:
+            raise Garbled("a frame with more than one message")
+        return message
 
     def _read(self, count: int) -> bytes:
         """Returns so many bytes; what came with them is held for the next time."""

@@ -47,7 +47,9 @@ def customary(code: types.CodeType) -> dict[str, Any]:
     if "pytest" in mentioned:
         offer_pytest()
     found: dict[str, Any] = {}
-    for name in mentioned & NAMES.keys():
+    for name in mentioned:
+        if name not in NAMES:
+            continue
         module, attribute = NAMES[name]
         loaded = importlib.import_module(module)
         found[name] = getattr(loaded, attribute) if attribute else loaded

@@ -66,7 +66,7 @@ def shared_program() -> str:
 
 @functools.lru_cache(maxsize=1024)
 def compiled(source: str) -> list[str]:
-    """Returns tests as `guest_tests.main` takes them: which interpreters can read them, and the code in base64.
+    """Returns tests as `guest_tests.main` takes them: which interpreters can read them, and the code, in hexadecimal.
 
     Both are empty for tests that do not compile; the sandbox will then say so.
     """
@@ -74,7 +74,7 @@ def compiled(source: str) -> list[str]:
         code = compile(source, "<tests>", "exec", dont_inherit=True, optimize=0)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ["", ""]
-    return [importlib.util.MAGIC_NUMBER.hex(), base64.b64encode(marshal.dumps(code)).decode()]
+    return [importlib.util.MAGIC_NUMBER.hex(), marshal.dumps(code).hex()]
 
 
 def printing_program(preloaded: bool, /, *, source: str) -> str:

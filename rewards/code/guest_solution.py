@@ -76,7 +76,7 @@ class Server:
         sys.stdin = io.StringIO()
         space = vars(self._module)
         try:
-            for text in (before, source):
+            for text in (before, source) if before else (source,):
                 code = compile(text, f"<{MODULE}>", "exec", dont_inherit=True)
                 space.update({name: value for name, value in customary(code).items() if name not in space})
                 exec(code, space)

@@ -11,7 +11,6 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
-import binascii
 import io
 import json
 import marshal
@@ -320,7 +319,7 @@ def _run_setup(setup: str, space: dict[str, Any], names: list[str], plain: dict[
 def _code(source: str, magic: str, code: str) -> types.CodeType:
     """Returns the code of the tests: what came compiled, if this is an interpreter that can read it."""
     if magic and bytes.fromhex(magic) == MAGIC_NUMBER:
-        found: types.CodeType = marshal.loads(binascii.a2b_base64(code))
+        found: types.CodeType = marshal.loads(bytes.fromhex(code))
         return found
     return compile(source, "<tests>", "exec", dont_inherit=True)
 

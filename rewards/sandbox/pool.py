@@ -123,10 +123,11 @@ class LocalPool:
             second.slot.stop()
             await asyncio.gather(beside, return_exceptions=True)
             raise
-        await asyncio.wait([beside], timeout=_ENDING)
-        if not beside.done():
-            second.slot.stop()
-        return replace(result, peer=await beside)
+        stopping = asyncio.get_running_loop().call_later(_ENDING, second.slot.stop)
+        try:
+            return replace(result, peer=await beside)
+        finally:
+            stopping.cancel()
 
     async def _on_slot(self, running: Running, job: Job, channel: socket.socket | None) -> JobResult:
         """Runs a job and gives the slot back, or ends it when it was lost or the caller is gone."""

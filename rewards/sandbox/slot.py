@@ -147,7 +147,7 @@ class Slot:
         loop = asyncio.get_running_loop()
         watchdog = loop.call_later(seconds, self._control.shutdown, socket.SHUT_RDWR)
         try:
-            return await loop.sock_recv(self._control, wire.PACKET)
+            return await loop.sock_recv(self._control, wire.MESSAGE)
         finally:
             watchdog.cancel()
 

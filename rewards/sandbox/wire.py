@@ -13,7 +13,8 @@ _REQUEST = struct.Struct("=ddQQQI")
 _ANSWER = struct.Struct("=iBBddQ")
 
 STOP = b"stop"
-PACKET = 65536
+PACKET = 65536  # bytes of what a sandbox says when it starts, at most
+MESSAGE = 256  # bytes of a request or an answer, at most
 FILES_SENT = 5  # program, stdin, stdout, stderr, and the channel to a peer
 
 # Why the zygote ended a program.

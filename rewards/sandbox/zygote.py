@@ -15,7 +15,6 @@ This module runs inside the sandbox and imports the standard library only.
 from __future__ import annotations
 
 import _socket  # without what `socket` adds, which every program would be forked with
-import array
 import gc
 import importlib
 import json
@@ -36,6 +35,7 @@ _PRELOADED = (
     "bisect collections contextlib copy datetime functools heapq itertools json math operator random re string struct "
     "time typing"
 )
+_ROOM = _socket.CMSG_SPACE(wire.FILES_SENT * 4)  # descriptors are four bytes each
 _INODES = 1024
 _ENDING = 0.05  # seconds for a program that is told to end and is about to end by itself
 _LOOK = 0.2  # seconds between looks at the size of the output
@@ -61,18 +61,15 @@ class Zygote:
     def serve(self) -> None:
         """Answers requests until the pool closes its end."""
         while True:
-            size = _socket.CMSG_SPACE(wire.FILES_SENT * array.array("i").itemsize)
-            packet, ancillary, _, _ = self._control.recvmsg(wire.PACKET, size)
+            packet, ancillary, _, _ = self._control.recvmsg(wire.MESSAGE, _ROOM)
             if not packet:
                 return
-            files = array.array("i")
-            for _, _, data in ancillary:
-                files.frombytes(data[: len(data) - len(data) % files.itemsize])
+            files = [number for _, _, data in ancillary for number in memoryview(data).cast("i")]
             if packet == wire.STOP:
                 continue  # the program ended before the pool's word came
             request = wire.Request.unpacked(packet)
             self._tidy(request.disk)
-            answer = self._run(request, list(files))
+            answer = self._run(request, files)
             self._control.send(answer.packed())
             self._notes[0] = wire.NOTED_NOTHING
 
@@ -153,7 +150,7 @@ class Zygote:
             if watched in events:
                 return wire.ENDED_ITSELF
             if events:
-                self._control.recv(wire.PACKET)  # "stop", or nothing: the pool is gone, which `serve` sees again
+                self._control.recv(wire.MESSAGE)  # "stop", or nothing: the pool is gone, which `serve` sees again
                 return wire.ENDED_ITSELF if select.select([watched], [], [], _ENDING)[0] else wire.STOPPED
 
     def _spent_by_all(self) -> float:
