@@ -40,6 +40,7 @@ from grpo.rewards.code.results import (
 
 _MOST_ENDS = 4
 _TESTS_OWN_SECONDS = 20.0
+_INEXACT, _TICK = 1.1, 0.1
 _REPORT_BYTES = 16 * 2**20
 
 
@@ -136,7 +137,10 @@ class _Run:
             if kind == "unjudged":
                 raise UnusableTests(parts[0])
             if kind == "unit":
-                _note(report, parts[0] - self.first, _ended(parts[1], parts[2], peer, self.allowance))
+                ended = _ended(parts[1], parts[2], peer, self.allowance)
+                if ended.passed and _over(parts[3], peer, self.allowance):
+                    ended = UnitResult("time_cpu", "it kept its process from being ended in time")
+                _note(report, parts[0] - self.first, ended)
                 report.starved = parts[1] == "late" and starved(peer)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance)
         return report
@@ -183,6 +187,7 @@ class _Run:
             source=self.plan.source,
             names=list(self.plan.names),
             first=self.first,
+            seconds=self.allowance.seconds,
             stop=self.allowance.stop,
         )
         return Job(shared_program(), stdin=both, limits=self._limits())
@@ -211,7 +216,7 @@ def _conclude(report: _Report, last: list[Any], result: JobResult, peer: JobResu
     elif last[0] == "done":
         report.over = True
     elif last[0] != "stopped":
-        outcome = OUTCOME_OF_JOB.get(result.outcome, "no_verdict")
+        outcome = _outcome_of_job(result, "no_verdict")
         report.rest = UnitResult(outcome, "the tests ended on what the program returned")
         report.tests.append(report.rest)
     elif report.tests:
@@ -232,6 +237,19 @@ def _ended(how: str, why: str, peer: JobResult, allowance: Allowance, *, loading
 def _outcome_of_end(how: str, peer: JobResult, allowance: Allowance) -> Outcome:
     if how == "late":
         return "time_cpu" if peer.cpu_seconds >= allowance.seconds else "time_wall"
-    if peer.outcome == "signalled" and peer.signal in (signal.SIGPROF, signal.SIGXCPU):
+    return _outcome_of_job(peer, "runtime_error")
+
+
+def _outcome_of_job(result: JobResult, otherwise: Outcome) -> Outcome:
+    if result.outcome == "signalled" and result.signal in (signal.SIGPROF, signal.SIGXCPU):
         return "time_cpu"
-    return OUTCOME_OF_JOB.get(peer.outcome, "runtime_error")
+    return OUTCOME_OF_JOB.get(result.outcome, otherwise)
+
+
+def _over(seconds: float, peer: JobResult, allowance: Allowance) -> bool:
+    """Returns whether a test that took so long on the clock surely took more processor time than it may.
+
+    The process of the solution has a timer that ends it, but a solution can turn that off. It was off the processor
+    for no longer in this test than in its whole life.
+    """
+    return seconds - (peer.wall_seconds - peer.cpu_seconds) > allowance.seconds * _INEXACT + _TICK

@@ -41,6 +41,7 @@ class Remote:
         self.dead = ""
         self.raised: BaseException | None = None
         self._later: list[tuple[Any, Any]] | None = None
+        self._first = True
         self._codec = Codec(self._refer, self._resolve)
         self._plain_classes = plain_classes
         self._entry_point = entry_point
@@ -90,7 +91,8 @@ class Remote:
             if self._plain_classes:
                 raise Unjudgeable("the tests pass a structure that is too deep or goes round") from error
             raise
-        self._send([kind, number, name, wires, keywords])
+        self._send([kind, number, name, wires, keywords, self._first])
+        self._first = False
         answer = self._receive()
         while answer[0] == "callback":
             self._called_back(answer)
@@ -115,6 +117,10 @@ class Remote:
             self.raised = raised
             raise raised
         return result
+
+    def begin_unit(self) -> None:
+        """Begins a unit, for all of whose calls together the solution has its processor time."""
+        self._first = True
 
     def __enter__(self) -> None:
         """Begins an assertion: what the solution does to its arguments shows only when it has been decided.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import types
 from collections.abc import Collection
@@ -23,16 +24,24 @@ from grpo.rewards.code.guest_tests import UNITS, Nowhere, Stop, Units
 class Here:
     """Stands for the other sandbox, where there is none.
 
+    Args:
+        seconds: processor time of one unit.
+
     Attributes:
         dead: nothing ends here but the process.
         raised: no exception comes from elsewhere.
         channel: has the deadline that `Units` sets; nobody keeps it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self.dead = ""
         self.raised: BaseException | None = None
         self.channel = types.SimpleNamespace(deadline=None)
+
+    def begin_unit(self) -> None:
+        """Begins a unit: the process is ended when it takes more processor time."""
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     def __enter__(self) -> None:
         """Begins an assertion; nothing is held back here."""
@@ -46,7 +55,9 @@ def from_input() -> None:
     main(**given())
 
 
-def main(*, nonce: str, before: str, program: str, source: str, names: list[str], first: int, stop: bool) -> None:
+def main(
+    *, nonce: str, before: str, program: str, source: str, names: list[str], first: int, seconds: float, stop: bool
+) -> None:
     """Runs a solution and its tests in this process.
 
     Args:
@@ -56,6 +67,7 @@ def main(*, nonce: str, before: str, program: str, source: str, names: list[str]
         source: the tests, as `assert_plan` prepares them.
         names: the globals that the solution must define.
         first: the first unit to run.
+        seconds: processor time of loading, and of one unit.
         stop: end at the first unit that fails.
     """
     output = os.dup(1)
@@ -69,13 +81,14 @@ def main(*, nonce: str, before: str, program: str, source: str, names: list[str]
     for name in ("solution", "submission", "candidate", "main", "answer"):
         sys.modules[name] = module
     space = vars(module)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         for text in (before, program):
             _run(text, space, ())
     except BaseException as error:  # the program may also call sys.exit()
         report(["load", "raised", f"{type(error).__name__}: {error}"[:300]])
         return
-    units = Units(Here(), report, first, 0.0, stop)
+    units = Units(Here(seconds), report, first, 0.0, stop)
     units.space, space[UNITS] = space, units
     try:
         _run(source, space, names)

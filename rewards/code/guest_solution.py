@@ -53,7 +53,7 @@ class Server:
     Args:
         channel: the socket to the tests.
         plain_classes: classes that the tests define; instances of the solution's classes of these names cross by value.
-        seconds: processor time of one request, after which the process is ended.
+        seconds: processor time of loading and of one unit of the tests, after which the process is ended.
     """
 
     def __init__(self, channel: Channel, plain_classes: list[str], seconds: float) -> None:
@@ -99,7 +99,8 @@ class Server:
                 request = self._channel.receive()
             except Gone:
                 return
-            signal.setitimer(signal.ITIMER_PROF, self._seconds)
+            if request[-1:] == [True]:
+                signal.setitimer(signal.ITIMER_PROF, self._seconds)
             self._do(request)
 
     def _do(self, request: list[Any]) -> None:
@@ -107,7 +108,7 @@ class Server:
         wires: list[Wire] = []
         read: list[Any] = []
         try:
-            kind, number, name, wires, named = request
+            kind, number, name, wires, named, _ = request
             read = [self._codec.read(wire) for wire in wires]
             keywords = {key: self._codec.read(named[key]) for key in named}
             wire = self._safe(self._carried_out(kind, number, name, read, keywords))
@@ -303,7 +304,7 @@ def main(
         source: the program.
         names: the globals that the tests use.
         plain_classes: classes that the tests define too; see `Server`.
-        seconds: processor time of one request.
+        seconds: processor time of loading, and of one unit of the tests.
     """
     server = Server(Channel(descriptor), plain_classes, seconds)
     if server.load(before, source, names):

@@ -39,6 +39,8 @@ class Other(Protocol):
     raised: BaseException | None
     channel: Any
 
+    def begin_unit(self) -> None: ...
+
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None: ...
@@ -66,6 +68,7 @@ class Units:
         self._seconds = seconds
         self._stop = stop
         self._open: list[int] = []
+        self._began = 0.0
         self._prepared: set[type] = set()
         self.space: dict[str, Any] = {}
 
@@ -84,8 +87,10 @@ class Units:
         return self
 
     def __enter__(self) -> None:
+        self._began = time.monotonic()
         self._remote.raised = None
-        self._remote.channel.deadline = time.monotonic() + self._seconds
+        self._remote.begin_unit()
+        self._remote.channel.deadline = self._began + self._seconds
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         unit = self._open.pop()
@@ -95,7 +100,7 @@ class Units:
             self._report(["unjudged", str(error)[:_LONGEST]])
             raise Stop
         how, why = self._ending(error)
-        self._report(["unit", unit, how, why])
+        self._report(["unit", unit, how, why, time.monotonic() - self._began])
         self._remote.channel.deadline = time.monotonic() + self._seconds
         if self._remote.dead or (self._stop and how != "passed"):
             raise Stop

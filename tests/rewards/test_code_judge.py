@@ -338,6 +338,30 @@ def test_a_solution_that_never_gets_anywhere_is_given_up():
     assert len(result.tests) == 50
 
 
+BURN = "import signal, time\ndef f(x):\n    ends = time.process_time() + x\n"
+    "import signal, time\ndef f(x):\n    ends = time.process_time() + x\n    while time.process_time() < ends: pass\n"
+)
+BURN += "    while time.process_time() < ends: pass\n    return x\n"
+
+
+@pytest.mark.parametrize("integrity", ["split", "shared"])
+def test_the_processor_time_is_that_of_one_test_and_all_its_calls(integrity):
+    many = judged(BURN, tests=[f"assert f(0.4) == {n} / 10" for n in (4, 4, 4, 4)], seconds=0.6, integrity=integrity)
+    assert many.outcome == "accepted", many.line()
+    calls = ["assert f(0.4) == 0.4 and f(0.41) == 0.41", "assert f(0.0) == 0"]
+    result = judged(BURN, tests=calls, seconds=0.6, integrity=integrity)
+    assert [test.outcome for test in result.tests] == ["time_cpu", "accepted"]
+
+
+def test_a_program_that_turns_its_timer_off_gets_no_more_processor_time():
+    program = BURN.replace("    ends", "    signal.setitimer(signal.ITIMER_PROF, 0)\n    ends")
+    result = judged(program, tests=["assert f(0.0) == 0", "assert f(1.2) == 1.2"], seconds=0.8)
+    assert [test.outcome for test in result.tests] == ["accepted", "time_cpu"]
+    printing = f"{program}print(f(float(input())))"
+    result = judged(printing, inputs=["0.0", "1.2"], outputs=["0.0", "1.2"], seconds=0.8)
+    assert [test.outcome for test in result.tests] == ["accepted", "time_cpu"]
+
+
 @pytest.mark.parametrize(
     ("program", "outcome"),
     [
