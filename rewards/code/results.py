@@ -6,7 +6,7 @@ The outcomes of a score are facts about the program. Trouble of a sandbox is no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Outcome = Literal[
@@ -89,6 +89,11 @@ class CodeResult:
     def first_failure(self) -> UnitResult:
         """The first test that did not pass; there must be one."""
         return next((test for test in self.tests if not test.passed), UnitResult("no_verdict"))
+
+    def until_failure(self) -> CodeResult:
+        """Returns the result of a run that stops at the first test that fails."""
+        first = next((n for n, test in enumerate(self.tests, start=1) if not test.passed), len(self.tests))
+        return replace(self, tests=self.tests[:first])
 
     def line(self) -> str:
         """Returns the result in one line."""

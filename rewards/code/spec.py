@@ -6,7 +6,9 @@ then a failure, which masks the completion; it is never a score.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, get_type_hints
 
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
@@ -46,21 +48,7 @@ def prepare(*, sandbox: str, seconds: float, memory: int, tolerance: float, **ot
         Host.discover().sandbox(sandbox)
 
 
-@verifier(
-    version=1,
-    timeout=_LIMIT,
-    prepare=prepare,
-    cases=[
-        Case(_RIGHT, _DOUBLE, True),
-        Case("```python\nprint(input())\n```", _ECHO, True),
-        Case(_HALF, _DOUBLE, False),
-        Case(_CHEAT, _DOUBLE, False),
-        Case("I do not know.", _DOUBLE, False),
-        Case("", _DOUBLE, False),
-        Case(_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
-    ],
-)
-async def code(
+async def judged(
     completion: str,
     tests: Any = None,
     test: Any = None,
@@ -78,9 +66,73 @@ async def code(
     memory: int = 512,
     compare: Comparison = "trimmed",
     tolerance: float = 1e-6,
-    stop_on_first_failure: bool = True,
+    stop_on_first_failure: bool = False,
     integrity: Integrity = "split",
-) -> Verdict:
+) -> tuple[str | None, CodeResult]:
+    """Returns the program of a completion, or None, and how it did; the verifier and the reward share one run.
+
+    What it needs is imported when a program is to be judged, and not when plugins are listed.
+
+    Raises:
+        DatasetError: the row has no tests.
+        TransientError: a sandbox failed.
+        UnusableTests: the tests cannot be used.
+    """
+    from grpo.plugins.sandbox_pools import pool_of
+    from grpo.rewards.code.allowance import Allowance
+    from grpo.rewards.code.judge import judge
+    from grpo.rewards.code.judgements import JUDGEMENTS
+    from grpo.rewards.code.task import Columns, task_of
+
+    columns = Columns(
+        tests, test, test_list, test_setup_code, test_imports, inputs, outputs, fn_name, entry_point, prompt
+    )
+    task = task_of(columns, tolerance=tolerance if compare == "float" else 0.0)
+    program = task.program(completion)
+    allowance = Allowance(seconds, memory * _MEBIBYTE, stop_on_first_failure)
+
+    async def run() -> CodeResult:
+        options: dict[str, Any] = {"comparison": compare, "tolerance": tolerance, "integrity": integrity}
+        return (await judge(pool_of(sandbox), completion, task, allowance=allowance, **options))[1]
+
+    what = (sandbox, program, task, compare, tolerance, integrity, seconds, memory)
+    return program, await JUDGEMENTS.once(what, run, stop=stop_on_first_failure)
+
+
+def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a plugin function the columns and options of `judged`, before options of its own.
+
+    Args:
+        defaults: options of `judged` that have another default here.
+    """
+
+    def give(function: Callable[..., Any]) -> Callable[..., Any]:
+        shared = inspect.signature(judged).parameters.values()
+        own = [each for each in inspect.signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
+        given = [each.replace(default=defaults.get(each.name, each.default)) for each in shared]
+        function.__annotations__ = {**get_type_hints(judged), **get_type_hints(function)}
+        function.__signature__ = inspect.Signature([*given, *own])  # type: ignore[attr-defined]
+        return function
+
+    return give
+
+
+@verifier(
+    version=1,
+    timeout=_LIMIT,
+    prepare=prepare,
+    cases=[
+        Case(_RIGHT, _DOUBLE, True),
+        Case("```python\nprint(input())\n```", _ECHO, True),
+        Case(_HALF, _DOUBLE, False),
+        Case(_CHEAT, _DOUBLE, False),
+        Case("I do not know.", _DOUBLE, False),
+        Case("", _DOUBLE, False),
+        Case(_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
+    ],
+)
+@judging(stop_on_first_failure=True)
+async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
     """Judges whether the completion's program passes every test of its row.
 
     The program is the last fenced block that defines `entry_point`, or the last one, or the text without fences. The
@@ -92,10 +144,8 @@ async def code(
     trimmed, tokens, float) with tolerance for outputs, stop_on_first_failure, integrity (split, or shared for tests
     that only run beside the program, which can then fake them).
     """
-    columns = (tests, test, test_list, test_setup_code, test_imports, inputs, outputs, fn_name, entry_point, prompt)
-    limits = (seconds, memory * _MEBIBYTE, stop_on_first_failure)
     try:
-        program, result = await _judged(completion, columns, sandbox, compare, tolerance, integrity, limits)
+        program, result = await judged(completion, *columns, **{"stop_on_first_failure": True, **options})
     except UnusableTests as fault:
         return Verdict(None, None, f"undecided: {fault}")
     return Verdict(result.passed == result.count, program, result.line())
@@ -119,28 +169,9 @@ async def code(
         Case(_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
     ],
 )
+@judging()
 async def passing(
-    completion: str,
-    tests: Any = None,
-    test: Any = None,
-    test_list: Any = None,
-    test_setup_code: Any = None,
-    test_imports: Any = None,
-    inputs: Any = None,
-    outputs: Any = None,
-    fn_name: Any = None,
-    entry_point: Any = None,
-    prompt: Any = None,
-    *,
-    credit: Credit = "all",
-    threshold: float = 1.0,
-    sandbox: str = "local",
-    seconds: float = 5.0,
-    memory: int = 512,
-    compare: Comparison = "trimmed",
-    tolerance: float = 1e-6,
-    stop_on_first_failure: bool = False,
-    integrity: Integrity = "split",
+    completion: str, *columns: Any, credit: Credit = "all", threshold: float = 1.0, **options: Any
 ) -> float | None:
     """Scores the completion's program by the tests of its row that it passes.
 
@@ -148,40 +179,12 @@ async def passing(
     that share is at least `threshold`). With stop_on_first_failure the tests after the first failure count as failed.
     Abstains when the tests cannot be used. Program, tests and the other options are those of the verifier `code`.
     """
-    columns = (tests, test, test_list, test_setup_code, test_imports, inputs, outputs, fn_name, entry_point, prompt)
-    limits = (seconds, memory * _MEBIBYTE, stop_on_first_failure or credit == "all")
+    stop = options.pop("stop_on_first_failure", False) or credit == "all"
     try:
-        _, result = await _judged(completion, columns, sandbox, compare, tolerance, integrity, limits)
+        _, result = await judged(completion, *columns, stop_on_first_failure=stop, **options)
     except UnusableTests:
         return None
     if credit == "fraction":
         return result.fraction
     wanted = 1.0 if credit == "all" else threshold
     return 1.0 if result.fraction >= wanted else 0.0
-
-
-async def _judged(
-    completion: str,
-    columns: tuple[Any, ...],
-    sandbox: str,
-    compare: Comparison,
-    tolerance: float,
-    integrity: Integrity,
-    limits: tuple[float, int, bool],
-) -> tuple[str | None, CodeResult]:
-    """Judges with what is imported when a program is to be judged, and not when plugins are listed."""
-    from grpo.plugins.sandbox_pools import pool_of
-    from grpo.rewards.code.allowance import Allowance
-    from grpo.rewards.code.judge import judge
-    from grpo.rewards.code.task import Columns, task_of
-
-    task = task_of(Columns(*columns), tolerance=tolerance if compare == "float" else 0.0)
-    return await judge(
-        pool_of(sandbox),
-        completion,
-        task,
-        comparison=compare,
-        tolerance=tolerance,
-        integrity=integrity,
-        allowance=Allowance(*limits),
-    )

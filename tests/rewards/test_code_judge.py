@@ -338,10 +338,14 @@ def test_a_solution_that_never_gets_anywhere_is_given_up():
     assert len(result.tests) == 50
 
 
-BURN = "import signal, time\ndef f(x):\n    ends = time.process_time() + x\n"
-    "import signal, time\ndef f(x):\n    ends = time.process_time() + x\n    while time.process_time() < ends: pass\n"
-)
-BURN += "    while time.process_time() < ends: pass\n    return x\n"
+BURN = """
+import signal, time
+def f(x):
+    ends = time.process_time() + x
+    while time.process_time() < ends:
+        pass
+    return x
+"""
 
 
 @pytest.mark.parametrize("integrity", ["split", "shared"])

@@ -1,0 +1,96 @@
+"""Judgements of this process: what is to be judged in, its result out, from one run of the program for all who ask.
+
+A verifier and a reward that judge the same completion, or several equal completions, share one execution: whoever asks
+first runs it, the others wait for it, and what they need later is kept for a while. The key is a digest of all that
+decides the result: program, tests, limits, sandbox. A result is shared and never a trouble: when the run fails or is
+cancelled, the next one who waits runs it. Results that depend on the clock are not kept beyond those who wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
+
+from grpo.rewards.code.results import CodeResult
+
+_MOST = 2048
+_CLOCKED = ("time_cpu", "time_wall")
+
+Running = dict[bytes, asyncio.Future[CodeResult]]
+
+
+class Judgements:
+    """Results by what was judged; for several threads and event loops."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        """Keeps at most so many results, those that were asked for last."""
+        self._most = most
+        self._kept: OrderedDict[bytes, CodeResult] = OrderedDict()
+        self._lock = threading.Lock()
+        self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, Running] = WeakKeyDictionary()
+
+    async def once(self, what: object, run: Callable[[], Awaitable[CodeResult]], *, stop: bool) -> CodeResult:
+        """Returns the result of something, from a run that is going on or has been, or from a new one.
+
+        Args:
+            what: all that decides the result but `stop`; its `repr` must tell it from anything else.
+            run: judges it.
+            stop: the tests after the first one that fails do not matter. A result with all tests answers that too.
+        """
+        key = hashlib.sha256(repr(what).encode("utf-8", "surrogatepass")).digest()
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            running = self._running.setdefault(loop, {})
+        while True:
+            known = self._find(key)
+            if known is None or not _answers(known, stop):
+                if key not in running:
+                    return await self._run(key, running, run)
+                known = await _outcome(running[key])
+            if known is not None and _answers(known, stop):
+                return known.until_failure() if stop else known
+
+    async def _run(self, key: bytes, running: Running, run: Callable[[], Awaitable[CodeResult]]) -> CodeResult:
+        mine = running[key] = asyncio.get_running_loop().create_future()
+        try:
+            result = await run()
+            self._keep(key, result)
+            mine.set_result(result)
+            return result
+        finally:
+            mine.cancel()
+            del running[key]
+
+    def _find(self, key: bytes) -> CodeResult | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def _keep(self, key: bytes, result: CodeResult) -> None:
+        if any(test.outcome in _CLOCKED for test in result.tests):
+            return
+        with self._lock:
+            self._kept[key] = result
+            self._kept.move_to_end(key)
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+def _answers(result: CodeResult, stop: bool) -> bool:
+    """Returns whether a result has all tests that matter."""
+    return stop or len(result.tests) == result.count
+
+
+async def _outcome(other: asyncio.Future[CodeResult]) -> CodeResult | None:
+    """Waits for the run of another; returns its result, or None when it failed."""
+    await asyncio.wait([other])
+    return None if other.cancelled() else other.result()
+
+
+JUDGEMENTS = Judgements()
+"""The judgements of this process."""
