@@ -1,7 +1,8 @@
 """Checks an environment before it trains anything: an environment in, a report out.
 
-It plays episodes: by gymnasium's own checker, twice with the same seed, after an episode that was left half-way, with
-hostile actions and calls of its tools, and with its own demonstrations, which its default rewards must score highest.
+It plays episodes: by gymnasium's own checker, twice with the same seed, many side by side, after an episode that was
+left half-way, with hostile actions and calls of its tools, and with its own demonstrations, which its default rewards
+must score highest.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from grpo.core.check_report import Findings, Report
 from grpo.core.check_scores import Bound, in_thread
 from grpo.core.check_tools import tool_faults
+from grpo.core.env_threads import EnvThreads, Raised
 from grpo.core.episodes import Action
 from grpo.core.score import Scorer
 from grpo.core.score_outcome import explain
@@ -29,6 +32,7 @@ INSTANCES = 1000
 _SEEDS = 5
 _ROWS = 8
 _MOST_TURNS = 200
+_CALL = 20.0  # seconds for one call of many instances side by side
 _HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
 
 
@@ -132,6 +136,8 @@ class _Check:
                 self._findings.add("error", relation, f"two instances start differently with seed {how['seed']}")
             if given is not None and given != dict(how["options"]["row"]):
                 self._findings.add("error", "row unchanged", "reset changed the row that it was given")
+            if _played(first, how, self._said()) != _played(second, how, self._said()):
+                self._findings.add("error", relation, f"the same actions get other answers with seed {how['seed']}")
         for instance in (first, second):
             instance.close()
 
@@ -149,8 +155,7 @@ class _Check:
 
     def _instances(self, relation: str) -> None:
         """Members of a group stand in the same state side by side; what one does must not show in another."""
-        said = [action for _, actions in self._shown() for action in actions if isinstance(action, str)]
-        action = said[0] if said else "7"
+        action = self._said()[0]
         for how in self._starts():
             alone, busy, beside = (self._bound.make() for _ in range(3))
             alone.reset(**how)
@@ -243,6 +248,11 @@ class _Check:
         instance.close()
         return [(how, (shown,) if isinstance(shown, str) else tuple(shown)) for how, shown in found if shown]
 
+    def _said(self) -> tuple[str, ...]:
+        """Returns the actions of the first demonstration that says something, or one that may mean nothing."""
+        said = (tuple(action for action in actions if isinstance(action, str)) for _, actions in self._shown())
+        return next(filter(None, said), ("7",))
+
     def _completion(self, how: dict[str, Any], actions: Sequence[Action]) -> Completion:
         """Returns what rewards see of these actions."""
         instance = self._bound.make()
@@ -278,12 +288,34 @@ class _Check:
 
     def _many(self, relation: str) -> None:
         how = self._starts()[-1]
-        instances = [self._bound.make() for _ in range(INSTANCES)]
-        starts = {repr(_described(instance.reset(**how))) for instance in instances}
-        if len(starts) != 1:
-            self._findings.add("error", relation, "they start the same episode differently")
-        for instance in instances:
-            instance.close()
+        with EnvThreads(self._bound.make, seconds=_CALL) as side_by_side:
+            for what, call in (("start", _start), ("step", _step)):
+                found = side_by_side.call(dict.fromkeys(range(INSTANCES), partial(call, how, self._said()[0])))
+                failed = [one for one in found.values() if isinstance(one, Raised)]
+                if failed:
+                    self._findings.add("error", relation, f"{len(failed)} cannot {what}: {explain(failed[0].error)}")
+                    return
+                if len(set(found.values())) != 1:
+                    self._findings.add("error", relation, f"side by side they {what} the same episode differently")
+
+
+def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[str]:
+    """Returns what an environment answers to actions, until it ends the episode."""
+    answers = [_start(how, "", env)]
+    for action in actions:
+        stepped = env.step(action)
+        answers.append(_described_step(stepped))
+        if stepped[2] or stepped[3]:
+            break
+    return answers
+
+
+def _start(how: Mapping[str, Any], _: str, env: Any) -> str:
+    return repr(_described(env.reset(**how)))
+
+
+def _step(_: Mapping[str, Any], action: str, env: Any) -> str:
+    return _described_step(env.step(action))
 
 
 def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, Any, Any, Any]:

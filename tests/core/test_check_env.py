@@ -69,6 +69,27 @@ def test_an_episode_that_ignores_its_seed_is_found() -> None:
     assert "same seed, same episode" in errors(check_env(spec_of(Random)))
 
 
+def test_an_episode_that_goes_otherwise_the_second_time_is_found() -> None:
+    class Moody(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            return "", 0.0, True, False, {"mood": random.random()}
+
+    found = check_env(spec_of(Moody)).of("error")
+    assert any("the same actions get other answers" in finding.message for finding in found)
+
+
+def test_instances_that_share_state_are_found_when_they_run_side_by_side() -> None:
+    class Shared(Sums):
+        last: list[object] = [None]  # noqa: RUF012
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            Shared.last[0] = self
+            time.sleep(0.002)
+            return "", 0.0, True, False, {"mine": Shared.last[0] is self}
+
+    assert errors(check_env(spec_of(Shared))) == {"1000 instances"}
+
+
 def test_what_an_episode_leaves_behind_is_found() -> None:
     class Leaking(Sums):
         last = ""
