@@ -124,7 +124,7 @@ def _checked(where: str, completion: Completion, name: str, value: Any, plugins:
             f"{where}: {named[0][0].spec.kind} '{name}' cannot be expected to say {value!r}, only {wanted}."
         )
     plugin, owner = fitting[0]
-    missing = [c.name for c in plugin.spec.columns if c.required and c.name not in completion.row]
+    missing = [c.name for c in plugin.spec.columns if c.required and c.found_in(completion.row) is None]
     if missing:
         raise DatasetError(f"{where}: {plugin.spec.kind} '{name}' needs the column '{missing[0]}'. Add it to the line.")
     return Canary(plugin.spec.kind, name, owner, completion, _number(value), where)

@@ -159,10 +159,10 @@ class Relations:
 
     def _columns(self, gold: Gold, column: str | None) -> None:
         spec, example = self._bound.spec, gold.example
-        names = list(example.row) if spec.whole else [known.name for known in spec.columns if known.required]
-        for name in names:
+        required = [(known.name, known.names) for known in spec.columns if known.required]
+        for name, names in [(name, (name,)) for name in example.row] if spec.whole else required:
             self._findings.tried("missing column")
-            rest = {key: value for key, value in example.row.items() if key != name}
+            rest = {key: value for key, value in example.row.items() if key not in names}
             [seen] = see(self._scorer, [Example(example.text, rest)])
             if seen.kind == "score" and (not spec.whole or not seen.reaches(gold.score)):
                 self._findings.add(

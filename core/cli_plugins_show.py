@@ -91,7 +91,7 @@ def described(host: Host, known: Registration) -> Iterator[str]:
 
 
 def _function_lines(spec: RewardSpec | VerifierSpec) -> Iterator[str]:
-    columns = [column.name if column.required else f"{column.name} (optional)" for column in spec.columns]
+    columns = [str(column) if column.required else f"{column} (optional)" for column in spec.columns]
     yield f"Columns: {', '.join(columns) or 'none'}"
     if isinstance(spec, RewardSpec):
         low, high = (f"{bound:g}" if math.isfinite(bound) else "unbounded" for bound in spec.range)

@@ -63,7 +63,7 @@ def case_text(bound: BoundReward, completion: Completion, text: str, outcome: Ou
     """Returns a `Case` as Python, with the columns that the reward reads; a failure has no score to expect."""
     columns = completion.row
     if not bound.spec.whole:
-        names = [column.name for column in bound.spec.columns]
+        names = [name for column in bound.spec.columns for name in column.names]
         columns = {name: completion.row[name] for name in names if name in completion.row}
     lines = ["Case(", f"    {text!r},", f"    row={dict(columns)!r},"]
     if outcome.kind == "failure":

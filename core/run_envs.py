@@ -117,7 +117,7 @@ def rewards_by_env(
     used = {reward.name for rewards in found for reward in rewards}
     for reward in host.rewards(config.rewards):
         if several and reward.name not in used:
-            columns = ", ".join(column.name for column in reward.spec.columns if column.required) or "none"
+            columns = ", ".join(str(column) for column in reward.spec.columns if column.required) or "none"
             raise UsageError(
                 f"reward '{reward.name}' scores no environment of this run: it reads the columns {columns}, and each "
                 "environment lacks one of them or has rewards of its own under env_rewards. Leave it out."
@@ -159,7 +159,7 @@ def verifier_of(env: BoundEnv, host: Host, *, several: bool) -> BoundVerifier | 
 
 def missing_columns(plugin: BoundReward | BoundVerifier, row: Mapping[str, object]) -> list[str]:
     """Returns the columns that a reward or verifier needs and a row lacks."""
-    return [column.name for column in plugin.spec.columns if column.required and column.name not in row]
+    return [str(column) for column in plugin.spec.columns if column.required and column.found_in(row) is None]
 
 
 def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | BoundVerifier]) -> None:

@@ -45,7 +45,7 @@ class Caller:
         self.retries = retries
         self.report = report
         self._alone = alone
-        self._required = tuple(column.name for column in plugin.spec.columns if column.required)
+        self._required = tuple(column for column in plugin.spec.columns if column.required)
 
     def each(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
         """Calls the plugin for one completion after the other; `pause` sleeps before a retry."""
@@ -124,10 +124,10 @@ class Caller:
     def missing(self, completions: Sequence[Completion]) -> dict[int, str]:
         """Returns index to column for the completions whose row lacks a required column."""
         return {
-            index: name
-            for name in reversed(self._required)
+            index: column.name
+            for column in reversed(self._required)
             for index, completion in enumerate(completions)
-            if name not in completion.row
+            if column.found_in(completion.row) is None
         }
 
     def _retried(

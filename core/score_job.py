@@ -140,7 +140,7 @@ class Job:
         if spec.whole:
             items = completions
         else:
-            names = [column.name for column in spec.columns]
+            names = [name for column in spec.columns for name in column.names]
             items = [(c.text, {name: c.row[name] for name in names if name in c.row}) for c in completions]
         return bytes(cloudpickle.dumps(items) if self._caution else pickle.dumps(items, protocol=5))
 

@@ -112,11 +112,13 @@ class _BoundFunction:
     def _columns(self, completion: Completion) -> list[Any]:
         values: list[Any] = []
         for column in self.spec.columns:
-            if column.name in completion.row:
-                values.append(completion.row[column.name])
+            name = column.found_in(completion.row)
+            if name is not None:
+                values.append(completion.row[name])
             elif column.required:
                 have = ", ".join(completion.row) or "none"
-                raise MissingColumn(f"'{self.spec.name}' needs the column '{column.name}'; the row has: {have}")
+                wanted = "' or '".join(column.names)
+                raise MissingColumn(f"'{self.spec.name}' needs the column '{wanted}'; the row has: {have}")
             else:
                 values.append(column.default)
         return values

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grpo.plugins.errors import SpecError
-from grpo.plugins.signature import read_signature
+from grpo.plugins.signature import named_otherwise, read_signature
 from grpo.plugins.soundness import metadata_fault
 from grpo.plugins.specs import RewardSpec, VerifierSpec
 from grpo.plugins.types import Case, Isolation
@@ -25,6 +25,7 @@ def reward(
     timeout: float = 10.0,
     batch: bool = False,
     prepare: Callable[..., None] | None = None,
+    aliases: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., Any]], RewardSpec]:
     """Makes a reward of a function that scores one completion (or, with `batch`, a list of them).
 
@@ -40,6 +41,7 @@ def reward(
         timeout: seconds for one call.
         batch: the completion and the columns are lists.
         prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
+        aliases: column to other names under which data sets have it, as in `{"numbers": ["nums"]}`.
 
     Raises:
         SpecError: the signature or the metadata is not allowed.
@@ -66,7 +68,7 @@ def reward(
             function=function,
             doc=inspect.getdoc(function) or "",
             options=signature.options,
-            columns=signature.columns,
+            columns=named_otherwise(signature.columns, aliases or {}, public),
             range=(float(low), float(high)),
             cases=tuple(cases),
             isolation=isolation,
@@ -88,6 +90,7 @@ def verifier(
     timeout: float = 10.0,
     batch: bool = False,
     prepare: Callable[..., None] | None = None,
+    aliases: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., Any]], VerifierSpec]:
     """Makes a verifier of a function that judges one completion and returns a `Verdict`.
 
@@ -107,7 +110,7 @@ def verifier(
             function=function,
             doc=inspect.getdoc(function) or "",
             options=signature.options,
-            columns=signature.columns,
+            columns=named_otherwise(signature.columns, aliases or {}, public),
             cases=tuple(cases),
             isolation=isolation,
             timeout=timeout,

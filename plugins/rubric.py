@@ -139,8 +139,9 @@ def completed(spec: RubricSpec, components: Sequence[Component]) -> RubricSpec:
     _refuse_unbounded(spec)
     columns: dict[str, Column] = {}
     for column in (column for component in components for column in component.spec.columns):
-        known = columns.get(column.name)
-        columns[column.name] = column if known is None or column.required else known
+        known = columns.get(column.name, column)
+        aliases = tuple(dict.fromkeys((*known.aliases, *column.aliases)))
+        columns[column.name] = replace(column if column.required else known, aliases=aliases)
     isolations = [component.spec.isolation for component in components]
     return replace(
         spec,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo.plugins.errors import SpecError
@@ -56,6 +56,24 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     first = hints.get(parameters[0].name)
     whole = first is Completion or Completion in typing.get_args(first)
     return Signature(columns, options_of(function), whole)
+
+
+def named_otherwise(columns: Sequence[Column], aliases: Mapping[str, Sequence[str]], plugin: str) -> tuple[Column, ...]:
+    """Returns columns with other names to read them under.
+
+    Raises:
+        SpecError: a name is no column, or is given twice, or one name stands for the names of a list.
+    """
+    known = [column.name for column in columns]
+    taken = [*known, *(alias for names in aliases.values() for alias in names)]
+    for name, names in aliases.items():
+        if name not in known:
+            raise SpecError(f"'{plugin}': aliases names '{name}', which is no column. Columns: {', '.join(known)}.")
+        if isinstance(names, str) or any(taken.count(alias) > 1 for alias in names):
+            raise SpecError(
+                f"'{plugin}': aliases of '{name}' are {names!r}; give a list of names that nothing else has."
+            )
+    return tuple(replace(column, aliases=tuple(aliases.get(column.name, ()))) for column in columns)
 
 
 def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:

@@ -56,11 +56,25 @@ class Column:
         name: the column.
         required: a row without it is a failure; otherwise the function gets `default`.
         default: the parameter's default.
+        aliases: other names under which data sets have it; the first that a row has is read where it lacks `name`.
     """
 
     name: str
     required: bool = True
     default: Any = None
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its names, the first choice first."""
+        return (self.name, *self.aliases)
+
+    def found_in(self, row: Row) -> str | None:
+        """Returns the name under which a row has the column, or None."""
+        return next((name for name in self.names if name in row), None)
+
+    def __str__(self) -> str:
+        return self.name + (f" (or {', '.join(self.aliases)})" if self.aliases else "")
 
 
 @dataclass(frozen=True, slots=True)

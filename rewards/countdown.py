@@ -24,6 +24,7 @@ Variant = Literal["exact", "tinyzero"]
 _RESULT = re.compile(r"-?[0-9][0-9,]*(?:\.[0-9]+)?", re.ASCII)
 _LEAD = re.compile(r"[^\n:=]{0,80}:\s")
 _LONGEST = 60
+_ALIASES = {"numbers": ["nums"]}
 _ROW = {"target": 24, "numbers": [3, 8, 1]}
 _HEADED = "Assistant: <think>8 by 3.</think> <answer>8*3*1</answer>"
 
@@ -31,6 +32,7 @@ _HEADED = "Assistant: <think>8 by 3.</think> <answer>8*3*1</answer>"
 @verifier(
     version=1,
     isolation="inline",
+    aliases=_ALIASES,
     cases=[
         Case("<think>\n8 by 3, times 1.\n</think>\n<answer>\n8*3*1\n</answer>", _ROW, True),
         Case("<answer>(8 \u00d7 3) \u00f7 1 = 24</answer>", _ROW, True),
@@ -38,6 +40,7 @@ _HEADED = "Assistant: <think>8 by 3.</think> <answer>8*3*1</answer>"
         Case("<answer>8/(3-8/3)</answer>", {"target": 24, "numbers": [8, 3, 8, 3]}, True),
         Case("<answer>8*3</answer>", _ROW, False),
         Case("<answer>8*3</answer>", _ROW, True, {"use_all": False}),
+        Case("<answer>8*3*1</answer>", {"target": 24, "nums": [3, 8, 1]}, True),
         Case("<answer>8*3-1</answer>", _ROW, False),
         Case("<answer>8*3*1 = 25</answer>", _ROW, False),
         Case("<answer>9**9**9</answer>", _ROW, False),
@@ -78,6 +81,7 @@ def prepare(*, format_score: float, **_others: object) -> None:
     range=(0.0, 1.0),
     isolation="inline",
     prepare=prepare,
+    aliases=_ALIASES,
     cases=[
         Case("<think>\n8*3 = 24, times 1.\n</think>\n<answer>\n8*3*1 = 24\n</answer>", _ROW, 1.0),
         Case("<answer>(8 \u00d7 3) \u00f7 1</answer>", _ROW, 1.0),

@@ -20,6 +20,16 @@ from grpo.plugins.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError, UsageError
 
 
+@reward(version=1, aliases={"numbers": ["nums"]})
+def renamed(completion: str, numbers: str) -> float:
+    return float(completion == numbers)
+
+
+@reward(version=1, batch=True, aliases={"numbers": ["nums"]})
+def renamed_batch(completions: list[str], numbers: list[str]) -> list[float]:
+    return [float(text == number) for text, number in zip(completions, numbers, strict=True)]
+
+
 def bound(function: Callable[..., Any], name: str = "mine", **metadata: Any) -> BoundReward:
     spec = reward(version=1, name=name, isolation="inline", **metadata)(function)
     return BoundReward(spec, "their-dist", timeout=spec.timeout)
@@ -162,6 +172,17 @@ def test_transient_trouble_that_stays_is_a_failure_and_other_trouble_is_not_retr
         outcomes = scorer.score([Completion("net"), Completion("other")])["mine"]
     assert [outcome.kind for outcome in outcomes] == ["failure", "failure"]
     assert calls == ["net", "net", "other"]
+
+
+@pytest.mark.parametrize("isolation", ["inline", "thread", "process"])
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_column_with_another_name_reaches_every_room(isolation: Any, batch: bool) -> None:
+    rows = [Completion("7", row={"nums": "7"}), Completion("7", row={"numbers": "8", "nums": "7"}), Completion("7")]
+    spec = replace(renamed_batch if batch else renamed, isolation=isolation)
+    with Scorer([BoundReward(spec, "dist")], workers=1) as scorer:
+        outcomes = scorer.score(rows)[spec.name]
+    assert [outcome.score for outcome in outcomes] == [1.0, 0.0, None]
+    assert "'numbers'" in (outcomes[2].reason or "")
 
 
 def test_a_batch_reward_gets_the_batch_without_the_rows_that_lack_a_column() -> None:

@@ -19,6 +19,11 @@ def several(completions: list[str], answer: list[str], unit: list[str], digits: 
     return [f"{a}{b}{c}{d}" for a, b, c, d in zip(completions, answer, unit, digits, strict=True)]
 
 
+@reward(version=1, aliases={"answer": ["solution", "gold"]})
+def renamed(completion: str, answer: str) -> float:
+    return float(completion == answer)
+
+
 @reward(version=1)
 def whole(completion: Completion) -> float:
     return float(len(completion.token_ids))
@@ -33,6 +38,15 @@ def test_rows_of_a_batch_may_differ_in_their_optional_columns() -> None:
     rows = [{"answer": "7", "unit": "m"}, {"answer": "8", "unit": "s", "digits": 3}]
     bound = BoundReward(several, "dist")
     assert bound.call_batch([Completion("x", row=row) for row in rows]) == ["x7m[2]", "x8s3"]
+
+
+def test_a_column_is_read_under_its_other_names_where_the_row_lacks_its_own() -> None:
+    bound = BoundReward(renamed, "dist")
+    assert bound.call(Completion("7", row={"gold": "7"})) == 1.0
+    assert bound.call(Completion("7", row={"gold": "7", "solution": "8"})) == 0.0
+    assert bound.call(Completion("7", row={"gold": "7", "answer": "8"})) == 0.0
+    with pytest.raises(MissingColumn, match="needs the column 'answer' or 'solution' or 'gold'; the row has: none"):
+        bound.call(Completion("7"))
 
 
 def test_a_missing_column_is_named_together_with_those_that_are_there() -> None:

@@ -66,6 +66,23 @@ def test_hidden_parameters_are_refused() -> None:
         def score(completion: str, **row: str) -> float: ...
 
 
+def test_columns_may_have_other_names() -> None:
+    @reward(version=1, aliases={"numbers": ["nums", "digits"]})
+    def score(completion: str, target: int, numbers: list[int]) -> float: ...
+
+    assert [column.names for column in score.columns] == [("target",), ("numbers", "nums", "digits")]
+    assert score.columns[1].found_in({"digits": [1], "nums": [2]}) == "nums"
+    assert score.columns[1].found_in({"target": 1}) is None
+
+
+@pytest.mark.parametrize("aliases", [{"numbrs": ["nums"]}, {"numbers": "nums"}, {"numbers": ["target"]}])
+def test_other_names_that_cannot_be_meant_are_refused(aliases: dict[str, list[str]]) -> None:
+    with pytest.raises(SpecError, match="alias"):
+
+        @reward(version=1, aliases=aliases)
+        def score(completion: str, target: int, numbers: list[int]) -> float: ...
+
+
 def test_the_completion_comes_first() -> None:
     with pytest.raises(SpecError, match="first parameter"):
 
