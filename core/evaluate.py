@@ -1,7 +1,7 @@
 """Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k. Trains nothing.
 
-In: a model, episodes, sampling parameters. Out: an `Evaluation` with 95% intervals. An undecided verdict or a failed
-call is left out of the mean and counted beside it; neither is a wrong answer.
+In: a rollout backend, episodes, sampling parameters. Out: an `Evaluation` with 95% intervals. An undecided verdict or a
+failed call is left out of the mean and counted beside it; neither is a wrong answer.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grpo.core.episodes import Episode, completed
-from grpo.core.kept_turns import KeptTurns
 from grpo.core.policy import encode_starts
-from grpo.core.rollout import SamplingParams, sample
+from grpo.core.rollout import Rollouts, SamplingParams
 from grpo.core.score_outcome import Judgement, Outcome
 from grpo.core.turns import Player
 from grpo.plugins.types import Completion
@@ -65,7 +63,7 @@ class Evaluation:
 
 
 def complete(
-    model: Any,
+    rollouts: Rollouts,
     tokenizer: PreTrainedTokenizerBase,
     episodes: Sequence[Episode],
     params: SamplingParams,
@@ -77,8 +75,8 @@ def complete(
 ) -> list[Completion]:
     """Samples `samples` completions for each episode, those of an episode adjacent.
 
-    `batch_size` is in completions; `on_batch` is told after each batch how many completions it had. With a `player`,
-    a completion is a rollout of several turns.
+    `rollouts` was synced with the policy. `batch_size` is in completions; `on_batch` is told after each batch how many
+    completions it had. With a `player`, a completion is a rollout of several turns.
     """
     prompts = [ids for ids in encode_starts(tokenizer, episodes) for _ in range(samples)]
     starts = [episode for episode in episodes for _ in range(samples)]
@@ -89,10 +87,10 @@ def complete(
         chosen = order[first : first + batch_size]
         asked = [prompts[i] for i in chosen]
         if player is not None:
-            played = player.play([starts[i] for i in chosen], asked, partial(sample, model, kept=KeptTurns()), params)
+            played = player.play([starts[i] for i in chosen], asked, rollouts.turns(), params)
             done |= {i: one.completion for i, one in zip(chosen, played, strict=True)}
         else:
-            sampled = sample(model, asked, params)
+            sampled = rollouts.generate(asked, params)
             texts = tokenizer.batch_decode([s.token_ids for s in sampled], skip_special_tokens=True)
             done |= {i: completed(starts[i], text, s) for i, text, s in zip(chosen, texts, sampled, strict=True)}
         on_batch(len(chosen))

@@ -229,8 +229,12 @@ class Ledger:
             temperature=0.0,
         )
         batch_size = config.rollout.batch_size or self._plan.batch_size
+        if config.rollout.backend != "hf":
+            batch_size = max(1, len(mine))  # an engine makes batches of its own
         player = player_of(part.env, config.rollout, self._tokenizer, part.train)
-        completions = complete(model, self._tokenizer, mine, params, batch_size=batch_size, player=player)
+        completions = self._trainer.between_steps(
+            lambda rollouts: complete(rollouts, self._tokenizer, mine, params, batch_size=batch_size, player=player)
+        )
         right = right_by_env(self._scorer, self._plan.envs, completions)
         return right if accelerator.num_processes == 1 else _gathered(right)
 

@@ -11,11 +11,13 @@ prompts are completed again and the step catches up. When that does not help, th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
 from grpo.core.mismatch import Mismatch, difference_sums
+from grpo.core.randomness import preserved_randomness
 from grpo.core.rollout import Rollouts
 from grpo.core.sync_fault import SyncFault, listed
 from grpo.plugins.errors import RunError
@@ -91,6 +93,13 @@ class ProvenSteps:
         kept = self._metrics["train"]
         kept["sampling/sampling_logp_difference/max"].append(self._mismatch.largest)
         kept["sampling/sampling_logp_difference/mean"].append(self._mismatch.mean)
+
+    def between_steps(self, roll_out: Callable[[Rollouts], T]) -> T:
+        """Has something sampled from the policy as it is now; the random numbers of training stay as they were."""
+        policy = self.accelerator.unwrap_model(self.model)
+        with preserved_randomness():
+            done, _ = rolled_out(self._rollouts, policy, partial(roll_out, self._rollouts), again=False)
+        return done
 
     def mismatch_text(self, before: tuple[float, float], after: Mismatch) -> str:
         """Says how far (mean and largest) both sides were apart, before and after everything was done again."""

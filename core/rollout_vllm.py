@@ -126,22 +126,24 @@ class VllmEngine:
             return []
         refuse_unfit(prompts, params, self.context)
         unique, copies = runs(prompts)
-        firsts = [sum(copies[:number]) for number in range(len(copies))]
+        greedy = params.temperature == 0  # then the members of a group are one completion, and vLLM takes no others
+        places = iter(range(len(prompts)))
+        members = [[next(places) for _ in range(n)] for n in copies]
         seed = int(torch.randint(SEEDS, ()))
         ready: dict[int, Sampled] = {}
         with preserved_randomness(seed), self._without_compiling():
             names = self._llm.enqueue(
                 [{"prompt_token_ids": list(prompt)} for prompt in unique],
-                [self._vllm.SamplingParams(**sampling_arguments(params, n)) for n in copies],
+                [self._vllm.SamplingParams(**sampling_arguments(params, 1 if greedy else n)) for n in copies],
                 use_tqdm=False,
                 lora_request=self._request,
             )
             # Inside, vLLM adds a suffix to the name of a request.
-            first_of = {name.partition("-")[0]: first for name, first in zip(names, firsts, strict=True)}
+            members_of = {name.partition("-")[0]: numbers for name, numbers in zip(names, members, strict=True)}
             while self._llm.llm_engine.has_unfinished_requests():
                 for output in self._llm.llm_engine.step():
-                    done = [sampled_of(completion) for completion in output.outputs]
-                    numbers = range(first_of[output.request_id], first_of[output.request_id] + len(done))
+                    numbers = members_of[output.request_id]
+                    done = [sampled_of(completion) for completion in output.outputs] * (len(numbers) if greedy else 1)
                     ready.update(zip(numbers, done, strict=True))
                     if on_done is not None:
                         on_done(numbers, done)

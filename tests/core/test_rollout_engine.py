@@ -183,10 +183,50 @@ def test_greedy_completions_equal_those_of_transformers(full: tuple[Any, Any]) -
     greedy = SamplingParams(max_tokens=16, eos_ids=(2,), pad_id=0, temperature=0.0)
     rollouts = rollouts_of(link)
     rollouts.sync(model)
-    prompts = prompts_of([5, 60, 200])
+    prompts = prompts_of([5, 60, 200], copies=2)  # vLLM itself takes no greedy request for several samples
     assert [s.token_ids for s in rollouts.generate(prompts, greedy)] == [
         s.token_ids for s in sample(model, prompts, greedy)
     ]
+
+
+def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
+    full: tuple[Any, Any], tied_model: Path
+) -> None:
+    from grpo.core.config import RolloutSection
+    from grpo.core.episodes import episodes_of
+    from grpo.core.policy import encode_starts, load_tokenizer
+    from grpo.core.turn_plan import player_of, with_limits
+    from grpo.plugins.host import Host
+
+    link, model = full
+    rollouts = rollouts_of(link)
+    rollouts.sync(model)
+    env = Host.discover().env("guess")
+    tokenizer = load_tokenizer(str(tied_model))
+    episodes = [one for one in episodes_of(env, "train", limit=2, unbounded=2) for _ in range(4)]
+    prompts = encode_starts(tokenizer, episodes)
+    wished = RolloutSection(max_completion_length=8, max_turns=3)
+    limits = with_limits(wished, env, 512 - max(map(len, prompts)))
+    player = player_of(env, limits, tokenizer, episodes)
+    assert player is not None
+    ended: list[int] = []
+    played = player.play(
+        episodes,
+        prompts,
+        rollouts.generate,
+        SamplingParams(max_tokens=8, eos_ids=(2,), pad_id=0),
+        on_ended=lambda number, completion: ended.append(number),
+    )
+    assert sorted(ended) == list(range(8))
+    assert max(one.completion.turns for one in played) == 3
+    for prompt, one in zip(prompts, played, strict=True):
+        ids = torch.tensor([[*prompt, *one.token_ids]])
+        with torch.no_grad():
+            logprobs = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        mine = logprobs.gather(-1, ids[0, len(prompt) :, None])[:, 0]
+        chosen = torch.tensor(one.sampled)
+        assert (mine - torch.tensor(one.logprobs))[chosen].abs().max() < TOLERANCE
+        assert all(one.sampled) == (one.completion.turns == 1), "an observation stands between turns"
 
 
 def test_the_generator_of_torch_decides_and_its_own_numbers_stay(full: tuple[Any, Any]) -> None:

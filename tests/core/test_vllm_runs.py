@@ -65,13 +65,31 @@ def test_every_way_learns_alike(tmp_path: Path) -> None:
     assert max(ends.values()) - min(ends.values()) < 0.15, ends
 
 
-def test_a_policy_learns_from_rollouts_that_are_one_step_old(tmp_path: Path) -> None:
+def test_a_policy_learns_from_rollouts_that_are_one_step_old_and_the_engine_evaluates_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grpo.core.rollout_vllm import VllmEngine
+
+    greedy: list[int] = []
+    generate = VllmEngine.generate
+
+    def counting(self: Any, prompts: Any, params: Any, on_done: Any = None) -> Any:
+        greedy.extend([len(prompts)] * (params.temperature == 0.0))
+        return generate(self, prompts, params, on_done)
+
+    monkeypatch.setattr(VllmEngine, "generate", counting)
     rows = learn(
         tmp_path / "run",
         train={"steps": STEPS, "lr": 1e-3},
         rollout={"backend": "vllm", "overlap": True},
         lora={"enabled": True},
+        evaluation={"size": 24, "every": 5},
     )
+    held_out = [row["held_out/accuracy"] for row in rows if "held_out/accuracy" in row]
+    assert greedy == [24, 24, 24]
+    assert len(held_out) == 3
+    assert held_out[-1] > held_out[0]
+    rows = rows[1:]  # the first one is of the evaluation before training
     rewards = [row["reward"] for row in rows]
     assert statistics.fmean(rewards[-3:]) > rewards[0] + 0.15, rewards
     assert [row["sampling/staleness"] for row in rows] == [0.0] + [1.0] * (STEPS - 1)
