@@ -257,4 +257,6 @@ def number(value: float | None) -> str:
 def estimate(value: Estimate) -> str:
     """Returns a share with its interval."""
     left_out = f", {value.left_out} left out" if value.left_out else ""
+    if not value.count:
+        return f"not known (0 problems{left_out})"
     return f"{value.mean:.1%} ({value.low:.1%} to {value.high:.1%}, {value.count} problems{left_out})"

@@ -13,10 +13,12 @@ from grpo.envs.email import EMAIL
 from grpo.envs.gsm8k import GSM8K
 from grpo.envs.guess import GUESS
 from grpo.envs.gym import GYM
+from grpo.envs.openenv import OPENENV
 from grpo.envs.python_tool import PYTHON_TOOL
 from grpo.envs.reasoning_gym import REASONING_GYM
 from grpo.envs.registration import register_when_imported
 from grpo.envs.textarena import TEXTARENA
+from grpo.envs.trl import TRL
 from grpo.envs.wordle import WORDLE
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
@@ -28,7 +30,7 @@ for _spec in (ARITHMETIC, CODE, COUNTDOWN, EMAIL, GSM8K, GUESS, PYTHON_TOOL, WOR
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Returns the built-in environments."""
-    families = [GYM, REASONING_GYM, TEXTARENA]
+    families = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV]
     return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GUESS, WORDLE, PYTHON_TOOL, *families]
 
 

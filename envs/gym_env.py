@@ -98,9 +98,10 @@ class TextGame(gymnasium.Env[str, str]):
         cut = cut or (self._turns >= self._most_turns and not ended)
         self._total += reward
         self._open = not (ended or cut)
-        info: dict[str, Any] = {"scores": {"return": self._total, "unreadable": float(self._missed)}}
-        if not self._open:
-            info["success"] = chosen is not None and ended and (self._known.ends_at_goal or reward > 0)
+        info: dict[str, Any] = {
+            "scores": {"return": self._total, "unreadable": float(self._missed)},
+            "success": chosen is not None and ended and (self._known.ends_at_goal or reward > 0),
+        }
         return shown, reward, ended, cut, info
 
     def close(self) -> None:

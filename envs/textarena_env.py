@@ -1,55 +1,23 @@
 """A game of TextArena as an environment of texts: a game for one player in, observations and a last reward out.
 
-Theory of operation. The games draw from Python's and NumPy's global random numbers, which they seed when they are
-reset. Rollouts are played side by side, so each game gets numbers of its own: while it runs, the global state is set to
-where this game left it, and put back afterwards, under one lock for all games. The prompt tells the rules; each
-observation is what the game said since, as the conversation holds everything before.
+The games draw from Python's and NumPy's global random numbers, so each gets numbers of its own. The prompt tells the
+rules; each observation is what the game said since, as the conversation holds everything before.
 """
 
 from __future__ import annotations
 
-import random
 import re
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
-import numpy
 from gymnasium.error import ResetNeeded
 
+from grpo.envs.own_numbers import SEEDS, OwnNumbers
 from grpo.envs.spaces import AnyText
 from grpo.plugins.errors import OptionError
 
-_one_at_a_time = threading.RLock()
 _TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
-_SEEDS = 2**32
-
-
-class OwnNumbers:
-    """Random numbers of one game in the place of the process's."""
-
-    def __init__(self) -> None:
-        self._kept: tuple[Any, Any] | None = None
-
-    @contextmanager
-    def used(self, seed: int | None = None) -> Iterator[None]:
-        """Lets the block draw from these numbers, which `seed` starts anew."""
-        with _one_at_a_time:
-            before = random.getstate(), numpy.random.get_state()
-            try:
-                if seed is not None:
-                    random.seed(seed)
-                    numpy.random.seed(seed % _SEEDS)
-                elif self._kept is not None:
-                    random.setstate(self._kept[0])
-                    numpy.random.set_state(self._kept[1])
-                yield
-                self._kept = random.getstate(), numpy.random.get_state()
-            finally:
-                random.setstate(before[0])
-                numpy.random.set_state(before[1])
 
 
 def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
@@ -122,7 +90,7 @@ class ArenaGame(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts a game; the same for the same seed."""
         super().reset(seed=seed)
-        start = seed if seed is not None else int(self.np_random.integers(_SEEDS))
+        start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
             self._game.reset(num_players=1, seed=start)
             told = self._said()
@@ -149,10 +117,9 @@ class ArenaGame(gymnasium.Env[str, str]):
         cut = not ended and self._turns >= self._most_turns
         self._open = not (ended or cut)
         reward = float((self._game.state.rewards or {}).get(0, 0.0)) if ended else 0.0
-        info: dict[str, Any] = {"scores": {"return": reward}}
+        info: dict[str, Any] = {"scores": {"return": reward}, "success": ended and reward >= 1.0}
         if not self._open:
             about = self._game.state.game_info.get(0, {})
-            info["success"] = ended and reward >= 1.0
             info["reason"] = str(about.get("reason", ""))
             info["invalid_move"] = bool(about.get("invalid_move", False))
         return told, reward, ended, cut, info

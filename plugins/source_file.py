@@ -42,7 +42,7 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
         if kind != "reward":
             raise PluginNotFound(f"no {kind} in {path_text}: a TOML file describes a rubric, which is a reward.")
         return Registration(kind, rubric_from_file(path), str(path), "", path.name)
-    values = vars(_module(path))
+    values = vars(module_from_file(path))
     named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
     spec = values.get(function) or next((value for value in named if value.name == function), None)
     if kind == "reward" and is_trl_function(spec):
@@ -71,7 +71,12 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     return Registration(kind, spec, str(path), "", function)
 
 
-def _module(path: Path) -> ModuleType:
+def module_from_file(path: Path) -> ModuleType:
+    """Executes a Python file, once for the same content, and returns it as a module.
+
+    Raises:
+        UsageError: it raises, with the place.
+    """
     content = path.read_bytes()
     identity = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:12]
     name = f"grpo_file_{path.stem}_{identity}"

@@ -43,6 +43,7 @@ OPTIONAL = {
     "textarena": "textarena",
     "verifiers": "interop",
     "vllm": "vllm",
+    "websockets": "openenv",
 }
 # Each comes with a declared distribution, at the version that this one asks for.
 BROUGHT = {"pydantic_core", "triton"}

@@ -1,0 +1,61 @@
+"""`grpo run` and `grpo eval` on environments of other libraries, unmodified, with the embedded model."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+pytestmark = pytest.mark.slow
+
+GAME = '''
+class Lamp:
+    def reset(self, **kwargs):
+        self.on = False
+
+    def press(self) -> str:
+        """Presses the switch."""
+        self.on = True
+        return "It is bright."
+
+    def get_reward(self) -> float:
+        return float(self.on)
+'''
+
+
+@pytest.mark.parametrize(
+    ("env", "turns"),
+    [
+        ("gym:FrozenLake-v1", 3),
+        ("reasoning_gym:chain_sum:max_digits=1,size=20", None),
+        ("textarena:GuessTheNumber-v0:max_number=8", 3),
+        ("trl:{folder}/lamp.py:Lamp:prompt=Light,size=9", 3),
+    ],
+)
+def test_a_run_and_an_evaluation_go_through(env: str, turns: int | None, tmp_path: Path) -> None:
+    from grpo.core.browse import read_step
+    from grpo.core.cli import cli
+    from grpo.core.record import RunDir, read_metrics
+
+    if env.startswith("reasoning_gym") and importlib.util.find_spec("reasoning_gym") is None:
+        pytest.skip("reasoning-gym is not installed; in a checkout: make reasoning-gym")
+    (tmp_path / "lamp.py").write_text(GAME)
+    env, out = env.format(folder=tmp_path), tmp_path / "run"
+    small = "--steps 2 --prompts-per-step 2 --group-size 2 --limit 4 --eval-size 2 --max-completion-length 8"
+    arguments = ["run", "--env", env, *small.split(), "--out", str(out), "--quiet"]
+    arguments += ["--set", f"rollout.max_turns={turns}"] if turns else []
+    done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    rows = [row for row in read_metrics(RunDir(out)) if row["step"] > 0]
+    assert [row["turns/failed"] for row in rows] == [0.0, 0.0]
+    assert all(row["reward"] is not None for row in rows)
+    _, rollouts = read_step(RunDir(out), 2)
+    assert all(one.env and one.outcomes["environment"].outcome == "score" for one in rollouts)
+    measured = CliRunner().invoke(cli, ["eval", "--model", str(out), "--size", "2", "--json"], catch_exceptions=False)
+    found = json.loads(measured.stdout)
+    assert found["rewards"]["environment"]["values"] == 2
+    if not env.startswith("trl:"):
+        assert found["accuracy"]["values"] == 2, "whoever does not reach the goal in time has not reached it"
