@@ -22,7 +22,8 @@ from grpo.rewards.tinyzero import tinyzero_score
 Variant = Literal["exact", "tinyzero"]
 
 _RESULT = re.compile(r"-?[0-9][0-9,]*(?:\.[0-9]+)?", re.ASCII)
-_LEAD = re.compile(r"[^\n:=]{0,80}:\s")
+_LEAD = re.compile(r"[^\n:=]{0,80}:\s|[^\n:=\d]{0,80}\bis\s")
+_EMPHASIS = re.compile(r"\*\*(?!\*)([^\n]*[^\n*])\*\*(?=\Z)")
 _LONGEST = 60
 _ALIASES = {"numbers": ["nums"]}
 _ROW = {"target": 24, "numbers": [3, 8, 1]}
@@ -158,7 +159,7 @@ def _read(stated: str) -> tuple[Expression, Fraction | None]:
     Raises:
         Unreadable: there is no expression, or something other than one number beside it.
     """
-    text = stated.strip().strip("`").rstrip(".").replace("$", "")
+    text = _EMPHASIS.sub(r"\1", stated.strip().strip("`").rstrip(".")).replace("$", "").strip()
     lead = _LEAD.match(text)
     sides = [side.strip() for side in text[lead.end() if lead else 0 :].split("=")]
     if len(sides) == 1:

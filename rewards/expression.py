@@ -25,6 +25,7 @@ _SPELLINGS = (
     ("]", ")"),
 )
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_TIMES = re.compile(r"(?<=[\d)])(\s*)[xX](?=\s*[\d(])")
 _ALLOWED = re.compile(r"[0-9+\-*/()\s]+", re.ASCII)
 _FORBIDDEN = re.compile(r"\*\s*\*|/\s*/")
 
@@ -71,6 +72,7 @@ def _plain(text: str) -> str:
     """Returns the text with every spelling of an operator or bracket as Python writes it."""
     for spelling, sign in _SPELLINGS:
         text = text.replace(spelling, sign)
+    text = _TIMES.sub(r"\1*", text)
     while (replaced := _FRACTION.sub(r"((\1)/(\2))", text)) != text:
         text = replaced
     return text

@@ -13,18 +13,20 @@ from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.logic_rl import logic_rl_score
+from grpo.rewards.math_answer import MARKUP
 from grpo.rewards.stated import stated_answer
 
 Role = Literal["knight", "knave"]
 Variant = Literal["exact", "logic_rl"]
 
 _LONGEST = 4000
+_MOST_LINES = 40
 _TEXT = "solution_text_format"
 _ROLES: Mapping[str, Role] = {"knight": "knight", "true": "knight", "knave": "knave", "false": "knave"}
 _NAME = r"(?!(?:and|are|is|both|all|knights?|knaves?)\b)[^\W\d_][\w'-]{0,40}"
 _NAMES = rf"{_NAME}(?:\s{{0,3}}(?:,\s{{0,3}}and\b|,|&|\band\b)\s{{0,3}}{_NAME}){{0,30}}"
 _STATEMENT = re.compile(
-    rf"(?P<names>{_NAMES})\s{{0,3}}(?:\b(?:is|are)\b|[:=]|->|\u2192|-|\u2013)\s{{0,3}}"
+    rf"(?P<names>{_NAMES})\s{{0,3}}(?:\b(?:is|are)\b|[:=(|]|->|\u2192|-|\u2013)\s{{0,3}}"
     rf"(?:(?:a|an|the|both|all)\s{{1,3}})?(?P<role>knight|knave)s?\b",
     re.IGNORECASE,
 )
@@ -34,6 +36,7 @@ _BETWEEN = re.compile(
     r"|\b(?:the\s)?(?:final\s)?(?:answer|solution)(?:\sis)?:)*",
     re.IGNORECASE,
 )
+_DRESSING = re.compile(r"[*\"{}$\u201c\u201d]")  # emphasis, and what JSON and LaTeX put around names and roles
 _SPLIT = re.compile(r"\s*(?:,\s*and\b|,|&|\band\b)\s*", re.IGNORECASE)
 _GOLD = "(1) Amelia is a knight\n(2) Zoey is a knave"
 _ROW = {"answer": _GOLD}
@@ -62,9 +65,10 @@ class Unreadable(ValueError):
 def knights_and_knaves(completion: str, answer: str) -> Verdict:
     """Judges whether a completion says of everybody, and of nobody else, what they are.
 
-    Read is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` after the reasoning, else the last line. It must be made of
-    statements alone, in any order and with or without numbering: "Zoey is a knave", "Zoey: knave", "Zoey and Sam are
-    knaves", "Knaves: Zoey, Sam". Names are single words and count whatever their case. Any other words beside the
+    Read is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` after the reasoning, else the last line with those right
+    above it that are statements too. It must be made of statements alone, in any order and with or without numbering
+    and emphasis: "Zoey is a knave", "Zoey: knave", "Zoey (knave)", "Zoey and Sam are knaves", "Knaves: Zoey, Sam".
+    Names are single words and count whatever their case. Any other words beside the
     statements ("or", "maybe", a second version) make it wrong. Undecided only when the row is unusable.
 
     Args:
@@ -146,6 +150,7 @@ def read_roles(text: str) -> dict[str, Role]:
     """
     if len(text) > _LONGEST:
         raise Unreadable(f"longer than {_LONGEST} characters")
+    text = _DRESSING.sub("", MARKUP.sub(r"\1", text))
     roles: dict[str, Role] = {}
     at = 0
     while (start := _gap(text, at)) < len(text):
@@ -176,6 +181,7 @@ def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
     stated = stated_answer(completion)
     if stated is None:
         return Verdict(False, None, "the completion is blank"), False
+    stated = _list_above(completion.rstrip(), stated)
     extracted = stated if len(stated) <= 200 else stated[:100] + " ... " + stated[-95:]
     try:
         roles = read_roles(stated)
@@ -187,6 +193,21 @@ def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
     if wrong:
         return Verdict(False, extracted, f"{_list(wrong)}: wrong"), True
     return Verdict(True, extracted, "right about everybody"), True
+
+
+def _list_above(completion: str, stated: str) -> str:
+    """Returns a last line, and with it the lines right above that are statements too and contradict nothing below."""
+    if not completion.endswith(stated):
+        return stated
+    above = completion[: len(completion) - len(stated)].rsplit("\n", _MOST_LINES)[1:]
+    for line in reversed(above[:-1] if above and not above[-1].strip() else above):
+        try:
+            read_roles(line)
+            read_roles(f"{line}\n{stated}")
+        except Unreadable:
+            break
+        stated = f"{line}\n{stated}"
+    return stated
 
 
 def _gold(answer: object) -> dict[str, Role] | None:

@@ -135,6 +135,10 @@ def test_hostile_texts_are_wrong_and_take_no_time(text, frame):
         "$8 \\times 3 \\times 1 = 24$",
         "`(8*3)*1`",
         "The answer is: 8*3*1",
+        "The answer is 8*3*1.",
+        "**8*3*1 = 24**",
+        "8 x 3 x 1 = 24",
+        "(8 x 3)x1",
         "8*3*1 = 24.0",
         "(8) * [(3) * 1]",
     ],
@@ -158,6 +162,8 @@ def test_right_expressions_are_right_in_every_form(stated):
         ("8*3*1 = 3*8*1", "no number beside", 0.0),
         ("8*3*1 or 8+3+1", "no expression", 0.0),
         ("8**3**1", "powers", 0.0),
+        ("**8**3**1**", "powers", 0.0),
+        ("8 + 16 is 8*3*1", "no expression", 0.0),
     ],
 )
 def test_wrong_answers_say_why(stated, reason, score):

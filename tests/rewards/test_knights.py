@@ -28,6 +28,11 @@ ROLES = {"amelia": "knight", "zoey": "knave", "owen": "knave"}
         "Knights: Amelia\nKnaves: Zoey, Owen",
         "So the answer is: Amelia is a knight, while Zoey is a knave, and Owen is a knave",
         "Amelia = knight, Zoey -> knave, Owen - knave",
+        "- **Amelia** is a **knight**\n- **Zoey** is a **knave**\n- **Owen** is a *knave*",
+        "\\text{Amelia is a knight, Zoey is a knave and Owen is a knave}",
+        '{"Amelia": "knight", "Zoey": "knave", "Owen": "knave"}',
+        "Amelia (knight), Zoey (knave), Owen (knave)",
+        "| Amelia | knight |\n| Zoey | knave |\n| Owen | knave |",
         "Amelia is a knight, Amelia is a knight, Zoey is a knave, Owen is a knave",
     ],
 )
@@ -36,6 +41,16 @@ def test_usual_forms_are_read(text):
     for framed in (f"<answer>\n{text}\n</answer>", f"<think>Owen is a knight?</think>\n<answer>{text}"):
         assert knights_and_knaves(framed, GOLD).ok is True
         assert knights_and_knaves_score(framed, GOLD) == 1.0
+
+
+def test_without_a_block_the_list_at_the_end_is_read():
+    work = "Suppose Owen is a knight.\nThen Zoey is a knight.\n"
+    listed = "(1) Amelia is a knight\n(2) Zoey is a knave\n(3) Owen is a knave\n"
+    assert knights_and_knaves(f"{work}So:\n{listed}", GOLD).ok is True
+    assert knights_and_knaves(f"{work}So:\n\n{listed}\n", GOLD).ok is True
+    assert knights_and_knaves(f"Owen is a knight\n{listed}", GOLD).ok is True
+    assert knights_and_knaves(f"{listed}\nOwen is a knave", GOLD).ok is False
+    assert knights_and_knaves(f"{listed}Owen is a knight", GOLD).ok is False
 
 
 @pytest.mark.parametrize(
