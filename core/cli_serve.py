@@ -36,6 +36,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
     default=0.9,
     help="Of the GPU's memory. Default: 0.9.",
 )
+@click.option("--tensor-parallel", type=AT_LEAST_ONE, default=1, help="Devices that share each layer. Default: 1.")
 @click.option("--host", default="127.0.0.1", help=f"Elsewhere than on the loopback it needs {TOKEN}.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, help=f"Default: {PORT}; 0: any free one.")
 def serve_rollouts(
@@ -47,6 +48,7 @@ def serve_rollouts(
     context: int | None,
     raw_logprobs: bool,
     memory_share: float,
+    tensor_parallel: int,
     host: str,
     port: int,
 ) -> None:
@@ -58,7 +60,7 @@ def serve_rollouts(
     from grpo.core.plan import default_dtype
     from grpo.core.rollout_plan import refuse_missing_vllm
     from grpo.core.serve import RolloutServer
-    from grpo.core.server_card import card_of_model, logprobs_of
+    from grpo.core.server_card import card_of_model, logprobs_of, refuse_unsplittable
 
     token = os.environ.get(TOKEN) or None
     if token is None and host not in LOOPBACK:
@@ -79,19 +81,21 @@ def serve_rollouts(
         rank=lora_rank,
         targets=targets,
     )
+    refuse_unsplittable(source, tensor_parallel)
     try:
         server = RolloutServer((host, port), token)
     except OSError as error:
         raise UsageError(f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port.") from None
     click.echo(f"loading {card.model}", err=True)
-    _serve(server, card, memory_share, host)
+    _serve(server, card, memory_share, tensor_parallel, host)
 
 
-def _serve(server: RolloutServer, card: ServerCard, memory_share: float, host: str) -> None:
+def _serve(server: RolloutServer, card: ServerCard, memory_share: float, tensor_parallel: int, host: str) -> None:
     from grpo.core.rollout_plan import vllm_version
+    from grpo.core.rollout_sharded import ShardedEngine
     from grpo.core.rollout_vllm import EngineSettings, VllmEngine
 
-    engine = VllmEngine(
+    engine = (VllmEngine if tensor_parallel == 1 else ShardedEngine)(
         EngineSettings(
             model=card.model,
             dtype=card.dtype,
@@ -100,6 +104,7 @@ def _serve(server: RolloutServer, card: ServerCard, memory_share: float, host: s
             memory_share=memory_share,
             lora_rank=card.lora_rank,
             lora_modules=card.lora_modules,
+            tensor_parallel=tensor_parallel,
         )
     )
 

@@ -1,6 +1,7 @@
 """The weights as an engine computes with them, under the names of the checkpoint.
 
-In: a model of vLLM, unquantised and not sharded. Out: for each checkpoint name the columns that a fingerprint reads.
+In: a model of vLLM, unquantised, or a rank's shard of one. Out: for each checkpoint name the columns that a fingerprint
+reads, put together from all ranks.
 
 Theory of operation. vLLM fuses projections (q, k, v into one matrix), pads the vocabulary, and on CPU repacks matrices
 into a form that cannot be read back. A matrix is therefore read through its own multiplication: one-hot rows times W^T
@@ -15,18 +16,21 @@ from typing import Any
 
 import torch
 
+from grpo.core.engine_shards import WHOLE, Shards, joined_adapter, joined_rows, local_width, picked_columns
 from grpo.core.sync import PROBED, columns, fingerprint, probe
 
 WRAPPED = ".base_layer"  # what the engine's own LoRA layers call the layer inside
 
 
-def engine_fingerprints(model: Any, seed: int) -> dict[str, int]:
+def engine_fingerprints(model: Any, seed: int, shards: Shards = WHOLE) -> dict[str, int]:
     """Returns checkpoint name to fingerprint for every weight that the engine holds."""
     with torch.no_grad():
-        return {name: fingerprint(values) for name, values in _probes(model, seed)}
+        return {name: fingerprint(values) for name, values in _probes(model, seed, shards)}
 
 
-def adapter_fingerprints(manager: Any, number: int, seed: int, ranks: dict[str, int]) -> dict[str, int]:
+def adapter_fingerprints(
+    manager: Any, number: int, seed: int, ranks: dict[str, int], shards: Shards = WHOLE
+) -> dict[str, int]:
     """Returns the fingerprints of the adapter that the engine's LoRA layers hold, from their stacked tensors.
 
     Args:
@@ -34,6 +38,7 @@ def adapter_fingerprints(manager: Any, number: int, seed: int, ranks: dict[str, 
         number: of the adapter.
         seed: of the fingerprints.
         ranks: PEFT name of each tensor to its rank; the stacked ones are padded to the largest.
+        shards: how the layers are split.
     """
     if number not in manager.lora_index_to_id:
         return {}
@@ -49,7 +54,8 @@ def adapter_fingerprints(manager: Any, number: int, seed: int, ranks: dict[str, 
                 if key in ranks and i < len(stacked):
                     whole = stacked[i][slot, 0]
                     cut = whole[: ranks[key]] if letter == "A" else whole[:, : ranks[key]]
-                    found[key] = fingerprint(probe(cut, seed))
+                    factor = joined_adapter(module.base_layer, letter, cut, shards)
+                    found[key] = fingerprint(probe(factor, seed))
         del last
     return found
 
@@ -87,26 +93,29 @@ def engine_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
                 yield f"{part}.{key}", parameter.data if whole else parameter.data[first:end]
 
 
-def _probes(model: Any, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
+def _probes(model: Any, seed: int, shards: Shards) -> Iterator[tuple[str, torch.Tensor]]:
     for name, module in engine_modules(model):
         for key, parameter in module.named_parameters(recurse=False):
             if key == "weight" and (parameter.ndim == 2 or parameter.numel() == 0):
-                values = _matrix_columns(module, parameter, seed)
+                values = _matrix_columns(module, parameter, seed, shards)
             elif parameter.ndim == 1:
                 values = parameter
             else:
                 continue
+            values = joined_rows(module, values, shards)
             for part, first, end in parts_of(model, name, module):
                 whole = parameter.ndim == 1 and len(parts_of(model, name, module)) == 1
                 yield f"{part}.{key}", values if whole else values[first:end]
 
 
-def _matrix_columns(module: Any, weight: torch.Tensor, seed: int) -> torch.Tensor:
-    """Returns [N, PROBED] columns of a module's matrix."""
-    if not hasattr(module, "cpu_linear"):
-        return probe(weight, seed)
-    width = getattr(module, "input_size", None) or module.embedding_dim
-    rows = torch.zeros(PROBED, width, dtype=weight.dtype, device=weight.device)
-    rows[torch.arange(PROBED), columns(width, seed)] = 1.0
-    result: torch.Tensor = module.quant_method.apply(module, rows, None)
-    return result.T
+def _matrix_columns(module: Any, weight: torch.Tensor, seed: int, shards: Shards) -> torch.Tensor:
+    """Returns [N, PROBED] columns of a module's matrix; N are the rows of this rank."""
+    width = getattr(module, "input_size", None) or getattr(module, "embedding_dim", None) or weight.shape[1]
+    chosen, here = columns(width, seed), local_width(module, width)
+    if hasattr(module, "cpu_linear"):
+        rows = torch.zeros(PROBED, here, dtype=weight.dtype, device=weight.device)
+        rows[torch.arange(PROBED), chosen % here] = 1.0
+        values = module.quant_method.apply(module, rows, None).T
+    else:
+        values = weight[:, (chosen % here).to(weight.device)]
+    return values if here == width else picked_columns(values, chosen // here, shards)

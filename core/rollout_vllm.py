@@ -44,6 +44,7 @@ class EngineSettings:
         lora_rank: the largest rank to serve, or None to serve no adapters.
         lora_modules: last parts of the names of the adapted modules.
         sleeps: the memory can be given up between rollouts (GPU only).
+        tensor_parallel: devices that share each layer (core/rollout_sharded.py).
     """
 
     model: str
@@ -54,6 +55,7 @@ class EngineSettings:
     lora_rank: int | None = None
     lora_modules: tuple[str, ...] = ()
     sleeps: bool = False
+    tensor_parallel: int = 1
 
 
 class VllmEngine:
@@ -203,6 +205,7 @@ def engine_arguments(settings: EngineSettings) -> dict[str, Any]:
         "dtype": settings.dtype,
         "max_model_len": settings.context,
         "gpu_memory_utilization": settings.memory_share,
+        "tensor_parallel_size": settings.tensor_parallel,
         "enable_prefix_caching": True,
         "enable_sleep_mode": settings.sleeps,
         "enforce_eager": not torch.cuda.is_available(),

@@ -143,6 +143,30 @@ def card_of_model(
     )
 
 
+def refuse_unsplittable(source: str, devices: int) -> None:
+    """Refuses to share a model's layers among devices that are not there, or that it cannot be split for.
+
+    Raises:
+        UsageError: says which number would do.
+    """
+    import torch
+
+    from grpo.core.policy import load_model_config
+
+    if devices == 1:
+        return
+    present = torch.cuda.device_count()
+    if torch.cuda.is_available() and devices > present:
+        raise UsageError(f"--tensor-parallel {devices}: this machine has {present} GPUs. Lower it.")
+    text = load_model_config(source).get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    if heads % devices or text.num_attention_heads % devices:
+        raise UsageError(
+            f"--tensor-parallel {devices}: the model's {text.num_attention_heads} heads with {heads} of keys and "
+            f"values cannot be shared so. Choose a divisor of {heads}."
+        )
+
+
 def last_parts(names: Sequence[str]) -> tuple[str, ...]:
     """Returns the last parts of modules' names, sorted, each once."""
     return tuple(sorted({name.rpartition(".")[2] for name in names}))

@@ -22,6 +22,7 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 
+from grpo.core.engine_shards import WHOLE, Shards
 from grpo.core.engine_views import adapter_fingerprints, engine_fingerprints
 
 BACKEND = "grpo"
@@ -70,6 +71,16 @@ class StreamEngine(WeightTransferEngine[StreamInit, StreamUpdate]):
         """Holds nothing."""
 
 
+def shards() -> Shards:
+    """Returns how this process's engine is split."""
+    from vllm.distributed import get_tp_group
+
+    group: Any = get_tp_group()
+    if group.world_size == 1:
+        return WHOLE
+    return Shards(group.world_size, lambda tensor: group.all_gather(tensor.contiguous()[None], dim=0))
+
+
 class WorkerExtension:
     """What joins vLLM's worker; every name begins with `grpo_` so that none can clash."""
 
@@ -89,6 +100,26 @@ class WorkerExtension:
             worker.finish_weight_update()
             raise
         worker.finish_weight_update()
+
+    def grpo_begin(self) -> None:
+        """Begins a session in which weights arrive one by one, for workers in processes of their own."""
+        worker: Any = self
+        worker.start_weight_update()
+
+    def grpo_receive(self, name: str, tensor: torch.Tensor) -> None:
+        """Loads one weight of the session."""
+        worker: Any = self
+        worker.update_weights({"weights": [(name, tensor)]})
+
+    def grpo_finish(self) -> None:
+        """Ends the session; what was not loaded gets its old values back."""
+        worker: Any = self
+        worker._weight_update_active = True
+        worker.finish_weight_update()
+
+    def grpo_seed(self, seed: int) -> None:
+        """Lets this rank draw the numbers of a seed; all ranks have to draw the same."""
+        torch.manual_seed(seed)
 
     def grpo_put_adapter(self, number: int, rank: int, tensors: Mapping[str, torch.Tensor]) -> None:
         """Makes an adapter the only one, from tensors of this process; B carries the scaling."""
@@ -115,11 +146,12 @@ class WorkerExtension:
     def grpo_fingerprints(self, seed: int) -> dict[str, int]:
         """Fingerprints of the weights that the engine computes with."""
         with set_current_vllm_config(self.vllm_config):
-            return engine_fingerprints(self.model_runner.get_model(), seed)
+            return engine_fingerprints(self.model_runner.get_model(), seed, shards())
 
     def grpo_adapter_fingerprints(self, number: int, seed: int, ranks: dict[str, int]) -> dict[str, int]:
         """Fingerprints of an adapter as the engine holds it."""
-        return adapter_fingerprints(self.model_runner.lora_manager._adapter_manager, number, seed, ranks)
+        manager = self.model_runner.lora_manager._adapter_manager
+        return adapter_fingerprints(manager, number, seed, ranks, shards())
 
 
 if BACKEND not in WeightTransferEngineFactory._registry:

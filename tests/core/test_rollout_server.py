@@ -47,8 +47,8 @@ class Server:
                 return
         pytest.fail(f"the server ended with code {self.process.wait()}")
 
-    def start(self) -> None:
-        words = ["serve-rollouts", "--lora", "--context", "512", "--port", str(self._port)]
+    def start(self, *more: str) -> None:
+        words = ["serve-rollouts", "--lora", "--context", "512", "--port", str(self._port), *more]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "grpo", *words],
             stdout=subprocess.PIPE,
@@ -213,6 +213,7 @@ def test_a_server_that_does_not_fit_is_refused_before_anything_loads(
 def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It comes back with two ranks that share each layer, and is proven like any other."""
     from grpo.core.progress import Silent
     from grpo.core.record import RunDir, read_metrics
     from grpo.core.rollout_engine import EngineRollouts
@@ -226,7 +227,7 @@ def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
         calls.append(1)
         if len(calls) == 3:
             server.kill()
-            server.start()
+            server.start("--tensor-parallel", "2")
         return generate(self, *arguments, **named)
 
     class Told(Silent):
@@ -247,3 +248,24 @@ def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
     assert "does not answer" in warnings[0]
     assert "grpo serve-rollouts --dtype float32" in warnings[0]
     assert "is back" in warnings[1]
+
+    # All weights too, each rank with its part of them, compared bit for bit.
+    rollouts, model = rollouts_of(server.url), embedded()
+    move(model, 0.01)
+    rollouts.sync(model)
+    assert rollouts.differing(model) == []
+    prompts = prompts_of([7, 150, 300], copies=2)
+    found = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        found.append(rollouts.generate(prompts, PARAMS))
+    assert found[0] == found[1]
+    assert gap(model, prompts, found[0]) < TOLERANCE
+    put = rollouts.link.put_weights
+    stale = "model.layers.1.mlp.down_proj.weight"
+    kept = model.get_parameter(stale).detach().clone()
+    move(model, 1e-6)
+    late = lambda weights: put((name, kept if name == stale else tensor) for name, tensor in weights)  # noqa: E731
+    monkeypatch.setattr(rollouts.link, "put_weights", late)
+    with pytest.raises(RunError, match=rf"second full sync.*{stale}"):
+        rollouts.sync(model)

@@ -18,6 +18,7 @@ from grpo.core.server_card import (
     command_for,
     logprobs_of,
     misfits,
+    refuse_unsplittable,
 )
 from grpo.plugins.errors import UsageError
 
@@ -100,3 +101,19 @@ def test_a_model_that_cannot_be_served_so_is_refused(card: ServerCard) -> None:
         card_of_model(card.model, dtype="float32", context=9999, raw_logprobs=False, rank=None, targets="all-linear")
     with pytest.raises(UsageError, match="no module 'q_porj'"):
         card_of_model(card.model, dtype="float32", context=64, raw_logprobs=False, rank=8, targets=["q_porj"])
+
+
+def test_a_model_that_cannot_be_split_so_is_refused(card: ServerCard, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    refuse_unsplittable(card.model, 1)
+    refuse_unsplittable(card.model, 2)
+    with pytest.raises(
+        UsageError, match=r"2 heads with 2 of keys and values cannot be shared so\. Choose a divisor of 2"
+    ):
+        refuse_unsplittable(card.model, 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UsageError, match="this machine has 1 GPUs"):
+        refuse_unsplittable(card.model, 2)
