@@ -83,7 +83,7 @@ FLAGS = {
 @click.option("--beta", type=float, help="Weight of the KL term. Default: 0.")
 @click.option("--rollout", metavar="BACKEND", help="Who samples: hf (the default), vllm or vllm-server.")
 @click.option(
-    "--server-url", metavar="URL", help="Where grpo serve-rollouts listens. Default: port 8271 of this machine."
+    "--server-url", metavar="URL", help="Where grpo serve-rollouts listens; several: A,B. Default: port 8271 here."
 )
 @click.option("--lora-sync", metavar="WAY", help="How vLLM gets an adapter: adapter, folded or auto (the default).")
 @click.option("--overlap", is_flag=True, default=None, help="Sample the next batch while this one trains (vLLM).")

@@ -132,7 +132,7 @@ class RolloutSection(_Section):
 
     Attributes:
         backend: the training model itself (hf), or vLLM in this process or behind a server.
-        server_url: where that server listens.
+        server_url: where that server listens; several with commas between them share the prompts.
         server_wait: seconds to wait for it when it is gone in the middle of a run.
         lora_sync: hand an adapter to the engine alone, folded into the weights, or whichever is faster.
         memory_share: of a GPU's memory, for the engine's weights and cache.

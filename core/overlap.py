@@ -35,14 +35,13 @@ from grpo.core.mismatch import Mismatch, difference_sums
 from grpo.core.plan import Plan
 from grpo.core.policy import encode_starts
 from grpo.core.randomness import preserved_randomness
-from grpo.core.rollout import Rollouts, evaluating
+from grpo.core.rollout import SEEDS, Rollouts, evaluating
 from grpo.core.rollout_plan import tolerance_of
 from grpo.core.sampled_rollouts import Generation
 from grpo.core.sync_fault import SyncFault
 from grpo.plugins.errors import RunError, UsageError
 
 PROBED = 8  # rollouts of a batch that the policy computes once more
-SEEDS = 2**31 - 1
 
 
 class Ahead:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
+SEEDS = 2**31 - 1  # engines take seeds below this
 SHRINK_AT = 0.75  # of the rows still running: shrink the batch when fewer than this share are
 
 
@@ -41,6 +42,7 @@ class SamplingParams:
         top_p, top_k, min_p: the usual filters; 1.0, 0 and 0.0 switch them off.
         eos_ids: any of these tokens ends a completion and is part of it.
         pad_id: fills the left of short prompts.
+        seed: of an engine's random numbers; None: drawn from torch's global generator, as checkpoints store it.
     """
 
     max_tokens: int
@@ -50,6 +52,11 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    seed: int | None = None
+
+    def seeded(self) -> int:
+        """Returns the seed, drawn where none is set."""
+        return int(torch.randint(SEEDS, ())) if self.seed is None else self.seed
 
 
 @dataclass(frozen=True, slots=True)

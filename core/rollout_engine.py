@@ -78,7 +78,7 @@ class EngineRollouts:
         start = time.perf_counter()
         self._bytes = 0
         self.link.wake()
-        if again or self._epoch != self.link.epoch():
+        if again:
             self._forget()
         try:
             metrics = self._sync(model)
@@ -144,7 +144,10 @@ class EngineRollouts:
         self._epoch = None
 
     def _sync(self, model: Any) -> dict[str, float]:
-        self._epoch = self.link.epoch()
+        epoch = self.link.epoch()
+        if epoch != self._epoch:
+            self._forget()
+        self._epoch = epoch
         if not self._tested:
             self._self_test(model)
             self._tested = True

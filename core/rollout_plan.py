@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from grpo.core.config import Correction, RunConfig
 from grpo.core.rollout import HfRollouts, Rollouts, context_length
+from grpo.core.rollout_spread import SpreadRollouts
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def refuse_impossible_rollouts(config: RunConfig) -> None:
     if rollout.backend == "vllm":
         refuse_missing_vllm()
     else:
-        refuse_unusable_url(rollout.server_url)
+        refuse_unusable_urls(rollout.server_url)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError(
             f"rollout.backend='{rollout.backend}' serves one training process; this run has several. Start one "
@@ -70,19 +71,26 @@ def refuse_impossible_rollouts(config: RunConfig) -> None:
             raise UsageError("rollout.sleep frees GPU memory between rollouts; there is no GPU here. Leave it out.")
 
 
-def refuse_unusable_url(url: str) -> None:
-    """Refuses what is no address of a server.
+def refuse_unusable_urls(urls: str) -> None:
+    """Refuses what are no addresses of servers.
 
     Raises:
-        UsageError: says how to write it.
+        UsageError: says how to write them.
     """
-    try:
-        place = urlsplit(url)
-        usable = place.scheme in ("http", "https") and bool(place.hostname) and (place.port or 1) > 0
-    except ValueError:
-        usable = False
-    if not usable or "@" in url:
-        raise UsageError(f"rollout.server_url '{url}': write it as http://HOST:PORT, without a user or a password.")
+    each = urls.split(",")
+    for url in each:
+        try:
+            place = urlsplit(url)
+            usable = place.scheme in ("http", "https") and bool(place.hostname) and (place.port or 1) > 0
+        except ValueError:
+            usable = False
+        if not usable or "@" in url:
+            raise UsageError(
+                f"rollout.server_url '{url}': write it as http://HOST:PORT, without a user or a password; several with "
+                "commas between them."
+            )
+    if len(set(each)) < len(each):
+        raise UsageError(f"rollout.server_url names a server twice: {urls}. Name each once.")
 
 
 def refuse_impossible_overlap(config: RunConfig) -> None:
@@ -195,17 +203,20 @@ def refuse_unfit_server(plan: Plan) -> None:
     if plan.config.rollout.backend == "vllm-server":
         from grpo.core.rollout_server import found_server
 
-        found_server(plan.config.rollout.server_url, *_server_of(plan))
+        for url, wanted, command in _servers_of(plan):
+            found_server(url, wanted, command)
 
 
-def _server_of(plan: Plan) -> tuple[ServerCard, str]:
-    """Returns what a plan's server has to be, and the command that starts it."""
+def _servers_of(plan: Plan) -> list[tuple[str, ServerCard, str]]:
+    """Returns the address of each server of a plan, what it has to be, and the command that starts it."""
     from grpo.core.server_card import card_of_plan, command_for
 
     wanted = card_of_plan(plan)
     all_linear = plan.config.lora.targets == "all-linear"
-    url = plan.config.rollout.server_url
-    return wanted, command_for(wanted, url, embedded=plan.source.embedded, all_linear=all_linear)
+    return [
+        (url, wanted, command_for(wanted, url, embedded=plan.source.embedded, all_linear=all_linear))
+        for url in plan.config.rollout.server_url.split(",")
+    ]
 
 
 def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
@@ -222,16 +233,22 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
     config = plan.config
     if config.rollout.backend == "hf":
         return HfRollouts(config.rollout.batch_size)
+    if config.rollout.backend == "vllm":
+        return _proven(plan, start_engine(plan, model), model)
+    members = [_proven(plan, link, model) for link in connected_engines(plan, warned)]
+    return members[0] if len(members) == 1 else SpreadRollouts(members)
+
+
+def _proven(plan: Plan, link: EngineLink, model: Any) -> Rollouts:
     from grpo.core.rollout_engine import EngineRollouts
 
-    link = connected_engine(plan, warned) if config.rollout.backend == "vllm-server" else start_engine(plan, model)
-    shares = config.rollout.share_weights
+    rollout = plan.config.rollout
     return EngineRollouts(
         link,
-        tolerance=tolerance_of(config),
-        temperature=config.rollout.temperature,
-        lora_sync="adapter" if shares else config.rollout.lora_sync,
-        shared_bytes=_share(model, link) if shares else None,
+        tolerance=tolerance_of(plan.config),
+        temperature=rollout.temperature,
+        lora_sync="adapter" if rollout.share_weights else rollout.lora_sync,
+        shared_bytes=_share(model, link) if rollout.share_weights else None,
     )
 
 
@@ -247,16 +264,15 @@ def _share(model: Any, engine: Any) -> int:
     return shared.before - shared.after
 
 
-def connected_engine(plan: Plan, warned: Callable[[str], None]) -> EngineLink:
-    """Connects with the server of a plan.
+def connected_engines(plan: Plan, warned: Callable[[str], None]) -> list[EngineLink]:
+    """Connects with the servers of a plan.
 
     Raises:
-        UsageError: there is none, or it does not fit.
+        UsageError: one is not there, or does not fit.
     """
     from grpo.core.rollout_server import ServerLink
 
-    rollout = plan.config.rollout
-    return ServerLink(rollout.server_url, *_server_of(plan), rollout.server_wait, warned)
+    return [ServerLink(*server, plan.config.rollout.server_wait, warned) for server in _servers_of(plan)]
 
 
 def start_engine(plan: Plan, model: Any) -> Any:

@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,7 +29,6 @@ from grpo.core.sync_fault import EngineLost, SyncFault
 from grpo.core.wire import frames
 from grpo.plugins.errors import RunError, UsageError
 
-SEEDS = 2**31 - 1
 LOOK_SECONDS = 10.0  # for an answer to the question what the server is
 PAUSE = 0.5  # seconds between two attempts to find it again
 
@@ -111,8 +110,7 @@ class ServerLink:
         unique, copies = runs(prompts)
         body = {
             "prompts": [[list(prompt), n] for prompt, n in zip(unique, copies, strict=True)],
-            "params": asdict(params),
-            "seed": int(torch.randint(SEEDS, ())),
+            "params": asdict(replace(params, seed=params.seeded())),
         }
         ready: dict[int, Sampled] = {}
 

@@ -12,7 +12,7 @@ import torch
 
 from grpo.core.randomness import preserved_randomness
 from grpo.core.rollout import OnDone, Sampled, SamplingParams
-from grpo.core.rollout_vllm import SEEDS, VllmEngine
+from grpo.core.rollout_vllm import VllmEngine
 
 
 class ShardedEngine(VllmEngine):
@@ -33,5 +33,5 @@ class ShardedEngine(VllmEngine):
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
         """Samples; this process's seed becomes that of every rank."""
-        self._call("grpo_seed", int(torch.randint(SEEDS, ())))
+        self._call("grpo_seed", params.seeded())
         return super().generate(prompts, params, on_done)

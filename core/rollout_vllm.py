@@ -28,7 +28,6 @@ ENVIRONMENT = {  # defaults that the user's own environment overrides
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-SEEDS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ class VllmEngine:
         greedy = params.temperature == 0  # then the members of a group are one completion, and vLLM takes no others
         places = iter(range(len(prompts)))
         members = [[next(places) for _ in range(n)] for n in copies]
-        seed = int(torch.randint(SEEDS, ()))
+        seed = params.seeded()
         ready: dict[int, Sampled] = {}
         with preserved_randomness(seed), self._without_compiling():
             names = self._llm.enqueue(

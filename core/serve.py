@@ -28,7 +28,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from grpo.core.engine_link import EngineLink
-from grpo.core.randomness import preserved_randomness
 from grpo.core.rollout import Sampled, SamplingParams
 from grpo.core.server_card import ServerCard, card_to_json
 from grpo.core.sync import Adapter
@@ -141,8 +140,7 @@ class RolloutServer:
         def on_done(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
             say({"numbers": list(numbers), "completions": [_plain(one) for one in done]})
 
-        with preserved_randomness(body["seed"]):
-            return len(self.engine.generate(prompts, params, on_done))
+        return len(self.engine.generate(prompts, params, on_done))
 
     def refuse_stale(self, incarnation: str, handed: int) -> None:
         """Refuses a call that thinks of other weights.

@@ -85,10 +85,22 @@ def test_the_process_that_trains_beside_a_server_needs_no_vllm(monkeypatch: pyte
     rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server"}))
 
 
-@pytest.mark.parametrize("url", ["localhost:8271", "ftp://x", "http://", "http://me:secret@x:1", "http://x:port", ""])
+@pytest.mark.parametrize(
+    "url", ["localhost:8271", "ftp://x", "http://", "http://me:secret@x:1", "http://x:port", "", "http://a,b"]
+)
 def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match=r"write it as http://HOST:PORT"):
         rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server", "server_url": url}))
+
+
+def test_several_servers_are_named_with_commas_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    urls = "http://a:1,http://b:1"
+    rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server", "server_url": urls}))
+    with pytest.raises(UsageError, match="names a server twice"):
+        rollout_plan.refuse_impossible_rollouts(
+            config(rollout={"backend": "vllm-server", "server_url": f"{urls},http://a:1"})
+        )
 
 
 def test_completions_of_another_engine_are_corrected_unless_told_otherwise() -> None:

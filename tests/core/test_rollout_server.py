@@ -57,12 +57,13 @@ class Server:
         )
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        with self.process:
+            self.process.kill()
 
     def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        with self.process:
+            self.process.send_signal(signal.SIGTERM)
+            return self.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +92,12 @@ def config_of(url: str, **settings: Any) -> Any:
 def rollouts_of(url: str, lora_sync: Any = "adapter") -> Any:
     from grpo.core.plan import make_plan
     from grpo.core.rollout_engine import EngineRollouts
-    from grpo.core.rollout_plan import connected_engine
+    from grpo.core.rollout_plan import connected_engines
     from grpo.plugins.host import Host
 
     plan = make_plan(config_of(url), Host.discover())
-    return EngineRollouts(connected_engine(plan, print), tolerance=TOLERANCE, lora_sync=lora_sync)
+    (link,) = connected_engines(plan, print)
+    return EngineRollouts(link, tolerance=TOLERANCE, lora_sync=lora_sync)
 
 
 def embedded() -> Any:

@@ -76,7 +76,8 @@ class TableEngine:
         refuse_unfit(prompts, params, self.context)
         time.sleep(self.pause)
         total = sum(float(t.sum()) for t in (*self.weights.values(), *self.adapter.values()))
-        drawn = torch.randint(50, (len(prompts), params.max_tokens)).tolist()
+        generator = torch.Generator().manual_seed(params.seeded())
+        drawn = torch.randint(50, (len(prompts), params.max_tokens), generator=generator).tolist()
         done = [Sampled(tuple(ids), (total,) * len(ids), "length") for ids in drawn]
         for number in reversed(range(len(done))):
             if on_done is not None:
