@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout import OnDone, Sampled, SamplingParams, refuse_unfit, runs
-from grpo.core.serve import BYTES, SILENCE
+from grpo.core.serve import BYTES, CLAIM, SILENCE
 from grpo.core.server_card import TOKEN, ServerCard, card_from_json, misfits
 from grpo.core.sync import Adapter
 from grpo.core.sync_fault import EngineLost, SyncFault
@@ -58,6 +58,7 @@ class ServerLink:
         self._known = found_server(url, wanted, command)
         card = card_from_json(self._known)
         self._epoch = 0
+        self._doubted = False  # a handing over broke off, and may still be on its way
         self.context = card.context
         self.block = card.block
         self.lora = card.lora_rank is not None
@@ -69,22 +70,23 @@ class ServerLink:
             RunError: it did not come back in time, or as one that does not fit.
         """
         state = self._found()
-        if not _same(state, self._known):
+        if self._doubted or not _same(state, self._known):
             wrong = misfits(card_from_json(state), self._wanted)
             if wrong:
                 raise RunError(f"the rollout server at {self._url} came back as another: {wrong[0]}. {self._remedy}")
             self._known = state
+            self._known["handed"] = self._ask(CLAIM, _plain({}))
+            self._doubted = False
             self._epoch += 1
         return self._epoch
 
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Sends weights one tensor at a time."""
-        self._known["handed"] = self._ask("/weights", frames(weights))
+        self._hand_over("/weights", frames(weights), {})
 
     def put_adapter(self, adapter: Adapter) -> None:
         """Sends A and B; the server takes them over in memory, without a file."""
-        body = frames(adapter.tensors.items())
-        self._known["handed"] = self._ask("/adapter", body, {"Grpo-Rank": str(adapter.rank)})
+        self._hand_over("/adapter", frames(adapter.tensors.items()), {"Grpo-Rank": str(adapter.rank)})
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
         """Asks what the engine computes with."""
@@ -133,6 +135,11 @@ class ServerLink:
 
     def close(self) -> None:
         """Leaves the server running for the next run."""
+
+    def _hand_over(self, path: str, body: Iterator[bytes], more: Mapping[str, str]) -> None:
+        self._doubted = True
+        self._known["handed"] = self._ask(path, body, more)
+        self._doubted = False
 
     def _found(self) -> dict[str, Any]:
         """Returns the server's state, waiting for one that is gone."""

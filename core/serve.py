@@ -7,7 +7,8 @@ requests and write answers. So `/state` is answered at once, also in the middle 
 against serving other weights than a run thinks: the incarnation is drawn anew by each start of a server, `handed`
 counts how often weights were handed over, by whomever. Every call but `/state` names both and is refused, on the
 engine's thread, when either has changed. A call that hands weights over raises `handed` before it begins, so weights
-that arrived by half belong to nobody.
+that arrived by half belong to nobody. A caller whose handing over broke off cannot know whether it had begun: it raises
+`handed` itself (`/claim`), which makes a straggler stale.
 
 An answer is lines of JSON: what there is to tell early, blank ones to show that the server lives, and a last one with
 the result or the error. Tensors come as frames (core/wire.py). Nothing is pickled, no call names code to run.
@@ -38,6 +39,7 @@ SILENCE = 60.0  # seconds without a byte after which either side gives the other
 BEAT = 5.0  # seconds between two signs of life
 LARGEST_JSON = 2**28  # bytes
 BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
+CLAIM = "/claim"
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -113,6 +115,11 @@ class RolloutServer:
     def state(self) -> dict[str, Any]:
         """Returns what the server is and which weights it holds."""
         return {**card_to_json(self.card), "incarnation": self.incarnation, "handed": self.handed}
+
+    def claim(self) -> int:
+        """Makes whatever was called before, and may still be on its way, stale; returns the number to name now."""
+        self.handed += 1
+        return self.handed
 
     def put_weights(self, tensors: Unframed) -> int:
         """Loads weights as they arrive; returns the number of this handing over."""
@@ -201,9 +208,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
 
         def guarded(say: Say) -> Any:
-            self.server.owner.refuse_stale(incarnation, handed)
+            self.server.owner.refuse_stale(incarnation, self.server.owner.handed if path == CLAIM else handed)
             return work(say)
 
+        path = self.path
         call = Call(guarded)
         self.server.owner.calls.put(call)
         self._relay(call)
@@ -220,6 +228,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not 0 <= size <= LARGEST_JSON:
             raise ValueError(f"{size} bytes")
         body = json.loads(exactly(self.rfile.read, size))
+        if self.path == CLAIM:
+            return lambda say: owner.claim()
         if self.path == "/generate":
             return lambda say: owner.generate(body, say)
         if self.path == "/fingerprints":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
 import socket
@@ -238,6 +239,20 @@ def test_a_sync_that_breaks_off_leaves_weights_that_nobody_takes_for_whole(runni
     assert link.epoch() != before
     link.put_weights(WEIGHTS.items())
     assert link.fingerprints(1) == fingerprints(WEIGHTS, 1)
+
+
+def test_a_handing_over_that_arrives_late_is_refused(running: list[Running]) -> None:
+    """The caller gave it up and handed everything over anew; only then it begins."""
+    link = link_to(running[0].url)
+    link.put_weights(WEIGHTS.items())
+    late = copy.copy(link)
+    late._known = dict(link._known)
+    link._doubted = True
+    link.epoch()
+    link.put_weights(WEIGHTS.items())
+    with pytest.raises(SyncFault, match="by another run"):
+        late.put_weights({"a": torch.zeros(4, 4)}.items())
+    assert link.fingerprints(2) == fingerprints(WEIGHTS, 2)
 
 
 def test_what_fails_in_the_engine_is_told_even_while_weights_are_on_their_way(running: list[Running]) -> None:
