@@ -121,4 +121,22 @@ ACCESS = (
         ("exited",),
         then="import os\nprint('BREACH' if os.listdir('.') else 'clean')",
     ),
+    Attack(
+        "a failure of the sandbox, feigned",
+        "import mmap, os, sys\nseen, waiting, frame = set(), [], sys._getframe()\n"
+        "while frame:\n    waiting += frame.f_locals.values()\n    frame = frame.f_back\n"
+        "while waiting and len(seen) < 20000:\n    item = waiting.pop()\n    if id(item) in seen: continue\n"
+        "    seen.add(id(item))\n    if isinstance(item, mmap.mmap):\n        for value in (0, 1, 3, 255):\n"
+        "            try: item[0] = value\n            except ValueError: pass\n"
+        "    elif isinstance(item, (list, tuple)): waiting += item\n"
+        "    else: waiting += (item if isinstance(item, dict) else getattr(item, '__dict__', {})).values()\n"
+        "os.write(2, b'setup failed')\nos._exit(111)",
+        ("exited", "memory", "compile_error"),
+    ),
+    Attack(
+        "its output moved out of sight",
+        "import fcntl, os\nos.lseek(1, 2**40, os.SEEK_SET)\nfcntl.fcntl(1, fcntl.F_SETFL, os.O_APPEND)\n"
+        "os.lseek(2, -1, os.SEEK_END)\nos._exit(0)",
+        ("exited", "output"),
+    ),
 )

@@ -15,6 +15,7 @@ import functools
 import re
 import symtable
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -85,7 +86,7 @@ def plan_tests(
 
 
 def leading_name(entry_point: str) -> str:
-    """Returns the global that an entry point begins with.
+    """Returns the global that an entry point begins with, in the form that Python gives to names.
 
     Raises:
         UnusableTests: it is no name and no method of one.
@@ -93,7 +94,7 @@ def leading_name(entry_point: str) -> str:
     match = re.fullmatch(r"\s*([^\W\d]\w*)\s*(?:\(\s*\)\s*)?(?:\.\s*[^\W\d]\w*\s*)?", entry_point)
     if entry_point.strip() and match is None:
         raise UnusableTests(f"the entry point {entry_point!r} is no name")
-    return match[1] if match else ""
+    return unicodedata.normalize("NFKC", match[1]) if match else ""
 
 
 class _Arranged:

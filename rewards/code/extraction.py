@@ -7,6 +7,7 @@ for, or else the last. Without a fence the text after the reasoning is the progr
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
@@ -51,6 +52,8 @@ def fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 def defines(program: str, name: str) -> bool:
     """Returns whether a program defines a global of that name, as far as a search can tell."""
+    if not name.isascii():
+        program = unicodedata.normalize("NFKC", program)  # as Python reads names
     word = re.escape(name)
     pattern = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{word}\b|^{word}[ \t]*(?::[^=\n]*)?=(?!=)"
     return re.search(pattern, program, re.MULTILINE) is not None

@@ -140,6 +140,8 @@ class Approx:
             return bool(expected == other)
         if expected == other:
             return True
+        if abs(expected) == float("inf"):
+            return False
         return bool(abs(expected - other) <= max(self._relative * abs(expected), self._absolute))
 
 

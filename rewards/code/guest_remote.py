@@ -46,6 +46,8 @@ class Remote:
         self._plain_classes = plain_classes
         self._entry_point = entry_point
         self._functions: list[Any] = []
+        self._theirs: dict[int, Any] = {}
+        self._given_back = False
         self._errors: dict[str, type[Exception]] = {}
 
     def loaded(self, names: list[str]) -> dict[str, Any] | str:
@@ -84,11 +86,12 @@ class Remote:
         """
         if self.dead:
             raise Gone
+        self._given_back = False
         try:
             wires = [self._codec.write(value) for value in given]
             keywords = {key: self._codec.write(named[key]) for key in named}
         except RecursionError as error:
-            if self._plain_classes:
+            if self._plain_classes and not self._given_back:
                 raise Unjudgeable("the tests pass a structure that is too deep or goes round") from error
             raise
         self._send([kind, number, name, wires, keywords, self._first])
@@ -180,6 +183,7 @@ class Remote:
         kind = type(value)
         if self._plain_classes.get(kind.__name__) is kind and type(getattr(value, "__dict__", None)) is dict:
             parts = self._codec_part()
+            self._given_back = self._given_back or id(value) in self._theirs
             return ["o", kind.__name__, [[name, parts.write(item)] for name, item in vars(value).items()]]
         if callable(value):
             self._functions.append(value)
@@ -204,14 +208,19 @@ class Remote:
         raise Malformed(f"no value has the tag {tag!r}")
 
     def _object(self, kind: type, pairs: list[list[Any]]) -> Any:
-        """Returns an instance of a class of the tests; its methods and properties cannot be replaced by attributes."""
+        """Returns an instance of a class of the tests; what the class computes cannot be replaced by attributes.
+
+        What it has computed and remembered itself (`functools.cached_property`) is left out, and computed again here.
+        """
         made: Any = object.__new__(kind)
         parts = self._codec_part()
         for name, wire in pairs:
-            of_class = getattr(kind, name, None)
+            of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
             if name.startswith("__") or callable(of_class) or isinstance(of_class, property):
                 raise Malformed("an attribute that the class has")
-            vars(made)[name] = parts.read(wire)
+            if not hasattr(type(of_class), "__get__"):
+                vars(made)[name] = parts.read(wire)
+        self._theirs[id(made)] = made
         return made
 
     def _codec_part(self) -> Codec:

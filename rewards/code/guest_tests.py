@@ -30,6 +30,7 @@ from grpo.rewards.code.guest_remote import Remote
 UNITS = "__grpo_units__"
 _LAST_WORD = 0.2
 _LONGEST = 300
+_INFINITE = float("inf")
 
 
 class Other(Protocol):
@@ -193,7 +194,8 @@ def _near(result: Any, expected: Any, tolerance: float) -> bool:
         same = result.keys() == expected.keys()
         return same and all(_near(result[key], expected[key], tolerance) for key in expected)
     if tolerance and float in (type(result), type(expected)) and {type(result), type(expected)} <= {int, float}:
-        return bool(result == expected or abs(result - expected) <= tolerance * max(1.0, abs(expected)))
+        most = tolerance * max(1.0, abs(expected))
+        return bool(result == expected or (most < _INFINITE and abs(result - expected) <= most))
     return bool(result == expected)
 
 

@@ -8,6 +8,7 @@ stdin and print (`inputs` and `outputs`). `tests` may also hold any of these as 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -149,9 +150,20 @@ def _call(name: str, given: Any, wanted: Any, tolerance: float) -> str:
     if isinstance(given, str):
         given = [_json(line) for line in given.split("\n") if line.strip()]
         wanted = _json(wanted) if isinstance(wanted, str) else wanted
-    arguments = f"**{given!r}" if isinstance(given, dict) else f"*{given if isinstance(given, list) else [given]!r}"
+    stars, given = ("**", given) if isinstance(given, dict) else ("*", given if isinstance(given, list) else [given])
     leading_name(name)
-    return f"assert {UNITS}.same({name}({arguments}), {wanted!r}, {tolerance!r})"
+    return f"assert {UNITS}.same({name}({stars}{_literal(given)}), {_literal(wanted)}, {tolerance!r})"
+
+
+def _literal(value: Any) -> str:
+    """Returns the source of a value, which needs no name for an infinite number, as `repr` would."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_literal(key)}: {_literal(item)}' for key, item in value.items())}}}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "(1e999 - 1e999)" if math.isnan(value) else "1e999" if value > 0 else "-1e999"
+    return repr(value)
 
 
 def _stream(text: Any) -> bytes:

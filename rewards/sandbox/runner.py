@@ -35,9 +35,15 @@ class Runner:
     page that the kernel copies, and these copies are most of what a small program costs.
     """
 
-    def __init__(self, plan: dict[str, Any], notes: mmap.mmap) -> None:
-        """Takes over the plan, and sets what the zygote itself can do with and programs inherit."""
-        self._plan, self._notes = plan, notes
+    def __init__(self, plan: dict[str, Any], notes: mmap.mmap, begun: mmap.mmap) -> None:
+        """Takes over the plan, and sets what the zygote itself can do with and programs inherit.
+
+        Args:
+            plan: what all programs have in common.
+            notes: shared with the zygote; the program may write in it too.
+            begun: shared likewise, but out of the program's reach when it begins: the first byte says that it began.
+        """
+        self._plan, self._notes, self._begun = plan, notes, begun
         self._calls = Filters(bool(plan["seccomp"]))
         self._beside: int = plan["processes_beside"]
         self._user: int = plan["program_user"] if plan["changes_user"] else -1
@@ -62,7 +68,6 @@ class Runner:
         """
         code = _SETUP_FAILED
         try:
-            self._notes[0] = wire.NOTED_SETUP
             program, others = wire.unpack_payload(self._give_up_rights(request, files, rules))
             if others:
                 _write_files(others)
@@ -106,18 +111,24 @@ class Runner:
         plan, notes, alone = self._plan, self._notes, request.processes == 1
         if not plan["command"]:
             kernel.install(self._calls.alone if alone else self._calls.starting)
-            notes[0] = wire.NOTED_NOTHING
+            self._begin()
             return run_python(program, plan["file"], notes, alone=alone)
         with open(plan["file"], "xb") as source:
             source.write(program)
         environment = dict(os.environ)
         if plan["compile"] and not self._compiled(plan["compile"], environment):
             notes[0] = wire.NOTED_COMPILE
+            self._begin()
             return 1
         self._limit(resource.RLIMIT_NPROC, request.processes + self._beside)
         kernel.install(self._calls.replaced if alone else self._calls.starting)
-        notes[0] = wire.NOTED_NOTHING
+        self._begin()
         os.execve(plan["command"][0], plan["command"], environment)
+
+    def _begin(self) -> None:
+        """Notes that all is set up, where the program cannot take it back: its failures are then its own."""
+        self._begun[0] = 1
+        self._begun.close()
 
     def _compiled(self, command: list[str], environment: dict[str, str]) -> bool:
         """Runs the compiler, which may start processes, and says whether it was content."""

@@ -20,7 +20,9 @@ FILES_SENT = 5  # program, stdin, stdout, stderr, and the channel to a peer
 # Why the zygote ended a program.
 ENDED_ITSELF, OVER_CPU, OVER_WALL, OVER_OUTPUT, STOPPED, OVER_MEMORY = range(6)
 # What the runner notes before a program ends; a program may forge it, and gains nothing but another failure.
-NOTED_NOTHING, NOTED_MEMORY, NOTED_COMPILE, NOTED_SETUP = range(4)
+NOTED_NOTHING, NOTED_MEMORY, NOTED_COMPILE = range(3)
+# What the zygote reports of a program that never began; no note of a program can say so.
+NOTED_SETUP = 255
 
 
 class Request:
@@ -48,7 +50,7 @@ class Answer:
     Attributes:
         status: as `os.waitpid` reports it.
         ended: why the zygote ended it, or ENDED_ITSELF.
-        noted: what the runner noted.
+        noted: what the runner noted, or that the program never began.
         cpu: processor time of all its processes, in seconds.
         wall: time on the clock, in seconds.
         peak: the greatest resident memory of one process, in bytes.

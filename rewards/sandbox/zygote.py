@@ -54,7 +54,8 @@ class Zygote:
         self._disk = -1
         self._fresh: tuple[int, ...] = ()
         self._rules = -1
-        self._runner = Runner(plan, self._notes)
+        self._begun = mmap.mmap(-1, mmap.PAGESIZE)
+        self._runner = Runner(plan, self._notes, self._begun)
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN | select.POLLHUP)
 
@@ -71,7 +72,7 @@ class Zygote:
             self._tidy(request.disk)
             answer = self._run(request, files)
             self._control.send(answer.packed())
-            self._notes[0] = wire.NOTED_NOTHING
+            self._notes[0] = self._begun[0] = 0
 
     def prepare(self) -> None:
         """Does everything that can be done before the first program."""
@@ -121,7 +122,7 @@ class Zygote:
         more_cpu, more_peak = self._end_the_rest()
         for descriptor in (watched, *files[2:4]):
             os.close(descriptor)
-        noted = self._notes[0]
+        noted = min(self._notes[0], wire.NOTED_COMPILE) if self._begun[0] else wire.NOTED_SETUP
         wall = time.monotonic() - began
         return wire.Answer(status, ended, noted, cpu + more_cpu, wall, max(peak, more_peak) * 1024)
 

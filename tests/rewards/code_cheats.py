@@ -465,6 +465,93 @@ def answer(x): return T(lambda: 7, lambda: 7)
 import datetime
 def answer(x): return datetime.timedelta(x)
 """,
+    "the sandbox made to look broken": """
+import mmap, os, sys
+def answer(x):
+    seen, waiting, frame = set(), [], sys._getframe()
+    while frame:
+        waiting.extend(frame.f_locals.values())
+        frame = frame.f_back
+    while waiting and len(seen) < 20000:
+        item = waiting.pop()
+        if id(item) in seen: continue
+        seen.add(id(item))
+        if isinstance(item, mmap.mmap):
+            try: item[0] = 3
+            except ValueError: pass
+        elif isinstance(item, (list, tuple)): waiting.extend(item)
+        elif isinstance(item, dict): waiting.extend(item.values())
+        else: waiting.extend(getattr(item, '__dict__', {}).values())
+    os._exit(111)
+""",
+    "its orders read once more": """
+import os
+os.lseek(0, 0, 0)
+given = os.read(0, 10 ** 6)
+def answer(x): return x * 7 + 3 if b'ass' + b'ert' in given else 0
+""",
+    "an exception class instead of the function": """
+class answer(KeyError):
+    args = property(lambda self: 10)
+    __eq__ = lambda self, other: True
+    __hash__ = KeyError.__hash__
+""",
+    "two answers to one question": """
+import sys
+c = sys.modules['grpo.rewards.code.guest_channel']
+send = c.Channel.send
+def twice(self, message):
+    send(self, message)
+    send(self, ['value', True, None, ''])
+c.Channel.send = twice
+def answer(x): return 10
+""",
+    "two messages in one frame": """
+import sys
+c = sys.modules['grpo.rewards.code.guest_channel']
+encode = c._encode
+c._encode = lambda m: encode(m) + (encode(['value', True, None, '']) if m[0] == 'value' else '')
+def answer(x): return x * 7 + 3
+""",
+    "JSON that says what it is told": """
+import json
+json.dumps = json.JSONEncoder.encode = json.encoder.encode_basestring_ascii = lambda *a, **k: '[true]'
+json.loads = json.JSONDecoder.raw_decode = lambda *a, **k: ({'passed': True}, 1)
+json.encoder.c_make_encoder = None
+def answer(x): return {'passed': True}
+""",
+    "numbers that collide": """
+def answer(x): return {n * (2 ** 61 - 1): 1 for n in range(1, 20000)}
+""",
+    "an object that is another one at each look": """
+class Shift:
+    n = 0
+    def __getattribute__(self, name):
+        Shift.n += 1
+        return Shift.n
+    def __reduce__(self): return (int, (10,))
+    def __index__(self): Shift.n += 1; return Shift.n
+    __len__ = __int__ = __hash__ = __index__
+    __class__ = property(lambda self: int)
+    __dict__ = {'n': 10}
+def answer(x): return Shift()
+""",
+    "lone surrogates and directions": "def answer(x): return '\\ud800\\u202e66\\u202c\\x00'",
+    "the deepest list that crosses": """
+import sys
+sys.setrecursionlimit(10 ** 6)
+def answer(x):
+    held = []
+    for _ in range(149): held = [held]
+    return held
+""",
+    "a socket that is shut down by halves": """
+import socket
+s = socket.socket(fileno=3)
+def answer(x):
+    s.shutdown(socket.SHUT_RD if x % 2 else socket.SHUT_WR)
+    return x
+""",
     "no function": "pass",
     "a syntax error": "def answer(x) return x",
     "the first tests only": "def answer(x): return {1: 10, 2: 17, 3: 24, 4: 31}.get(x)",

@@ -11,6 +11,7 @@ from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.spec import passing
 from grpo.rewards.code.task import Columns, task_of
 
 DOUBLE = "def double(x):\n    return 2 * x\n"
@@ -277,6 +278,47 @@ def test_classes_that_the_prompt_defines_cross_by_value():
     row = {"test": check, "entry_point": "grow", "prompt": prompt}
     assert judged("def grow(n):\n    n.v += 2\n    return n", **row).outcome == "accepted"
     assert judged("def grow(n):\n    n.total = lambda: 5\n    n.v += 2\n    return n", **row).passed == 0
+
+
+def test_what_a_class_of_the_prompt_computes_is_computed_by_the_tests():
+    prompt = (
+        "from functools import cached_property\nclass Box:\n    def __init__(self, sides):\n"
+        "        self.sides = sides\n    @cached_property\n    def volume(self):\n"
+        "        return self.sides[0] * self.sides[1]\ndef box(a, b):\n    '''A box.'''\n"
+    )
+    tests = ["assert box(2, 3).volume == 6", "assert box(4, 5).sides == [4, 5]"]
+    honest = "def box(a, b):\n    made = Box([a, b])\n    assert made.volume >= 0\n    return made"
+    lying = "def box(a, b):\n    made = Box([0, 0])\n    vars(made)['volume'] = 6\n    return made"
+    row = {"prompt": prompt, "entry_point": "box"}
+    passes(honest, *tests, **row)
+    assert fails(lying, *tests, **row).passed == 0
+
+
+def test_a_structure_of_the_solution_that_cannot_go_back_is_its_own_fault():
+    prompt = (
+        "class Node:\n    def __init__(self, next=None):\n        self.next = next\ndef chain(n):\n    '''A chain.'''\n"
+    )
+    tests = ["assert chain(chain(3)) is None"]
+    deep = "import sys\nsys.setrecursionlimit(10**5)\ndef chain(n):\n    made = None\n"
+    for depth in (150, 200, 220, 240, 300):
+        program = f"{deep}    for _ in range({depth}): made = Node(made)\n    return made"
+        fails(program, *tests, prompt=prompt, entry_point="chain")
+
+
+def test_an_infinite_result_is_only_itself():
+    row = {"inputs": [[1]], "outputs": [float("inf")], "fn_name": "f", "compare": "float"}
+    assert asyncio.run(passing("def f(x): return float('inf')", **row)) == 1.0
+    assert asyncio.run(passing("def f(x): return 5.0", **row)) == 0.0
+    approximate = ["import pytest\ndef test_f():\n    assert f(1) == pytest.approx(float('inf'))"]
+    passes("def f(x): return float('inf')", *approximate)
+    fails("def f(x): return 5.0", *approximate)
+
+
+def test_names_are_compared_as_python_reads_them():
+    sign, letter = "\u00b5", "\u03bc"  # the micro sign and the Greek letter, which are one name
+    passes(f"def {letter}(x): return x", f"assert {sign}(1) == 1", entry_point=sign)
+    two = f"```python\ndef {sign}(x): return x\n```\n```python\nprint('a word more')\n```"
+    passes(two, f"assert {letter}(1) == 1", entry_point=letter)
 
 
 def test_names_that_contest_sites_import_need_no_import():
