@@ -70,4 +70,4 @@ def _at_edge(text: str, match: re.Match[str]) -> bool:
 def _follows_another(text: str, match: re.Match[str], found: list[re.Match[str]]) -> bool:
     earlier = [other for other in found if other.end() <= match.start() and other[1] != match[1]]
     between = text[earlier[-1].end() : match.start()] if earlier else "none"
-    return not re.sub(r"\b(?:or|and|vs|versus)\b|[\s,;/|&()*$]", "", between)
+    return not re.sub(r"\b(?:or|and|vs|versus)\b|[\s,;/|&()*$.:]", "", between)

@@ -23,6 +23,10 @@ _REPEATING = re.compile(
     r"(?:\\dot\s?\{?(?P<first>\d)\}?(?P<middle>\d{0,9})\\dot\s?\{?(?P<last>\d)\}?"
     r"|\\(?:overline|bar|dot)\s?(?:\{(?P<all>\d{1,9})\}|(?P<one>\d)))"
 )
+_ARGUMENT = r"(\\(?!frac|dfrac|tfrac|cfrac|sqrt|left|text|mathrm)[a-zA-Z]+|[0-9a-zA-Z])"
+_FIRST_BARE = re.compile(rf"(\\[dtc]?frac)\s*{_ARGUMENT}\s*(?=[{{\\0-9a-zA-Z])")
+_SECOND_BARE = re.compile(rf"(\\[dtc]?frac\s*\{{[^{{}}]*\}})\s*{_ARGUMENT}")
+_ROOT_BARE = re.compile(rf"(\\sqrt)\s*{_ARGUMENT}")
 _EMPTY = re.compile(r"\\varnothing(?![a-zA-Z])")
 _NUMBER_SET = re.compile(r"\\mathbb\s*([A-Z])(?![a-zA-Z])")
 _UPRIGHT = re.compile(r"\\mathrm\s?\{\s*([eid])\s*\}")
@@ -125,6 +129,7 @@ def _gold(gold: str) -> tuple[Any, ...]:
 def _read(text: str) -> list[Any]:
     """Reads a text with mathematics in it, or one that is all mathematics and not marked as such."""
     text = _REPEATING.sub(_fraction, _UPRIGHT.sub(r"{\1}", text))
+    text = _SECOND_BARE.sub(r"\1{\2}", _FIRST_BARE.sub(r"\1{\2}", _ROOT_BARE.sub(r"\1{\2}", text)))
     text = _NUMBER_SET.sub(r"\\mathbb{\1}", _EMPTY.sub(r"\\emptyset", text))
     if _ANCHOR.search(text):
         return _parse(commands(text))

@@ -41,6 +41,7 @@ _DECIMAL_COMMA = re.compile(
 _DOTTED = re.compile(rf"{_LETTER_BEFORE}(?<!\d[.,])\d{{1,3}}(?:\.\d{{3}}){{2,}}+(?![.,]?\d)")
 _ANNOTATION = re.compile(r"<<[^<>]*+>>")
 _LATEX_GROUPING = re.compile(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
+_LATEX_BLANK = re.compile(r"(?<=[\d}])~")
 _LATEX_FRACTION = re.compile(
     r"\\[dtc]?frac(?:\s?\{\s?([-+]?[\d.,]{1,60})\s?\}\s?\{\s?([\d.,]{1,60})\s?\}|\s?(\d)(\d))",
 )
@@ -110,7 +111,7 @@ def plain_text(text: str) -> str:
         text = text.translate(_CHARACTERS)
     if "<<" in text:
         text = _ANNOTATION.sub("", text)
-    text = text.replace("{,}", ",")
+    text = _LATEX_BLANK.sub(" ", text.replace("{,}", ","))
     if _APOSTROPHE.search(text):
         text = _APOSTROPHE.sub(",", text)
     if "\\" in text:
