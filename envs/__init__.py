@@ -19,6 +19,7 @@ from grpo.envs.reasoning_gym import REASONING_GYM
 from grpo.envs.registration import register_when_imported
 from grpo.envs.textarena import TEXTARENA
 from grpo.envs.trl import TRL
+from grpo.envs.verifiers import VERIFIERS
 from grpo.envs.wordle import WORDLE
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
@@ -30,7 +31,7 @@ for _spec in (ARITHMETIC, CODE, COUNTDOWN, EMAIL, GSM8K, GUESS, PYTHON_TOOL, WOR
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Returns the built-in environments."""
-    families = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV]
+    families = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
     return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GUESS, WORDLE, PYTHON_TOOL, *families]
 
 

@@ -167,3 +167,11 @@ def test_verifiers_and_inspect_make_the_same_of_it(libraries: Path, library: str
                 reason, explanation = got
                 assert reason == {"abstain": "abstained", "failure": "scoring_failed"}[outcome.kind]
                 assert outcome.reason is None or outcome.reason.partition("row ")[0] in explanation
+
+
+@pytest.mark.install
+def test_a_taskset_of_verifiers_is_an_environment_here(libraries: Path, tmp_path: Path) -> None:
+    command = [str(libraries), str(HERE / "interop_taskset.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "sound"

@@ -1,0 +1,33 @@
+"""Run in an environment that has verifiers: the environment `verifiers:colours-taskset`, played; "sound" on stdout."""
+
+from __future__ import annotations
+
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from grpo.plugins.errors import OptionError, PluginNotFound
+from grpo.plugins.host import Host
+
+host = Host.discover()
+bound = host.env("verifiers:colours-taskset:count=30")
+rows = {split: bound.rows(split) or [] for split in ("train", "test")}
+assert [len(rows[split]) for split in ("train", "test")] == [27, 3]
+env = bound.make()
+check_env(env, skip_render_check=True)
+_, info = env.reset(options={"row": rows["train"][4]})
+assert info["prompt"] == [
+    {"role": "system", "content": "Be short."},
+    {"role": "user", "content": "Name colour 4: green."},
+]
+assert (info["row"]["answer"], info["row"]["task"]) == ("green", 4)
+_, reward, ended, _, info = env.step("It is green.")
+assert (round(reward, 6), ended, info["success"]) == (1.0, True, True)
+assert info["scores"] == {"turns": 1.0, "named": 1.0, "short": 1.0}
+env.reset(options={"row": rows["test"][0]})
+_, reward, _, _, info = env.step("It is a colour that nobody has named.")
+assert (reward, info["success"], info["scores"]["named"]) == (0.0, False, 0.0)
+with pytest.raises(PluginNotFound, match="has no taskset 'colour'"):
+    host.env("verifiers:colour")
+with pytest.raises(OptionError, match="no option 'number'"):
+    host.env("verifiers:colours-taskset:number=3")
+print("sound")
