@@ -94,7 +94,7 @@ def _config_class(member: str) -> Any:
     """Returns the class of a taskset's settings."""
     from grpo.envs.extras import imported
 
-    imported("verifiers.v1", EXTRA, f"verifiers:{member}")
+    imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
     from grpo.envs.verifiers_env import config_class
 
     try:
