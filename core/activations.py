@@ -40,6 +40,10 @@ class Activations:
     boundary: float
     layers: int
 
+    def host(self, tokens: int) -> int:
+        """Bytes in host memory when the inputs of the layers are kept there."""
+        return round(tokens * self.layers * self.boundary)
+
     def peak(self, tokens: int, checkpointing: str) -> int:
         """Bytes at the end of the forward pass, or while one layer is computed again.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.config import RunConfig
-from grpo.core.memory import CHECKPOINTING, Shape, shape
+from grpo.core.memory import Shape, modes, shape
 from grpo.plugins.errors import UsageError
 
 GIB = 2**30
@@ -43,10 +43,11 @@ class Settings:
     """Settings that fit.
 
     Attributes:
-        checkpointing: one of `CHECKPOINTING`.
+        checkpointing: one of `grpo.core.memory.CHECKPOINTING`.
         micro_batch: completions per forward and backward pass.
         decoded: sequences decoded at once.
         update, rollout: bytes at the peaks of the two phases.
+        host: bytes of pinned host memory, with offloading.
     """
 
     checkpointing: str
@@ -54,6 +55,7 @@ class Settings:
     decoded: int
     update: int
     rollout: int
+    host: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,12 @@ def settings(model: Shape, job: Job, device: Device) -> Settings | None:
     decoded = _largest(lambda n: job.rollout(model, n) <= device.usable, job.share)
     if decoded == 0:
         return None
-    for checkpointing in CHECKPOINTING:
+    for checkpointing in modes(device.kind):
         for micro in (n for n in range(job.share, 0, -1) if job.share % n == 0):
-            peak = model.update(micro * job.context, checkpointing, device.kind)
+            peak = model.update(job.context, micro, checkpointing, device.kind)
             if peak <= device.usable:
-                return Settings(checkpointing, micro, decoded, peak, job.rollout(model, decoded))
+                host = model.activations.host(micro * job.context) if checkpointing == "offload" else 0
+                return Settings(checkpointing, micro, decoded, peak, job.rollout(model, decoded), host)
     return None
 
 
@@ -119,14 +122,14 @@ def largest_context(model: Shape, job: Job, device: Device, limit: int) -> int:
     def fits(context: int) -> bool:
         if model.rollout(job.share * context, engine=job.engine, shared=job.shared) > device.usable:
             return False
-        return model.update(context, CHECKPOINTING[-1], device.kind) <= device.usable
+        return model.update(context, 1, modes(device.kind)[-1], device.kind) <= device.usable
 
     return _largest(fits, limit)
 
 
 def largest_group(model: Shape, job: Job, device: Device, limit: int = 4096) -> int:
     """Returns the most sequences of `job.context` that can be decoded at once, if one of them can be trained on."""
-    if model.update(job.context, CHECKPOINTING[-1], device.kind) > device.usable:
+    if model.update(job.context, 1, modes(device.kind)[-1], device.kind) > device.usable:
         return 0
     return _largest(lambda n: job.rollout(model, n) <= device.usable, limit)
 
@@ -143,18 +146,17 @@ def fastest_checkpointing(config: RunConfig, model_config: Any, longest_prompt: 
     device = this_device()
     if device.kind == "cpu":
         return "none"
-    assert train.dtype is not None
     assert train.micro_batch_size is not None
     assert rollout.max_completion_length is not None
     try:
-        measured = shape(model_config, train.dtype, config.lora, reference=config.loss.beta > 0)
+        measured = _shape(config, model_config)
     except UsageError:
         return "none"
     engine = rollout.memory_share * device.total if rollout.backend == "vllm" else 0
-    tokens = train.micro_batch_size * (longest_prompt + rollout.max_completion_length)
+    size = (longest_prompt + (rollout.max_rollout_length or rollout.max_completion_length), train.micro_batch_size)
     room = device.usable - engine
-    modes = (*CHECKPOINTING, "offload")
-    return next((mode for mode in modes if measured.update(tokens, mode, "cuda", train.head) <= room), modes[-1])
+    ways = modes(device.kind)
+    return next((mode for mode in ways if measured.update(*size, mode, device.kind, train.head) <= room), ways[-1])
 
 
 def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, processes: int) -> None:
@@ -170,20 +172,19 @@ def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, pr
         UsageError: names both sizes, and the settings that would fit.
     """
     train, rollout = config.train, config.rollout
-    assert train.dtype is not None
     assert train.micro_batch_size is not None
     assert rollout.max_completion_length is not None
     device = this_device()
     if device.kind == "cpu":
         device = replace(device, total=device.total // processes)
     try:
-        measured = shape(model_config, train.dtype, config.lora, reference=config.loss.beta > 0)
+        measured = _shape(config, model_config)
     except UsageError:
         return
     share = train.prompts_per_step * train.group_size // processes
     job = Job(longest_prompt + (rollout.max_rollout_length or rollout.max_completion_length), share)
     decoded = rollout.batch_size or share
-    update = measured.update(train.micro_batch_size * job.context, train.checkpointing, device.kind, train.head)
+    update = measured.update(job.context, train.micro_batch_size, train.checkpointing, device.kind, train.head)
     needed = max(update, job.rollout(measured, decoded))
     if needed <= device.usable:
         return
@@ -196,10 +197,18 @@ def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, pr
     )
 
 
+def _shape(config: RunConfig, model_config: Any) -> Shape:
+    """Measures the model of a run; rows are packed where prompts may be shared and our head trains."""
+    train = config.train
+    assert train.dtype is not None
+    measured = shape(model_config, train.dtype, config.lora, reference=config.loss.beta > 0)
+    return replace(measured, packs=measured.packs and train.share_prompts and train.head == "grpo")
+
+
 def pairs(chosen: Settings) -> list[str]:
     """Returns the settings as `--set` takes them."""
     return [
-        *(["train.checkpointing=full"] if chosen.checkpointing == "full" else []),
+        *([f"train.checkpointing={chosen.checkpointing}"] if chosen.checkpointing != "none" else []),
         f"train.micro_batch_size={chosen.micro_batch}",
         f"rollout.batch_size={chosen.decoded}",
     ]

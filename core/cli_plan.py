@@ -81,7 +81,7 @@ def plan(
 def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
     """Returns the table: what, for how much, bytes."""
     whole = job.share * job.context
-    one, group = "1 sequence", f"{job.share} sequences"
+    one, group, on_gpu = "1 sequence", f"{job.share} sequences", device.kind == "cuda"
     table = [
         ("weights", "", shape.weights),
         ("adapter", "", shape.adapter),
@@ -90,6 +90,9 @@ def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
         ("optimizer", "", shape.optimizer),
         ("activations", one, shape.activations.peak(job.context, "none")),
         ("activations, checkpointed", one, shape.activations.peak(job.context, "full")),
+        *((("activations, offloaded", one, shape.activations.peak(job.context, "offload")),) if on_gpu else ()),
+        *((("host memory for them", one, shape.activations.host(job.context)),) if on_gpu else ()),
+        ("attention mask", group, shape.mask(job.context, job.share)),
         *((f"loss, {name}", group, shape.loss(whole, head, device.kind)) for head, name in LOSSES.items()),
         ("KV cache", one, job.context * shape.cache),
         ("KV cache", group, whole * shape.cache),
@@ -142,6 +145,7 @@ def report(
     else:
         found += [
             f"fits: {gib(chosen.update)} GiB in an update, {gib(chosen.rollout)} GiB while generating, with",
+            *([f"  {gib(chosen.host)} GiB of host memory and"] if chosen.host else []),
             "  " + " ".join(f"--set {pair}" for pair in pairs(chosen)),
         ]
     found += [

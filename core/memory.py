@@ -5,7 +5,10 @@ without data (core/activations.py). The rest is arithmetic:
 
 - loss workspace, N tokens, H hidden, V vocabulary, b bytes a value. All logits: two copies of them, 2 N V b. TRL 1.16:
   a tile of 4096 x 32768 logits, the gradient of the hidden states in float32 and again in b, and that of a trained
-  head in float32. grpo: a tile, a row of H for each token (or its gradient), see grpo.kernels.
+  head in float32. grpo: a tile, a row of H for each token (or its gradient), and the gradient of a trained head
+  before it joins the others, see grpo.kernels.
+- attention mask of packed rows (core/packing.py): packing n sequences of w tokens is chosen where its R rows of L
+  tokens cost less, R (12 L H + 2 L^2) < n (12 w H + w^2), so its mask has fewer than n w (6 H + w / 2) numbers.
 - cache of keys and values, L tokens, l layers, k key-value heads of d: 2 l k d L b for each sequence.
 """
 
@@ -19,9 +22,11 @@ import torch
 
 from grpo.core.activations import Activations, count_activations, empty_policy
 from grpo.core.config import LoraSection
+from grpo.core.packing import MASK_SIZE, SUPPORTED
+from grpo.kernels.fused import WORKSPACE
 from grpo.kernels.tiles import default_tile
 
-CHECKPOINTING = ("none", "full")  # from the least recomputation to the least memory
+CHECKPOINTING = ("none", "full", "offload")  # from the fastest to the least memory
 NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8  # a weight of QLoRA: 4 bits, its block's scale, and the scale's own
 TRL_TILE = 4096 * 32768
 
@@ -41,6 +46,7 @@ class Shape:
         head_trains: whether the output layer gets gradients.
         cache: keys and values of one token.
         activations: what a forward pass keeps.
+        packs: whether rows are packed, with an attention mask.
     """
 
     parameters: int
@@ -56,6 +62,7 @@ class Shape:
     head_trains: bool
     cache: int
     activations: Activations
+    packs: bool = False
 
     @property
     def fixed(self) -> int:
@@ -81,16 +88,30 @@ class Shape:
         rows, columns = min(tile.rows, tokens), min(tile.columns, self.vocabulary)
         work = rows * columns * 4
         if self.head_trains:
-            return work + columns * self.hidden * 4 + tokens * (self.hidden * 4 + row)
+            if device == "cpu" and self.itemsize == 4:
+                work = min(WORKSPACE, tokens * self.vocabulary * 4)
+            own = self.vocabulary * self.hidden * self.itemsize + columns * self.hidden * 4
+            return work + own + tokens * (self.hidden * 4 + row)
         return work + rows * self.hidden * 4 + 2 * tokens * row
 
-    def update(self, tokens: int, checkpointing: str, device: str = "cuda", head: str = "grpo") -> int:
-        """Bytes at the peak of an update, for a micro batch of so many tokens."""
+    def mask(self, context: int, sequences: int) -> int:
+        """Bytes of the largest attention mask for so many sequences; one that is alone has none."""
+        if not self.packs or sequences == 1:
+            return 0
+        return min(MASK_SIZE, round(sequences * context * (6 * self.hidden + context / 2))) * self.itemsize
+
+    def update(self, context: int, sequences: int, checkpointing: str, device: str = "cuda", head: str = "grpo") -> int:
+        """Bytes at the peak of an update, for a micro batch of so many sequences of `context` tokens."""
+        tokens = context * sequences
+        kept = (
+            "full" if device == "cpu" and checkpointing == "offload" else checkpointing
+        )  # there it is the same memory
         return (
             self.fixed
             + self.gradients
-            + self.activations.peak(tokens, checkpointing)
-            + self.loss(tokens, "grpo", device)
+            + self.activations.peak(tokens, kept)
+            + self.mask(context, sequences)
+            + self.loss(tokens, head, device)
         )
 
     def rollout(self, tokens: int, *, engine: str = "hf", shared: bool = False) -> int:
@@ -144,7 +165,13 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
         head_trains=any(p.requires_grad for p in head.parameters()),
         cache=2 * text.num_hidden_layers * (getattr(text, "num_key_value_heads", None) or heads) * head_dim * itemsize,
         activations=activations,
+        packs=text.model_type in SUPPORTED,
     )
+
+
+def modes(device: str) -> tuple[str, ...]:
+    """Returns the modes of checkpointing that save something; a CPU's own memory is the host's."""
+    return CHECKPOINTING if device == "cuda" else CHECKPOINTING[:2]
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:

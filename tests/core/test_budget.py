@@ -64,6 +64,7 @@ def device(gib: float) -> Device:
         (4 + 9, ("full", 4, 8)),  # 2 MiB a token: the inputs of ten layers, and one layer
         (4 + 5, ("full", 2, 6)),
         (4 + 2.1, ("full", 1, 3)),
+        (4 + 1.9, ("offload", 1, 2)),  # 1.2 MiB a token: one layer, and the inputs of two
     ],
 )
 def test_recomputation_is_the_last_resort_and_batches_are_as_large_as_they_can_be(
@@ -73,10 +74,12 @@ def test_recomputation_is_the_last_resort_and_batches_are_as_large_as_they_can_b
     assert chosen is not None
     assert (chosen.checkpointing, chosen.micro_batch, chosen.decoded) == expected
     assert max(chosen.update, chosen.rollout) <= device(gib).usable
+    assert chosen.host == (1000 * 10 * MIB // 10 if chosen.checkpointing == "offload" else 0)
 
 
 def test_what_cannot_fit_has_no_settings() -> None:
-    assert settings(MODEL, Job(1000, 8), device(4 + 1.9)) is None
+    assert settings(MODEL, Job(1000, 8), device(4 + 1.1)) is None
+    assert settings(MODEL, Job(1000, 8), Device("cpu", round((4 + 1.9 + 0.75) * GIB))) is None
     assert settings(MODEL, Job(1000, 8), device(1)) is None
 
 
@@ -182,6 +185,7 @@ def test_a_plan_that_makes_no_sense_is_refused(
 def test_settings_are_written_as_set_takes_them() -> None:
     assert budget.pairs(Settings("none", 4, 8, 1, 1)) == ["train.micro_batch_size=4", "rollout.batch_size=8"]
     assert budget.pairs(Settings("full", 1, 2, 1, 1))[0] == "train.checkpointing=full"
+    assert budget.pairs(Settings("offload", 1, 2, 1, 1))[0] == "train.checkpointing=offload"
 
 
 def test_the_fastest_checkpointing_that_fits_a_gpu_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
