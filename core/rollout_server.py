@@ -31,6 +31,7 @@ from grpo.plugins.errors import RunError, UsageError
 
 LOOK_SECONDS = 10.0  # for an answer to the question what the server is
 PAUSE = 0.5  # seconds between two attempts to find it again
+GONE = (502, 503, 504)  # what a proxy answers in the place of a server that is gone
 
 
 class ServerLink:
@@ -246,6 +247,8 @@ def state_of(url: str) -> dict[str, Any]:
         raise ConnectionError(_named(error)) from None
     finally:
         connection.close()
+    if response.status in GONE:
+        raise ConnectionError(f"the proxy before it answers {response.status}")
     if response.status == 401:
         raise UsageError(f"the rollout server at {url} wants its token. Set {TOKEN} to what the server was given.")
     try:
@@ -288,8 +291,11 @@ def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping
 
 
 def _refusal(response: http.client.HTTPResponse) -> dict[str, Any]:
-    said = json.loads(response.read().splitlines()[-1])
-    return {"error": f"{response.status}: {said['error']}", "kind": "refused"}
+    text = response.read()
+    try:
+        return {"error": f"{response.status}: {json.loads(text)['error']}", "kind": "refused"}
+    except (ValueError, TypeError, KeyError):
+        raise ConnectionError(f"something in between answers {response.status}") from None
 
 
 def _connection(url: str, timeout: float) -> http.client.HTTPConnection:

@@ -168,7 +168,11 @@ class _Listener(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler, bind_and_activate=False)
         self.owner = owner
-        self.server_bind()
+        try:
+            self.server_bind()
+        except OSError:
+            self.server_close()
+            raise
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that went away is told nothing."""

@@ -369,9 +369,16 @@ def test_what_is_no_call_is_refused_and_does_not_stop_the_server(running: list[R
     assert link_to(url).epoch() == 0
 
 
-def test_what_is_no_such_server_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match=rf"no rollout server answers at .*Start one that fits with: {COMMAND}"):
-        found_server("http://127.0.0.1:9", CARD, COMMAND)
+@pytest.mark.parametrize(
+    ("reply", "what"),
+    [
+        (b'HTTP/1.1 200 OK\r\n\r\n{"status": "up"}', "answers, and not as a server of: grpo serve-rollouts"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n<html>", "answers, and not as a server of: grpo serve-rollouts"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "no rollout server answers"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", r"no rollout server answers .* the proxy before it answers 502"),
+    ],
+)
+def test_what_is_no_such_server_is_refused_by_name(reply: bytes, what: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         url = f"http://127.0.0.1:{other.getsockname()[1]}"
 
@@ -379,13 +386,18 @@ def test_what_is_no_such_server_is_refused_by_name() -> None:
             connection, _ = other.accept()
             with connection:
                 connection.recv(4096)
-                connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"status": "up" }')
+                connection.sendall(reply)
 
         answering = threading.Thread(target=answer)
         answering.start()
-        with pytest.raises(UsageError, match="answers, and not as a server of: grpo serve-rollouts"):
+        with pytest.raises(UsageError, match=what):
             found_server(url, CARD, COMMAND)
         answering.join()
+
+
+def test_no_server_is_an_error_with_the_command_that_starts_one() -> None:
+    with pytest.raises(UsageError, match=rf"no rollout server answers at .*Start one that fits with: {COMMAND}"):
+        found_server("http://127.0.0.1:9", CARD, COMMAND)
 
 
 if __name__ == "__main__":  # what the test of the killed server starts
