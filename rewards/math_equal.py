@@ -27,6 +27,7 @@ _ARGUMENT = r"(\\(?!frac|dfrac|tfrac|cfrac|sqrt|left|text|mathrm)[a-zA-Z]+|[0-9a
 _FIRST_BARE = re.compile(rf"(\\[dtc]?frac)\s*{_ARGUMENT}\s*(?=[{{\\0-9a-zA-Z])")
 _SECOND_BARE = re.compile(rf"(\\[dtc]?frac\s*\{{[^{{}}]*\}})\s*{_ARGUMENT}")
 _ROOT_BARE = re.compile(rf"(\\sqrt)\s*{_ARGUMENT}")
+_WORDED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox)(?![a-z])|\s[a-zA-Z]{2,}[\s.$}]*\Z")
 _EMPTY = re.compile(r"\\varnothing(?![a-zA-Z])")
 _NUMBER_SET = re.compile(r"\\mathbb\s*([A-Z])(?![a-zA-Z])")
 _UPRIGHT = re.compile(r"\\mathrm\s?\{\s*([eid])\s*\}")
@@ -184,7 +185,16 @@ def _parse(text: str, *configs: Any, extraction_mode: Any = "any_match") -> list
     if configs:
         return list(parse(text, extraction_config=configs, extraction_mode=extraction_mode, parsing_timeout=None))
     found = list(parse(text, extraction_mode=extraction_mode, parsing_timeout=None))
-    return found if all(map(_balanced, found)) else _parse(text, *_without_units(), extraction_mode=extraction_mode)
+    if all(map(_balanced, found)) and (_WORDED.search(text) or not _has_variables(found)):
+        return found
+    whole = _parse(text, *_without_units(), extraction_mode=extraction_mode)
+    return whole if any(not isinstance(one, str) for one in whole) or not all(map(_balanced, found)) else found
+
+
+def _has_variables(found: list[Any]) -> bool:
+    """True for an expression with variables, of which a last letter taken for a unit (abc) would be one."""
+    expressions = [one for one in found if not isinstance(one, str)]
+    return not expressions or any(getattr(one, "free_symbols", None) for one in expressions)
 
 
 def _balanced(found: Any) -> bool:
