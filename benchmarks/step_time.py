@@ -1,10 +1,11 @@
 """Seconds per GRPO step beside plain TRL on the same work, in one run.
 
-    python benchmarks/step_time.py [--lora] [--steps 20] [--rounds 3] [--model DIR] [--dataset FILE]
+    python benchmarks/step_time.py [--lora] [--vllm] [--steps 20] [--rounds 3] [--model DIR] [--dataset FILE]
 
-Both train the same model on the same prompts with the same batch, loss and token limit; each side runs in a fresh
+All sides train the same model on the same prompts with the same batch, loss and token limit; each runs in a fresh
 process, the sides take turns, and a round's figure is the median step without the first three. Plain TRL generates
-with transformers and scores with the same reward called in a loop. Accuracy of either side is not measured here.
+with transformers and scores with the same reward called in a loop. --vllm adds rollouts by vLLM in the same process,
+every sync proven, and the same one batch ahead (--overlap). Accuracy of any side is not measured here.
 """
 
 from __future__ import annotations
@@ -22,10 +23,16 @@ from pathlib import Path
 from typing import Any
 
 WARMUP_STEPS = 3
+ROLLOUTS: dict[str, dict[str, Any]] = {  # of our sides
+    "grpo": {},
+    "grpo, vLLM": {"backend": "vllm"},
+    "grpo, vLLM ahead": {"backend": "vllm", "overlap": True},
+}
+TRL = "plain TRL"
 
 
-def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
-    """The same job for both sides."""
+def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") -> dict[str, Any]:
+    """The same job for all sides."""
     return {
         "env": "gsm8k",
         "rewards": ["proximity"],
@@ -33,7 +40,7 @@ def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
         "dataset": options.dataset,
         "out": str(out),
         "train": {"steps": options.steps},
-        "rollout": {"max_completion_length": options.max_completion_length},
+        "rollout": {"max_completion_length": options.max_completion_length, **ROLLOUTS[side]},
         "lora": {"enabled": options.lora},
         "evaluation": {"size": 0},
         "output": {"save_every": options.steps},
@@ -48,7 +55,7 @@ def ours(options: argparse.Namespace, out: Path) -> list[float]:
     from grpo.core.run import start
     from grpo.plugins.host import Host
 
-    start(parse_config(configuration(options, out)), Host.discover(), Silent())
+    start(parse_config(configuration(options, out, options.side)), Host.discover(), Silent())
     return [row["time/step"] for row in read_metrics(RunDir(out))]
 
 
@@ -106,23 +113,29 @@ def main() -> None:
     parser.add_argument("--model", default=None)
     parser.add_argument("--dataset", default=None)
     parser.add_argument("--max-completion-length", type=int, default=96)
-    parser.add_argument("--side", choices=["ours", "plain_trl"], help=argparse.SUPPRESS)
+    parser.add_argument("--vllm", action="store_true")
+    parser.add_argument("--side", choices=[*ROLLOUTS, TRL], help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if options.side:
         with tempfile.TemporaryDirectory() as folder:
-            seconds = {"ours": ours, "plain_trl": plain_trl}[options.side](options, Path(folder) / "run")
+            seconds = (plain_trl if options.side == TRL else ours)(options, Path(folder) / "run")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps({"seconds": seconds, "peak_mib": peak}))
         return
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, python {platform.python_version()}")
-    print(f"{'round':<7}{'grpo s/step':>13}{'TRL s/step':>13}{'ratio':>8}{'grpo MiB':>11}{'TRL MiB':>10}")
-    ratios = []
+    print(f"{'round':<7}{'side':<18}{'s/step':>9}{'MiB':>7}{'plain TRL takes':>18}")
+    sides = [TRL, *(ROLLOUTS if options.vllm else ("grpo",))]
+    ratios: dict[str, list[float]] = {side: [] for side in sides}
     for number in range(1, options.rounds + 1):
-        (a, peak_a), (b, peak_b) = measure("ours", options), measure("plain_trl", options)
-        ratios.append(b / a)
-        print(f"{number:<7}{a:>13.3f}{b:>13.3f}{b / a:>8.2f}{peak_a:>11.0f}{peak_b:>10.0f}", flush=True)
-    print(f"TRL takes {statistics.median(ratios):.2f} times as long per step (median of {options.rounds} rounds)")
+        for side in sides:
+            seconds, peak = measure(side, options)
+            if side == TRL:
+                theirs = seconds
+            ratios[side].append(theirs / seconds)
+            print(f"{number:<7}{side:<18}{seconds:>9.3f}{peak:>7.0f}{theirs / seconds:>15.2f} x", flush=True)
+    for side in sides[1:]:
+        print(f"plain TRL takes {statistics.median(ratios[side]):.2f} times as long per step as {side} (median)")
 
 
 if __name__ == "__main__":
