@@ -4,7 +4,15 @@
 
 The floor is a bare interpreter without any isolation, `python3 -I -S -c pass`; every ratio is executions per second of
 processor time, so that it holds on a busy machine too. All rows are measured in one run, on this machine. What is not
-installed (bwrap, a container engine) is left out and said. `--soak` runs that many mixed jobs and reports what they
+installed (bwrap, a container engine) is left out and said. The split judge is the real one: a completion, four
+assertions, its verdict.
+
+The p99 overhead is what a sandbox adds to the clock for the slowest job in a hundred, with one job at a time: the 99th
+percentile of the time from handing a job in until its result is there, minus the median time that the same program
+takes when it is compiled and run in a warm interpreter, with no process of its own. That is the strictest reading:
+against a program in a fresh interpreter the overhead would be below nothing. It needs a machine that does nothing else.
+
+`--soak` runs that many mixed jobs and reports what they
 left behind and how memory moved.
 """
 
@@ -12,6 +20,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import io
 import json
 import os
 import random
@@ -26,6 +36,10 @@ from typing import Any
 
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, Limits, SandboxPool
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.judge import judge
+from grpo.rewards.code.results import CodeResult
+from grpo.rewards.code.task import Columns, task_of
 from grpo.rewards.sandbox import kernel
 from grpo.rewards.sandbox.docker import docker as make_docker
 from grpo.rewards.sandbox.docker_pool import connected
@@ -41,6 +55,13 @@ SERVE = Job(
     "def add(a, b): return a + b\n"
     "for line in read:\n    write.write(json.dumps(add(*json.loads(line))) + '\\n'); write.flush()"
 )
+TASK = task_of(
+    Columns(
+        tests=["assert add(1, 2) == 3", "assert add(0, 0) == 0", "assert add(-1, 1) == 0", "assert add(5, 5) == 10"],
+        entry_point="add",
+    )
+)
+COMPLETION = "```python\ndef add(a, b):\n    return a + b\n```"
 ASSERTS = Job(
     "import json, os\nread, write = os.fdopen(3, 'r', closefd=False), os.fdopen(3, 'w', closefd=False)\n"
     "def add(*values):\n    write.write(json.dumps(values) + '\\n'); write.flush()\n"
@@ -110,6 +131,36 @@ def in_bulk(pool: SandboxPool, count: int, job: Job, processes: set[int]) -> dic
     return {"cpu_ms": busy / count * 1000, "per_second": count / wall}
 
 
+def judged(pool: SandboxPool, count: int) -> dict[str, float]:
+    """Times the split judge of `count` completions side by side."""
+
+    async def all_of_them() -> list[tuple[str | None, CodeResult]]:
+        return await asyncio.gather(*(judge(pool, COMPLETION, TASK, allowance=Allowance()) for _ in range(count)))
+
+    busy, began = processor(set()), time.perf_counter()
+    results = asyncio.run(all_of_them())
+    wall, busy = time.perf_counter() - began, processor(set()) - busy
+    wrong = [result.line() for _, result in results if result.outcome != "accepted"]
+    if wrong:
+        raise SystemExit(f"a completion was misjudged: {wrong[0]}")
+    return {"cpu_ms": busy / count * 1000, "per_second": count / wall}
+
+
+def bare_time(count: int) -> float:
+    """Returns the median time, in milliseconds, of the program in this interpreter, without a process of its own."""
+    times = []
+    for _ in range(count):
+        sys.stdin, kept = io.StringIO(PROGRAM.stdin.decode()), sys.stdin
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                began = time.perf_counter()
+                exec(compile(PROGRAM.program, "main.py", "exec"), {})
+                times.append(time.perf_counter() - began)
+        finally:
+            sys.stdin = kept
+    return statistics.median(times) * 1000
+
+
 def rows(jobs: int, image: str) -> dict[str, dict[str, float]]:
     """Measures everything that this machine has."""
     python, found = default_python(), {}
@@ -118,13 +169,19 @@ def rows(jobs: int, image: str) -> dict[str, dict[str, float]]:
     if shutil.which("bwrap"):
         found["bwrap + cold python"] = measured(few, lambda: _spawn(*_bwrap(python)), set())
     with asyncio.Runner() as runner:
-        pool = local(slots=4)
+        pool = local(slots=1)
         try:
             runner.run(_run(pool, [PROGRAM] * 20))
             found["local, one at a time"] = measured(jobs, lambda: runner.run(_run(pool, [PROGRAM])), set())
+        finally:
+            pool.close()
+        pool = local(slots=4)
+        try:
+            runner.run(_run(pool, [PROGRAM] * 20))
             found["local, side by side"] = in_bulk(pool, jobs, PROGRAM, set())
             found["local, ten tests of one program"] = in_bulk(pool, jobs, PROGRAM, set())
-            found["local, split judge of 4 asserts"] = in_bulk(pool, jobs, ASSERTS, set())
+            judged(pool, 20)  # the tests are prepared once, as for a group of completions
+            found["local, split judge of 4 asserts"] = judged(pool, jobs)
         finally:
             pool.close()
         try:
@@ -158,6 +215,8 @@ def targets(found: dict[str, dict[str, float]]) -> list[tuple[str, float, float]
         ("ten tests to a spawn for each", spawn / cpu["local, ten tests of one program"], 4.0),
         ("split judge to the floor", floor / cpu["local, split judge of 4 asserts"], 1.2),
     ]
+    overhead = found["local, one at a time"]["p99_ms"] - bare_time(100)
+    wanted.append(("5 ms to the p99 overhead of one job", 5.0 / overhead, 1.0))
     if "docker, side by side" in cpu:
         wanted += [
             ("docker to the floor", floor / cpu["docker, side by side"], 2.5),
