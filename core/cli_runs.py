@@ -189,7 +189,8 @@ def _turns(rollout: Rollout) -> Iterator[tuple[str, Text]]:
             yield LINE, Text(f"turn {turn}{earned}", style="dim")
             yield QUOTED, Text(printable(message["content"]).strip("\n") or "(empty)")
         else:
-            yield LINE, Text(printable(f"environment: {message['content']}"))
+            who = "tool" if message["role"] == "tool" else "environment"
+            yield LINE, Text(printable(f"{who}: {message['content']}"))
     if "failure" in rollout.info:
         yield LINE, Text(printable(str(rollout.info["failure"])), style="red")
 

@@ -11,7 +11,7 @@ with which that fails is refused.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,13 +89,17 @@ class ToolFormat:
         return _after_calls(tokenizer, calls, answers)
 
 
-def tool_format(tokenizer: PreTrainedTokenizerBase, schemas: tuple[Schema, ...], known: Any = None) -> ToolFormat:
+def tool_format(
+    tokenizer: PreTrainedTokenizerBase,
+    schemas: tuple[Schema, ...],
+    known: Callable[[PreTrainedTokenizerBase], Any] = lambda tokenizer: None,
+) -> ToolFormat:
     """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls where it has none.
 
     Args:
         tokenizer: the policy's.
         schemas: of the tools, at least one.
-        known: chat template to the response template for it, or None; asked where the tokenizer has none of its own.
+        known: tokenizer to a response template for its chat template, or None; asked where it has none of its own.
 
     Raises:
         UsageError: the template or the tokenizer cannot do that; says what to do.
@@ -116,7 +120,7 @@ def tool_format(tokenizer: PreTrainedTokenizerBase, schemas: tuple[Schema, ...],
     if ANSWERS not in _after_calls(tokenizer, [probe], [ANSWERS]):
         raise _refused("leaves out the answers of tools")
     if getattr(tokenizer, "response_template", None) is None:
-        tokenizer.response_template = known(tokenizer) if known is not None else None
+        tokenizer.response_template = known(tokenizer)
     if tokenizer.response_template is None:
         raise UsageError(
             "the environment offers tools, and nothing says how to read calls of this model: its tokenizer has no "

@@ -182,3 +182,40 @@ def test_budgets_that_cannot_work_are_refused(
 
     with pytest.raises(UsageError, match=why):
         run(tiny_model, tmp_path / "run", env, rollout=rollout)
+
+
+def test_an_environment_with_tools_trains_and_its_demonstrations_call_them(tmp_path: Path) -> None:
+    """The policy of two warm-up steps calls nothing yet; the prompts, the warm-up and the rollouts know the tool."""
+    from grpo.core.browse import read_step
+    from grpo.core.config import parse_config
+    from grpo.core.progress import Silent
+    from grpo.core.record import RunDir, read_metrics
+    from grpo.core.run import start
+    from grpo.plugins.host import Host
+
+    tree = {
+        "env": "python-tool:size=12,level=easy",
+        "out": str(tmp_path / "run"),
+        "train": {"steps": 1, "prompts_per_step": 2, "group_size": 2, "warmup_steps": 2},
+        "rollout": {"max_completion_length": 8, "max_turns": 2},
+        "evaluation": {"size": 2},
+    }
+    start(parse_config(tree), Host.discover(), Silent())
+    run_dir = RunDir(tmp_path / "run")
+    (_, (first, *others)) = read_step(run_dir, 1)
+    assert len(others) == 3
+    assert first.info["tool_calls"] == 0
+    assert read_metrics(run_dir)[-1]["held_out/accuracy"] in (0.0, 0.5, 1.0)
+
+
+def test_a_model_whose_template_knows_no_tools_is_refused_before_it_loads(tiny_model: Path, tmp_path: Path) -> None:
+    from grpo.core.cli import cli
+    from grpo.plugins.errors import UsageError
+
+    with pytest.raises(UsageError, match="does not tell the policy of tools"):
+        run(tiny_model, tmp_path / "run", "python-tool:dataset=embedded,size=12")
+    assert not (tmp_path / "run").exists()
+    asked = ["eval", "--env", "python-tool:dataset=embedded,size=12", "--model", str(tiny_model)]
+    done = CliRunner().invoke(cli, asked)
+    assert done.exit_code != 0
+    assert "does not tell the policy of tools" in done.output + str(done.exception)
