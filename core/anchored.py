@@ -17,6 +17,9 @@ def anchored(config: RunConfig) -> RunConfig:
     def plugin(source: PluginRef) -> PluginRef:
         if not isinstance(source, str):
             return {**source, "name": plugin(str(source["name"]))} if "name" in source else source
+        family, _, member = source.partition(":")
+        if family == "trl" and is_file(member):
+            return f"trl:{plugin(member)}"
         head, suffix, rest = source.partition(".toml" if ".toml" in source.partition(":")[0] else ".py")
         return f"{whole(head + suffix)}{rest}" if suffix and is_file(source) else source
 

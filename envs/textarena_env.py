@@ -17,6 +17,7 @@ from grpo.envs.own_numbers import SEEDS, OwnNumbers
 from grpo.envs.spaces import AnyText
 from grpo.plugins.errors import OptionError
 
+_READ = 4_000  # characters; games read numbers, and Python refuses those of more than 4,300 digits
 _TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
 
@@ -126,7 +127,7 @@ class ArenaGame(gymnasium.Env[str, str]):
 
     def _move(self, completion: str) -> str:
         tagged = _TAG.findall(completion)
-        move = (tagged[-1][1] if tagged else completion).strip()
+        move = (tagged[-1][1] if tagged else completion).strip()[-_READ:]
         return f"[{move}]" if self._brackets and "[" not in move and "]" not in move else move
 
     def _said(self) -> str:

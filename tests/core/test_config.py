@@ -249,5 +249,10 @@ def test_relative_paths_become_absolute_so_that_a_run_resumes_from_anywhere(
     file = tmp_path / "mine.py"
     assert config.rewards == (f"{file}:near:scale=2", {"name": f"{file}:near", "as": "two"}, "proximity")
     assert (config.model, config.dataset) == (str(tmp_path / "model"), str(tmp_path / "rows.jsonl"))
+    (tmp_path / "games.py").write_text("")
+    several = anchored(
+        parse_config({"env": ["trl:./games.py:Door:size=3", "gsm8k"], "env_rewards": {"gsm8k": ["length"]}})
+    )
+    assert several.env == (f"trl:{tmp_path}/games.py:Door:size=3", "gsm8k")
     hub = anchored(parse_config({"env": "gsm8k", "model": "Qwen/Qwen2.5-0.5B", "dataset": "openai/gsm8k"}))
     assert (hub.model, hub.dataset) == ("Qwen/Qwen2.5-0.5B", "openai/gsm8k")

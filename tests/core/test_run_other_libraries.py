@@ -59,3 +59,37 @@ def test_a_run_and_an_evaluation_go_through(env: str, turns: int | None, tmp_pat
     assert found["rewards"]["environment"]["values"] == 2
     if not env.startswith("trl:"):
         assert found["accuracy"]["values"] == 2, "whoever does not reach the goal in time has not reached it"
+
+
+def test_several_environments_are_shown_listed_and_measured_one_by_one(tmp_path: Path) -> None:
+    from grpo.core.cli import cli
+    from grpo.core.record import RunDir, read_metrics
+
+    def grpo(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    envs = ["--env", "countdown:weight=2", "--env", "textarena:GuessTheNumber-v0:as=number", "--reward", "length"]
+    small = "--env-reward number environment --set rollout.max_turns=3 --steps 2 --prompts-per-step 3 --group-size 2"
+    small += " --limit 6 --eval-size 2 --max-completion-length 8 --save-every 1"
+    told = grpo("run", *envs, *small.split(), "--out", str(tmp_path / "run"))
+    assert "countdown: 67% of the prompts, 6 training rows" in told
+    assert "rewards     countdown.length, number.environment" in told
+    assert "number: held-out accuracy after 2 steps" in told
+    rows = [row for row in read_metrics(RunDir(tmp_path / "run")) if row["step"] > 0]
+    assert [row["env/countdown/share"] for row in rows] == [4 / 6, 4 / 6]
+    assert [(row["env/number/turns"] > 1, row["env/countdown/turns"]) for row in rows] == [(True, 1.0)] * 2
+    shown = json.loads(grpo("show", str(tmp_path / "run"), "--json"))
+    assert {(one["env"], *one["scores"]) for one in shown} == {
+        ("countdown", "countdown.length"),
+        ("number", "number.environment"),
+    }
+    assert "countdown:weight=2, textarena:GuessTheNumber-v0:as=number" in grpo("runs", str(tmp_path), "--json")
+    measured = json.loads(grpo("eval", "--model", str(tmp_path / "run"), "--size", "2", "--json"))
+    assert [(one["env"], list(one["rewards"])) for one in measured] == [
+        ("countdown", ["length"]),
+        ("number", ["environment"]),
+    ]
+    one = json.loads(grpo("eval", "--model", str(tmp_path / "run"), "--env", "number", "--size", "2", "--json"))
+    assert (one["env"], one["accuracy"]["values"], list(one["rewards"])) == ("number", 2, ["environment"])

@@ -72,6 +72,13 @@ def test_invalid_moves_are_answered_and_then_lose(host: Host) -> None:
     assert not info["success"]
 
 
+def test_an_endless_number_is_an_invalid_move(host: Host) -> None:
+    env = host.env("textarena:GuessTheNumber-v0").make()
+    env.reset(seed=1)
+    told, *_ = env.step(f"[{'7' * 1_000_000}]")
+    assert "invalid move" in told
+
+
 def test_a_budget_of_turns_truncates(host: Host) -> None:
     env = host.env("textarena:GuessTheNumber-v0:turns=2").make()
     env.reset(seed=0)
