@@ -71,7 +71,10 @@ def test_one_environment_alone_keeps_plain_names(host: Host) -> None:
 
 
 def test_a_resumed_run_makes_the_same_episodes(host: Host) -> None:
-    envs, train = (GSM8K, COUNTDOWN, "guess"), {"prompts_per_step": 40, "epochs": 3}
+    envs, train = (
+        (GSM8K, COUNTDOWN, "guess"),
+        {"prompts_per_step": 40, "epochs": 3, "group_size": 2, "check_memory": False},
+    )
     first = plan_of(host, *envs, train=train, evaluation={"size": 0})
     again = make_plan(parse_config(first.config.model_dump(mode="json")), host, fresh=False)
     assert again.train == first.train
