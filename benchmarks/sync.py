@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -60,14 +59,14 @@ def merged_push(link: Any, model: Any) -> None:
 
 
 def timed(action: Callable[[], Any], repeats: int) -> float:
-    """Returns the median seconds; the first call does not count."""
+    """Returns the least seconds, which other programs add least to; the first call does not count."""
     action()
     found = []
     for _ in range(repeats):
         start = time.perf_counter()
         action()
         found.append(time.perf_counter() - start)
-    return statistics.median(found)
+    return min(found)
 
 
 def measure(layers: int, width: int, repeats: int) -> None:
