@@ -67,15 +67,20 @@ class Job:
         share: completions that one process trains on per generation; a micro batch divides it.
         engine: "hf" or "vllm".
         shared: vLLM uses the policy's weights.
+        reserved: bytes that vLLM takes for its weights and cache, in which sequences wait for each other; None: it has
+            no such limit.
     """
 
     context: int
     share: int
     engine: str = "hf"
     shared: bool = False
+    reserved: int | None = None
 
     def rollout(self, model: Shape, sequences: int) -> int:
         """Bytes while so many sequences are decoded at once."""
+        if self.reserved is not None:
+            return model.fixed + self.reserved
         return model.rollout(sequences * self.context, engine=self.engine, shared=self.shared)
 
 
@@ -183,6 +188,13 @@ def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, pr
         return
     share = train.prompts_per_step * train.group_size // processes
     job = Job(longest_prompt + (rollout.max_rollout_length or rollout.max_completion_length), share)
+    if rollout.backend == "vllm-server":
+        job = replace(job, reserved=0)
+    elif rollout.backend == "vllm" and device.kind == "cuda":
+        engine = round(rollout.memory_share * device.total)
+        awake = rollout.overlap or rollout.share_weights  # else vLLM gives its memory up during updates
+        device = replace(device, total=device.total - engine) if awake else device
+        job = replace(job, reserved=0 if awake else engine)
     decoded = rollout.batch_size or share
     update = measured.update(job.context, train.micro_batch_size, train.checkpointing, device.kind, train.head)
     needed = max(update, job.rollout(measured, decoded))

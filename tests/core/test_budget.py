@@ -133,6 +133,29 @@ def test_a_run_whose_weights_alone_are_too_large_is_told_so(monkeypatch: pytest.
         plan_of()
 
 
+def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(budget, "this_device", lambda: Device("cuda", 40 * GIB))
+    monkeypatch.setattr(budget, "shape", lambda *_, **__: MODEL)
+
+    def check(backend: str, memory_share: float, **settings: Any) -> None:
+        train = {"micro_batch_size": 1, "dtype": "bfloat16", "prompts_per_step": 64, "checkpointing": "full"}
+        rollout = {"max_completion_length": 900, "backend": backend, "memory_share": memory_share, **settings}
+        config = parse_config({"env": "gsm8k", "train": train, "rollout": rollout})
+        budget.refuse_no_room(config, None, 100, 1)
+
+    check("vllm", 0.3)  # its 12 GiB, and 3 of the policy
+    check("vllm", 0.85)  # 34 GiB, which are the policy's again in an update
+    with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB can be counted on"):
+        check("vllm", 0.85, overlap=True)
+    check("vllm-server", 0.3, server_url="http://localhost:1")
+    with pytest.raises(UsageError, match=r"needs about 40\.0 GiB of memory \(generation\)"):
+        check("vllm", 0.925)
+    with pytest.raises(UsageError, match=r"\(generation\)"):  # 512 sequences of 1,000 MiB at once
+        check("hf", 0.3)
+
+
 def test_this_machine_has_some_memory() -> None:
     assert 2**28 < budget.this_device().usable < 2**50
 
