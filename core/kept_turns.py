@@ -54,12 +54,14 @@ class KeptTurns:
         self._parts: list[_Part] = []
         self._where: dict[tuple[int, ...], tuple[int, int]] = {}
 
-    def put(self, cache: Any, rows: torch.Tensor, counts: torch.Tensor, contexts: Sequence[tuple[int, ...]]) -> None:
+    def put(
+        self, cache: Any, rows: torch.Tensor | slice, counts: torch.Tensor, contexts: Sequence[tuple[int, ...]]
+    ) -> None:
         """Takes rows of a cache.
 
         Args:
-            cache: of transformers; its rows are copied.
-            rows: [N], which.
+            cache: of transformers.
+            rows: which, [N], copied; or a slice of them, of a cache that nobody uses any more.
             counts: [N, W], whether a slot of the cache holds a token of the context.
             contexts: the tokens of those slots, for each row.
         """

@@ -308,7 +308,7 @@ def _decode(
         if done:
             on_done([number for number, _ in done], [one for _, one in done])
 
-    def put_aside(rows: torch.Tensor, computed: int) -> None:
+    def put_aside(rows: torch.Tensor | slice, computed: int) -> None:
         """Keeps rows of the batch, of whose new tokens `computed` went through the model."""
         if kept is None:
             return
@@ -346,7 +346,7 @@ def _decode(
         )
         logits = output.logits[:, -1]
 
-    put_aside(torch.arange(len(alive), device=device), step)
+    put_aside(slice(None), step)  # a view: these rows are not copied
     hand_out((~stopped).nonzero()[:, 0])
     return [ready[number] for number in range(total)]
 
