@@ -88,13 +88,15 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
         RunError: names the environment or the reward, its distribution and the first reason.
     """
     ended = [number for number, one in enumerate(batch.completions) if one.finish_reason != "error"]
-    failed = [one for one in batch.completions if one.finish_reason == "error"]
-    if len(failed) > limit * len(batch.completions):
-        raise RunError(
-            f"{len(failed)} of {len(batch.completions)} rollouts of step {batch.step} failed in their environment, "
-            f"over failures.stop_share {limit:g}. The first reason: {failed[0].info.get('failure')}. Mend the "
-            "environment, then resume the run."
-        )
+    for env in dict.fromkeys(one.env for one in batch.completions):
+        own = [one for one in batch.completions if one.env == env]
+        failed = [one for one in own if one.finish_reason == "error"]
+        if len(failed) > limit * len(own):
+            raise RunError(
+                f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed in their environment '{env}', over "
+                f"failures.stop_share {limit:g}. The first reason: {failed[0].info.get('failure')}. Mend the "
+                "environment, then resume the run."
+            )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         failures = [batch.outcomes[reward.name][i] for i in ended if batch.outcomes[reward.name][i].kind == "failure"]
         count = len(_own(batch.completions, reward.env))

@@ -84,6 +84,13 @@ def test_metrics_are_those_of_each_environments_own_completions() -> None:
     assert math.isnan(found["env/none/reward"])
 
 
+def test_an_environment_that_fails_stops_the_run_however_small_its_share() -> None:
+    lost = [replace(one, finish_reason="error", info={"failure": "lost"}) for one in MIXED[2:]]
+    batch, _ = batch_of(ENVS, [*MIXED[:2] * 4, *lost])
+    with pytest.raises(RunError, match=r"2 of 2 rollouts of step 1 failed in their environment 'sums'.*lost"):
+        stop_on_failures(batch, [one for each in ENVS for one in each.rewards], 0.5)
+
+
 def test_a_reward_that_fails_on_all_of_its_environment_stops_the_run_whatever_the_others_do() -> None:
     envs = (ENVS[0], part("sums", broken))
     batch, _ = batch_of(envs, [*MIXED, *MIXED[:2]])
