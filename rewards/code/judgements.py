@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from grpo.rewards.code.results import CodeResult
 
 _MOST = 2048
+_MOST_TESTS = 200_000
 _CLOCKED = ("time_cpu", "time_wall")
 
 Running = dict[bytes, asyncio.Future[CodeResult]]
@@ -26,9 +27,10 @@ Running = dict[bytes, asyncio.Future[CodeResult]]
 class Judgements:
     """Results by what was judged; for several threads and event loops."""
 
-    def __init__(self, most: int = _MOST) -> None:
-        """Keeps at most so many results, those that were asked for last."""
-        self._most = most
+    def __init__(self, most: int = _MOST, most_tests: int = _MOST_TESTS) -> None:
+        """Keeps at most so many results, with so many tests in all: those that were asked for last."""
+        self._most, self._most_tests = most, most_tests
+        self._tests = 0
         self._kept: OrderedDict[bytes, CodeResult] = OrderedDict()
         self._lock = threading.Lock()
         self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, Running] = WeakKeyDictionary()
@@ -75,10 +77,11 @@ class Judgements:
         if any(test.outcome in _CLOCKED for test in result.tests):
             return
         with self._lock:
+            before = self._kept.pop(key, None)
+            self._tests += len(result.tests) - (len(before.tests) if before else 0)
             self._kept[key] = result
-            self._kept.move_to_end(key)
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+            while len(self._kept) > self._most or self._tests > self._most_tests:
+                self._tests -= len(self._kept.popitem(last=False)[1].tests)
 
 
 def _answers(result: CodeResult, stop: bool) -> bool:

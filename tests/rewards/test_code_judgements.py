@@ -94,6 +94,13 @@ def test_only_so_many_are_kept():
     assert runs.count == 4
 
 
+def test_only_so_many_tests_are_kept():
+    judgements, runs = Judgements(most_tests=7), Runs(*[[PASSED] * 3] * 5)
+    for name in ("a", "b", "a", "c", "c", "b", "a"):
+        asyncio.run(judgements.once(name, runs, stop=False))
+    assert runs.count == 5
+
+
 @pytest.mark.parametrize("options", ["", ":credit=fraction"])
 def test_the_verifier_and_the_reward_run_a_program_once(options):
     sandbox = "local:slots=3"
