@@ -192,7 +192,8 @@ def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, pr
         job = replace(job, reserved=0)
     elif rollout.backend == "vllm" and device.kind == "cuda":
         engine = round(rollout.memory_share * device.total)
-        awake = rollout.overlap or rollout.share_weights  # else vLLM gives its memory up during updates
+        # Else vLLM gives its memory up during updates.
+        awake = rollout.overlap or rollout.share_weights or rollout.sleep is False
         device = replace(device, total=device.total - engine) if awake else device
         job = replace(job, reserved=0 if awake else engine)
     decoded = rollout.batch_size or share

@@ -149,6 +149,8 @@ def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse
     check("vllm", 0.85)  # 34 GiB, which are the policy's again in an update
     with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB can be counted on"):
         check("vllm", 0.85, overlap=True)
+    with pytest.raises(UsageError, match=r"\(update\)"):
+        check("vllm", 0.85, sleep=False)
     check("vllm-server", 0.3, server_url="http://localhost:1")
     with pytest.raises(UsageError, match=r"needs about 40\.0 GiB of memory \(generation\)"):
         check("vllm", 0.925)
