@@ -123,7 +123,12 @@ class LocalPool:
             second.slot.stop()
             await asyncio.gather(beside, return_exceptions=True)
             raise
-        stopping = asyncio.get_running_loop().call_later(_ENDING, second.slot.stop)
+
+        def stop() -> None:
+            if not beside.done():  # else the sandbox may be at work for somebody else
+                second.slot.stop()
+
+        stopping = asyncio.get_running_loop().call_later(_ENDING, stop)
         try:
             return replace(result, peer=await beside)
         finally:
