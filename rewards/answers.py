@@ -56,7 +56,8 @@ _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
 _OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reverse=True))
 _OPERATOR = re.compile(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
 _JOINT = re.compile(
-    rf"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b)){_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|{_OPERATORS}){_GAP})*+",
+    r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b))"
+    rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|{_OPERATORS}){_GAP})*+",
     re.IGNORECASE,
 )
 

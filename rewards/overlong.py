@@ -46,7 +46,7 @@ def overlong(
     Args:
         completion: the completion.
         limit: the length from which the penalty is full.
-        margin: how far before `limit` it begins; 0 for a step.
+        margin: how far before `limit` it begins; 0 for a step behind `limit`, which itself then costs nothing.
         unit: sampled tokens (the reward abstains on completions that come without token ids), words or characters.
 
     Raises:

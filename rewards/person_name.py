@@ -32,20 +32,20 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-SALUTATIONS = _set(
+_SALUTATIONS = _set(
     "dear dearest hi hello hey hiya greetings good morning afternoon evening day to there again my our welcome "
     "bonjour salut cher chère chers chères hallo moin liebe lieber sehr geehrte geehrter geehrtes guten tag morgen "
     "abend hola buenos buenas días tardes estimado estimada estimados querido querida ciao buongiorno buonasera caro "
     "cara gentile egregio egregia olá oi prezado prezada beste geachte hej hei kära kjære drogi droga szanowny "
     "szanowna уважаемый уважаемая дорогой дорогая здравствуйте привет добрый день αγαπητέ αγαπητή"
 )
-"""Words that open a greeting."""
-
 _TITLES = _set(
-    "mr mrs ms miss mx dr prof professor doctor sir madam madame monsieur mme m mlle herr herrn frau señor señora srta "
-    "sr sra signor signora sig dott dottore dottoressa ing dipl phd md msc mba esq jr ii iii captain capt colonel col "
-    "general gen lieutenant lt major sergeant sgt judge justice senator president chancellor minister reverend rev "
-    "father fr sister brother pastor rabbi imam lord lady dame hon dom don doña pan pani dhr mevrouw mw"
+    "mr mrs ms miss mx dr prof professor doctor sir madam madame monsieur mme mlle herr herrn frau señor señora srta "
+    "sr sra signor signora dott dottore dottoressa phd md esq jr ii iii captain capt colonel lieutenant sergeant"
+)
+_TITLES_OR_NAMES = _set(
+    "m sig ing dipl msc mba col general gen lt major sgt judge justice senator president chancellor minister reverend "
+    "rev father fr sister brother pastor rabbi imam lord lady dame hon dom don doña pan pani dhr mevrouw mw"
 )
 _COMPANY = _set("and & team all everyone colleagues both und et y e")
 _PARTICLES = _set("van von vom zu der den de del della di da dos du des la le las los ter ten of the bin ibn al el")
@@ -53,16 +53,21 @@ _PARTICLES = _set("van von vom zu der den de del della di da dos du des la le la
 
 def names(full: str) -> frozenset[str]:
     """Returns the words of a full name that tell a person apart: no titles, no particles, no initials where more."""
-    words = frozenset(word for word in _words(full) if word not in _TITLES)
-    return frozenset(word for word in words if word not in _PARTICLES and len(word) > 1) or words
+    words = _own(full)
+    telling = [word for word in words if word not in _PARTICLES and len(word) > 1]
+    called = _WORD.search(full)
+    if called and len(words) > 1 and called[0][0].isupper() and words[0] in _PARTICLES:  # Al Gore
+        telling.append(words[0])
+    return frozenset(telling or words)
 
 
 def names_only(greeting: str, full: str) -> bool:
     """True when a greeting names the person of that full name, by any telling part of it, and nobody else."""
     telling = _spellings(names(full))
-    own = telling | _spellings(word for word in _words(full) if word not in _TITLES)
+    own = telling | _spellings(_own(full))
     initials = {name[0] for name in own}
-    called = [word for word in _words(greeting) if word not in SALUTATIONS | _TITLES | _COMPANY]
+    passed_over = (_SALUTATIONS | _TITLES | _TITLES_OR_NAMES | _COMPANY) - set(_own(full))  # Dear Cara, dear Don
+    called = [word for word in _words(greeting) if word not in passed_over]
     known = [bool(_spellings([word]) & own) or word in initials | _PARTICLES for word in called]
     return all(known) and any(_spellings([word]) & telling for word in called)
 
@@ -70,6 +75,10 @@ def names_only(greeting: str, full: str) -> bool:
 def mentions(text: str, full: str) -> bool:
     """True when a text holds a telling part of the full name anywhere."""
     return bool(_spellings(names(full)) & _spellings(word.removesuffix("'s") for word in _words(text)))
+
+
+def _own(full: str) -> list[str]:
+    return [word for word in _words(full) if word not in _TITLES]
 
 
 def _words(text: str) -> list[str]:

@@ -22,7 +22,7 @@ EXAMPLES = [(spec, case) for spec in SPECS for case in spec.cases if spec.name !
 
 def call(spec, text, row, options):
     first = Completion(text, row=row) if spec.whole else text
-    result = spec(first, *(row.get(column.name, column.default) for column in spec.columns), **options)
+    result = spec(first, *(row.get(column.found_in(row), column.default) for column in spec.columns), **options)
     if inspect.iscoroutine(result):
         result = asyncio.run(result)
     return result.ok if spec.kind == "verifier" else result

@@ -99,6 +99,10 @@ def test_the_greeting_names_the_recipient_and_nobody_else(greeting: str, score: 
             "\u0418\u0432\u0430\u043d \u041f\u0435\u0442\u0440\u043e\u0432",
         ),
         ("Dear Dr. Anna Meyer, PhD,", "Anna Meyer"),
+        ("Dear Cara,", "Cara Smith"),
+        ("Dear Don,", "Don Johnson"),
+        ("Dear Al,", "Al Gore"),
+        ("Hi Judge,", "Mike Judge"),
     ],
 )
 def test_a_name_may_be_written_the_way_people_write_it(greeting: str, name: str) -> None:
