@@ -127,6 +127,8 @@ class Player:
                 for one in alive:
                     if one.finish is None:
                         self._go_on(turn, one, callers.get(one.number), self.limits.tokens - params.max_tokens)
+                self._close(turn, [o for o in alive if o.number in callers and o.finish == "length"], threads)
+                for one in alive:
                     if one.finish is not None:
                         threads.release(one.number)
                         hands.release(one.number)
@@ -175,6 +177,16 @@ class Player:
                 one.fail(f"env '{self.env.name}' failed in turn {turn}: {explain(found.error)}")
             elif one.see(found):
                 one.finish = one.cut
+
+    def _close(self, turn: int, ended: Sequence[_Rollout], threads: EnvThreads) -> None:
+        """Steps with no text where a budget ended a rollout at a call: what its tools reached has its reward too."""
+        answers = threads.call({one.number: partial(_step, "") for one in ended})
+        for one in ended:
+            found = answers[one.number]
+            if isinstance(found, Raised):
+                one.fail(f"env '{self.env.name}' failed after turn {turn}: {explain(found.error)}")
+            else:
+                one.close(found)
 
     def _go_on(self, turn: int, one: _Rollout, calls: list[ToolCall] | None, most: int) -> None:
         """Adds what stands before the next turn, or ends the rollout where a budget is used up."""
@@ -241,12 +253,17 @@ class _Rollout:
 
     def see(self, answer: _Answer) -> bool:
         """Notes what the environment answered; returns whether it ended the episode."""
-        self.rewards.append(answer.reward)
+        self.rewards.append(0.0)
         self.observation = answer.observation
-        self.info = {**answer.info, "terminated": answer.terminated, "truncated": answer.truncated}
+        self.close(answer)
         if answer.observation:
             self.messages.append(Message(role="user", content=answer.observation))
         return answer.terminated or answer.truncated
+
+    def close(self, answer: _Answer) -> None:
+        """Notes what the environment said at the end of the turn."""
+        self.rewards[-1] += answer.reward
+        self.info = {**answer.info, "terminated": answer.terminated, "truncated": answer.truncated}
 
     def go_on(self, between: list[int], most: int) -> None:
         """Adds the tokens up to the next turn, or ends where a whole turn would not fit."""

@@ -60,7 +60,8 @@ class Desk(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         self.steps += 1
         done = action == "done"
-        return f"Step {self.steps}, sum {self.sum}.", float(done), done, False, {"success": done, "sum": self.sum}
+        paid = float(done) if action else 0.5
+        return f"Step {self.steps}, sum {self.sum}.", paid, done, False, {"success": done, "sum": self.sum}
 
 
 def bound(**fields: Any) -> BoundEnv:
@@ -172,7 +173,8 @@ def test_budgets_end_a_rollout_that_only_calls(tokenizer: Any) -> None:
     for limits in ({"turns": 3}, {"tokens": 200}):
         (one,) = play(tokenizer, *lines, **limits)
         assert (one.completion.finish_reason, one.completion.turns) == ("length", 3), limits
-        assert "terminated" not in one.completion.info
+        assert one.completion.info["sum"] == 0 + 1 + 2, "the environment is asked what the calls came to"
+        assert one.completion.info["rewards"] == [0.0, 0.0, 0.5]
         assert one.completion.text == "", "a call is no answer, whatever numbers it holds"
         assert one.sampled[-1]
 
