@@ -12,11 +12,20 @@ import builtins
 import itertools
 import sys
 from collections import deque
+from types import MemberDescriptorType
 from typing import Any
 
 from grpo.rewards.code.guest_channel import Channel, Garbled, Gone, Late
 from grpo.rewards.code.guest_handles import Handle, Inside, Unjudgeable, inside
-from grpo.rewards.code.guest_values import DEEPEST, Codec, Malformed, Wire
+from grpo.rewards.code.guest_values import (
+    DEEPEST,
+    Codec,
+    Malformed,
+    Wire,
+    attributes,
+    is_enumeration,
+    member,
+)
 
 _MOST_ITEMS = 10_000
 _MOST_MATCHED = 300
@@ -42,7 +51,7 @@ class Remote:
         self.raised: BaseException | None = None
         self._later: list[tuple[Any, Any]] | None = None
         self._first = True
-        self._codec = Codec(self._refer, self._resolve)
+        self._codec = Codec(self._refer, self._resolve, plain_classes)
         self._plain_classes = plain_classes
         self._entry_point = entry_point
         self._functions: list[Any] = []
@@ -138,8 +147,9 @@ class Remote:
 
     def _update(self, pairs: list[tuple[Any, Any]]) -> None:
         """Makes arguments what the solution left of them."""
+        mutable = frozenset(kind for kind in self._plain_classes.values() if not is_enumeration(kind))
         for old, new in pairs:
-            _update(old, new, 0, frozenset(self._plain_classes.values()))
+            _update(old, new, 0, mutable)
 
     def _called_back(self, message: list[Any]) -> None:
         """Calls a function of the tests for the solution."""
@@ -181,10 +191,11 @@ class Remote:
         if type(value) is Handle:
             return ["h", inside(value).number]
         kind = type(value)
-        if self._plain_classes.get(kind.__name__) is kind and type(getattr(value, "__dict__", None)) is dict:
+        held = attributes(value) if self._plain_classes.get(kind.__name__) is kind else None
+        if held is not None:
             parts = self._codec_part()
             self._given_back = self._given_back or id(value) in self._theirs
-            return ["o", kind.__name__, [[name, parts.write(item)] for name, item in vars(value).items()]]
+            return ["o", kind.__name__, [[name, parts.write(item)] for name, item in held.items()]]
         if callable(value):
             self._functions.append(value)
             return ["k", len(self._functions) - 1]
@@ -205,6 +216,12 @@ class Remote:
         if tag == "o":
             _, name, pairs = wire
             return self._object(self._plain_classes[name], pairs)
+        if tag == "m":
+            _, name, chosen, wire_value = wire
+            kind = self._plain_classes[name]
+            if not is_enumeration(kind):
+                raise Malformed("a member of what is no enumeration")
+            return member(kind, chosen, self._codec_part().read(wire_value))
         raise Malformed(f"no value has the tag {tag!r}")
 
     def _object(self, kind: type, pairs: list[list[Any]]) -> Any:
@@ -218,13 +235,15 @@ class Remote:
             of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
             if name.startswith("__") or callable(of_class) or isinstance(of_class, property):
                 raise Malformed("an attribute that the class has")
-            if not hasattr(type(of_class), "__get__"):
+            if isinstance(of_class, MemberDescriptorType):
+                of_class.__set__(made, parts.read(wire))
+            elif not hasattr(type(of_class), "__get__"):
                 vars(made)[name] = parts.read(wire)
         self._theirs[id(made)] = made
         return made
 
     def _codec_part(self) -> Codec:
-        return Codec(self._refer, self._resolve)
+        return Codec(self._refer, self._resolve, self._plain_classes)
 
     def _looks_like_a_class(self, name: str) -> bool:
         """Returns whether the tests name a global as they would name a class.
@@ -281,7 +300,12 @@ def _update(old: Any, new: Any, depth: int, classes: frozenset[type]) -> None:
         old.clear()
         old.extend(items)
     elif type(old) in classes:
-        _update(vars(old), vars(new), depth + 1, classes)
+        held, found = attributes(old) or {}, attributes(new) or {}
+        items = _kept([held.get(name) for name in found], list(found.values()), depth, classes)
+        for name in held.keys() - found.keys():
+            object.__delattr__(old, name)
+        for name, item in zip(found, items, strict=True):
+            object.__setattr__(old, name, item)
 
 
 def _kept(before: list[Any], after: list[Any], depth: int, classes: frozenset[type]) -> list[Any]:

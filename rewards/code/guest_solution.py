@@ -20,7 +20,7 @@ from typing import Any
 
 from grpo.rewards.code.guest_channel import Channel, Gone, given
 from grpo.rewards.code.guest_customs import customary
-from grpo.rewards.code.guest_values import Codec, Malformed, Unsendable, Wire
+from grpo.rewards.code.guest_values import Codec, Malformed, Unsendable, Wire, attributes, is_enumeration, member
 
 MODULE = "solution"
 _MOST_OUTPUT = 2**16
@@ -60,7 +60,7 @@ class Server:
         self._channel = channel
         self._seconds = seconds
         self._plain_classes = frozenset(plain_classes)
-        self._codec = Codec(self._refer, self._resolve)
+        self._codec = Codec(self._refer, self._resolve, self._plain_classes)
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._shadows: dict[str, type] = {}
@@ -211,12 +211,13 @@ class Server:
         if isinstance(value, Callback):
             return ["k", value.number]
         kind = type(value)
-        if kind.__name__ in self._plain_classes and type(getattr(value, "__dict__", None)) is dict:
-            return ["o", kind.__name__, [[name, self._codec_part(item)] for name, item in vars(value).items()]]
+        held = attributes(value) if kind.__name__ in self._plain_classes else None
+        if held is not None:
+            return ["o", kind.__name__, [[name, self._codec_part(item)] for name, item in held.items()]]
         return self._kept(value)
 
     def _codec_part(self, value: Any) -> Wire:
-        return Codec(self._refer, self._resolve).write(value)
+        return Codec(self._refer, self._resolve, self._plain_classes).write(value)
 
     def _resolve(self, tag: str, wire: list[Any]) -> Any:
         if tag == "h":
@@ -231,8 +232,12 @@ class Server:
             kind = own if isinstance(own, type) else self._shadows.setdefault(name, type(name, (), {}))
             made: Any = object.__new__(kind)
             for key, item in pairs:
-                setattr(made, key, self._codec_part_read(item))
+                object.__setattr__(made, key, self._codec_part_read(item))
             return made
+        if tag == "m":
+            _, name, chosen, wire_value = wire
+            known, plain = vars(self._module).get(name), self._codec_part_read(wire_value)
+            return member(known, chosen, plain) if is_enumeration(known) else plain
         raise Malformed(f"no value has the tag {tag!r}")
 
     def _codec_part_read(self, wire: Wire) -> Any:

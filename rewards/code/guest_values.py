@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from operator import itemgetter
+from types import MemberDescriptorType
 from typing import Any
 
 Wire = Any
@@ -58,11 +59,18 @@ class Codec:
     Args:
         refer: makes the wire form of something that is no plain data; raises `Unsendable` when it will not.
         resolve: makes a value of a wire form with an unknown tag; raises `Malformed`.
+        shared: names of the classes that both ends define; a member of such an enumeration crosses by its name.
     """
 
-    def __init__(self, refer: Callable[[Any], Wire], resolve: Callable[[str, list[Any]], Any]) -> None:
+    def __init__(
+        self,
+        refer: Callable[[Any], Wire],
+        resolve: Callable[[str, list[Any]], Any],
+        shared: Collection[str] = (),
+    ) -> None:
         self._refer = refer
         self._resolve = resolve
+        self._shared = shared
         self._count = 0
         self._rows: dict[tuple[str, ...], type] = {}
 
@@ -133,6 +141,8 @@ class Codec:
             return ["F", self._write(value.numerator, depth), self._write(value.denominator, depth)]
         if clock is not None and kind in (clock.date, clock.datetime, clock.time, clock.timedelta):
             return _write_clock(value, kind.__name__)
+        if kind.__name__ in self._shared and is_enumeration(kind):
+            return ["m", kind.__name__, value._name_, self._write(value._value_, depth)]
         if issubclass(kind, _SUBCLASSED):
             return self._write_subclass(value, kind, depth)
         return self._refer(value)
@@ -206,6 +216,32 @@ class Codec:
             spaces: dict[str, Any] = {text: property(itemgetter(place)) for text, place in named}
             self._rows[key] = type(_text(name)[:100] or "row", (tuple,), {"__slots__": (), **spaces})
         return self._rows[key]
+
+
+def is_enumeration(kind: Any) -> bool:
+    """Returns whether it is a class of `enum`, which need not be loaded for that."""
+    enum = sys.modules.get("enum")
+    return enum is not None and isinstance(kind, enum.EnumMeta)
+
+
+def member(kind: Any, name: Any, value: Any) -> Any:
+    """Returns the member of an enumeration, by its name, or by its value for a combination of flags."""
+    return kind.__members__[name] if name in kind.__members__ else kind(value)
+
+
+def attributes(value: Any) -> dict[str, Any] | None:
+    """Returns what an instance holds, in its `__dict__` and its slots; None for what holds nothing by name."""
+    held = getattr(value, "__dict__", None)
+    slots = [
+        name
+        for kind in type(value).__mro__
+        for name, part in vars(kind).items()
+        if isinstance(part, MemberDescriptorType)
+    ]
+    if type(held) is not dict and not slots:
+        return None
+    found = dict(held) if type(held) is dict else {}
+    return found | {name: getattr(value, name) for name in slots if hasattr(value, name)}
 
 
 def _plain(kind: Any, value: Any) -> Any:

@@ -280,6 +280,44 @@ def test_classes_that_the_prompt_defines_cross_by_value():
     assert judged("def grow(n):\n    n.total = lambda: 5\n    n.v += 2\n    return n", **row).passed == 0
 
 
+@pytest.mark.parametrize("base", ["Enum", "IntEnum", "str, Enum", "Flag"])
+def test_members_of_an_enumeration_of_the_prompt_cross_by_name(base):
+    values = "'r', 'b'" if base == "str, Enum" else "1, 2"
+    prompt = (
+        f"from enum import *\nclass Color({base}):\n    RED, BLUE = {values}\n    @property\n"
+        "    def low(self):\n        return self.name.lower()\ndef other(c):\n    '''The other color.'''\n"
+    )
+    tests = [
+        "assert other(Color.RED) is Color.BLUE",
+        "assert other(Color.BLUE).low == 'red'",
+        "colors = [Color.RED]\nother(colors)\nassert colors == [Color.BLUE] and Color.RED.low == 'red'",
+    ]
+    honest = (
+        "    if type(c) is list:\n        c[:] = [Color.BLUE]\n        return None\n"
+        "    assert type(c) is Color and c.low\n    return Color.BLUE if c is Color.RED else Color.RED\n"
+    )
+    row = {"prompt": prompt, "entry_point": "other"}
+    passes(honest, *tests, **row)
+    assert fails("    return Color.RED\n", tests[0], **row).passed == 0
+
+
+@pytest.mark.parametrize("form", ["(slots=True)", "(frozen=True)", "(frozen=True, slots=True)", ""])
+def test_data_classes_of_the_prompt_cross_by_value(form):
+    prompt = (
+        f"from dataclasses import *\n@dataclass{form}\nclass Point:\n    x: int\n    y: list\n    def size(self):\n"
+        "        return abs(self.x) + len(self.y)\ndef move(p, by):\n    '''Moves it.'''\n"
+    )
+    honest = "    p.y.append(by)\n    return Point(p.x + by, list(p.y))\n"
+    tests = [
+        "assert move(Point(1, []), 2) == Point(3, [2])",
+        "assert move(Point(1, []), -2).size() == 2",
+        "p = Point(1, [7])\nmove(p, 5)\nassert p.y == [7, 5]",
+    ]
+    row = {"prompt": prompt, "entry_point": "move"}
+    passes(honest, *tests, **row)
+    assert fails("    return Point(0, [])\n", *tests, **row).passed == 0
+
+
 def test_what_a_class_of_the_prompt_computes_is_computed_by_the_tests():
     prompt = (
         "from functools import cached_property\nclass Box:\n    def __init__(self, sides):\n"
