@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -117,19 +118,20 @@ def test_what_a_crashed_run_left_is_reaped(engine: Any, pool: DockerPool) -> Non
 
 
 @pytest.fixture
-def own_engine(tmp_path: Path) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
+def own_engine() -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
     """An engine that a test may restart: its address, what starts it and what kills it."""
     if os.geteuid() != 0 or not shutil.which("dockerd"):
         pytest.skip("starting an engine needs root and dockerd")
-    host, running = f"unix://{tmp_path}/s", []
-    command = ["dockerd", "--data-root", f"{tmp_path}/data", "--exec-root", f"{tmp_path}/exec"]
-    command += ["--pidfile", f"{tmp_path}/pid", "-H", host, "--bridge", "none", "--iptables=false"]
+    # The path of a socket has room for a hundred characters, and pytest's own folders are long.
+    folder = tempfile.mkdtemp(prefix="engine-")
+    host, running = f"unix://{folder}/s", []
+    command = ["dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"]
+    command += ["--pidfile", f"{folder}/pid", "-H", host, "--bridge", "none", "--iptables=false"]
     command += ["--ip6tables=false", "--storage-driver", "vfs"]
 
     def start() -> None:
-        log = (tmp_path / "log").open("ab")
-        running.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
-        log.close()
+        with Path(folder, "log").open("ab") as log:
+            running.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
         for _ in range(600):
             try:
                 client = connected(host)
@@ -138,7 +140,7 @@ def own_engine(tmp_path: Path) -> Iterator[tuple[str, Callable[[], None], Callab
             else:
                 client.close()
                 return
-        pytest.fail((tmp_path / "log").read_text()[-2000:])
+        pytest.fail(Path(folder, "log").read_text()[-2000:])
 
     def end() -> None:
         process = running.pop()
@@ -146,6 +148,7 @@ def own_engine(tmp_path: Path) -> Iterator[tuple[str, Callable[[], None], Callab
         process.wait(30)
 
     with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.callback(lambda: end() if running else None)
         start()
         yield host, start, end
