@@ -127,7 +127,7 @@ class Caller:
             index: column.name
             for column in reversed(self._required)
             for index, completion in enumerate(completions)
-            if column.found_in(completion.row) is None
+            if column.name not in completion.row and column.found_in(completion.row) is None
         }
 
     def _retried(
