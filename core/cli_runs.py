@@ -108,7 +108,9 @@ def _cells(line: RunLine) -> tuple[str, ...]:
     held_out = "-" if line.before is None else f"{line.before:.1%}"
     if line.after is not None:
         held_out += f" -> {line.after:.1%}"
-    rewards = ", ".join(line.rewards) or ("defaults" if line.env else "-")
+    own = [f"{env}: {', '.join(rewards)}" for env, rewards in line.env_rewards.items()]
+    shared = ", ".join(line.rewards) or ("defaults" if line.defaults else "")
+    rewards = "; ".join(filter(None, [shared, *own])) or "-"
     status = f"{line.status}, resumes" if line.resumes else line.status
     texts = (str(line.path), line.env or "-", line.model or "-", rewards, status, steps, reward, held_out)
     return tuple(one_line(text, 200) for text in texts)

@@ -6,7 +6,8 @@ A run directory that cannot be read is a line that says so and hides no other.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ class RunLine:
     Attributes:
         path: the run directory.
         env, model: as configured; the model is "embedded" when none was named.
-        rewards: SPECs, empty when the environment's defaults were used.
+        rewards: SPECs for all environments but those in `env_rewards`.
+        env_rewards: an environment's name to the SPECs that were for it alone.
+        defaults: some environment is in neither and had its default rewards.
         status: "running", "done", "interrupted" (stopped with a checkpoint), "failed", "killed" (it says that it
             runs, but no process does) or "unreadable".
         resumes: `grpo run --resume` continues it.
@@ -37,6 +40,8 @@ class RunLine:
     env: str = ""
     model: str = ""
     rewards: tuple[str, ...] = ()
+    env_rewards: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: bool = False
     status: str = "unreadable"
     resumes: bool = False
     step: int = 0
@@ -68,11 +73,15 @@ def _line(path: Path) -> RunLine:
         status = _status(run, state)
         held_out = [row[HELD_OUT] for row in metrics if row.get(HELD_OUT) is not None]
         rewards = [row["reward"] for row in metrics if row.get("reward") is not None]
+        envs = config["env"] if isinstance(config["env"], list) else [config["env"]]
+        env_rewards = {name: tuple(map(_spec, own)) for name, own in config.get("env_rewards", {}).items()}
         return RunLine(
             path=path,
-            env=_specs(config["env"]),
+            env=", ".join(map(_spec, envs)),
             model=config["model"] or "embedded",
-            rewards=tuple(_spec(reward) for reward in config["rewards"]),
+            rewards=tuple(map(_spec, config["rewards"])),
+            env_rewards=env_rewards,
+            defaults=not config["rewards"] and len(envs) > len(env_rewards),
             status=status,
             resumes=status in ("interrupted", "failed", "killed"),
             step=metrics[-1]["step"] if metrics else 0,
@@ -94,11 +103,6 @@ def _status(run: RunDir, state: dict[str, Any]) -> str:
     if in_use(run):
         return "running"
     return "done" if run.model.is_dir() else "killed"
-
-
-def _specs(sources: Any) -> str:
-    """Returns the SPECs of a run's environments."""
-    return ", ".join(map(_spec, sources)) if isinstance(sources, list) else _spec(sources)
 
 
 def _spec(source: Any) -> str:

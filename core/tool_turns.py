@@ -10,7 +10,6 @@ with which that fails is refused.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -104,11 +103,6 @@ def tool_format(
     Raises:
         UsageError: the template or the tokenizer cannot do that; says what to do.
     """
-    if "tools" not in inspect.signature(tokenizer.parse_response).parameters:
-        raise UsageError(
-            "the environment offers tools, and the installed transformers cannot read calls by their schema. Install "
-            "transformers 5.15 or newer."
-        )
     name = schemas[0]["function"]["name"]
     if name not in _rendered(tokenizer, [ASKED], tools=schemas):
         raise _refused("does not tell the policy of tools")

@@ -106,6 +106,23 @@ def test_runs_tells_what_each_run_is_and_reached(tmp_path: Path) -> None:
     assert str(tmp_path / "a") in table[1]
 
 
+@pytest.mark.parametrize(
+    ("env", "rewards", "env_rewards", "told"),
+    [
+        ("gsm8k", [], {}, "defaults"),
+        ("gsm8k", [], {"gsm8k": ["length", {"name": "format", "weight": 0.5}]}, "gsm8k: length, format:weight=0.5"),
+        (["gsm8k", "guess"], [], {"guess": ["environment:discount=0.9"]}, "defaults; guess: environment:discount=0.9"),
+        (["gsm8k", "guess"], ["length"], {"guess": ["environment"]}, "length; guess: environment"),
+        (["gsm8k", "guess"], [], {"guess": ["environment"], "gsm8k": ["length"]}, "guess: environment; gsm8k: length"),
+    ],
+)
+def test_runs_tells_the_rewards_of_each_environment(
+    env: Any, rewards: Any, env_rewards: Any, told: str, tmp_path: Path
+) -> None:
+    run_in(tmp_path, "a", "done", env=env, rewards=rewards, env_rewards=env_rewards)
+    assert f"embedded  {told}  done" in grpo("runs", tmp_path)
+
+
 def test_a_run_that_nobody_works_on_is_killed_and_resumes(tmp_path: Path) -> None:
     killed, running = run_in(tmp_path, "killed", "running"), run_in(tmp_path, "running", "running")
     run_in(tmp_path, "early", None)
