@@ -14,14 +14,13 @@ each in the time limit; one that takes longer is left alone and answered with an
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.chat_turns import TurnFormat
+from grpo.core.env_step import StepAnswer, take_step
 from grpo.core.env_threads import EnvThreads, Raised
 from grpo.core.episodes import Episode, prompt_of
 from grpo.core.rollout import Sampled, SamplingParams
@@ -170,7 +169,7 @@ class Player:
 
     def _step(self, turn: int, acting: Sequence[_Rollout], threads: EnvThreads) -> None:
         """Steps the environments of the turns that are actions."""
-        answers = threads.call({one.number: partial(_step, one.text) for one in acting})
+        answers = threads.call({one.number: partial(take_step, one.text) for one in acting})
         for one in acting:
             found = answers[one.number]
             if isinstance(found, Raised):
@@ -180,7 +179,7 @@ class Player:
 
     def _close(self, turn: int, ended: Sequence[_Rollout], threads: EnvThreads) -> None:
         """Steps with no text where a budget ended a rollout at a call: what its tools reached has its reward too."""
-        answers = threads.call({one.number: partial(_step, "") for one in ended})
+        answers = threads.call({one.number: partial(take_step, "") for one in ended})
         for one in ended:
             found = answers[one.number]
             if isinstance(found, Raised):
@@ -197,17 +196,6 @@ class Player:
         else:
             assert self.tools is not None
             one.go_on(self.tools.ids(self.tokenizer, calls, one.answers, one.tokens[-1]), most)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a step returned, checked."""
-
-    observation: str
-    reward: float
-    terminated: bool
-    truncated: bool
-    info: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -251,19 +239,19 @@ class _Rollout:
         self.text = ""
         self.used += len(self.answers)
 
-    def see(self, answer: _Answer) -> bool:
+    def see(self, answer: StepAnswer) -> bool:
         """Notes what the environment answered; returns whether it ended the episode."""
         self.rewards.append(0.0)
         self.observation = answer.observation
         self.close(answer)
         if answer.observation:
             self.messages.append(Message(role="user", content=answer.observation))
-        return answer.terminated or answer.truncated
+        return answer.ended
 
-    def close(self, answer: _Answer) -> None:
+    def close(self, answer: StepAnswer) -> None:
         """Notes what the environment said at the end of the turn."""
         self.rewards[-1] += answer.reward
-        self.info = {**answer.info, "terminated": answer.terminated, "truncated": answer.truncated}
+        self.info = answer.told
 
     def go_on(self, between: list[int], most: int) -> None:
         """Adds the tokens up to the next turn, or ends where a whole turn would not fit."""
@@ -321,32 +309,3 @@ def _start(episode: Episode, env: Any) -> dict[str, Callable[..., Any]]:
     if prompt_of(observation, info) != episode.prompt:
         raise ValueError("reset with the same seed and options gave another prompt than before")
     return functions_of(env)
-
-
-def _step(action: str, env: Any) -> _Answer:
-    """Makes one step and checks what it returns.
-
-    Raises:
-        TypeError, ValueError: it is not what gymnasium's contract says, or no tokenizer reads it.
-    """
-    observation, reward, terminated, truncated, info = env.step(action)
-    if not isinstance(observation, str):
-        raise TypeError(f"the observation is a {type(observation).__name__}, not text")
-    observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer
-    number = float(reward)
-    if not math.isfinite(number):
-        raise ValueError(f"the reward is {number}")
-    return _Answer(observation, number, bool(terminated), bool(truncated), _plain(info))
-
-
-def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the entries that JSON can hold; only those are recorded and reach rewards."""
-    return {str(key): value for key, value in info.items() if _is_json(value)}
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
