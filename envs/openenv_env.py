@@ -3,17 +3,19 @@
 Theory of operation. The server keeps one environment for each WebSocket at /ws. Messages are JSON objects with `type`
 and `data`: "reset" (its data are the arguments, the seed among them) and "step" (its data are the fields of the action)
 are answered by "observation" (observation, reward, done) or "error" (message, code). What fields an action has, the
-server tells as a JSON schema at /schema. A completion that fits no action costs a turn and changes nothing.
+server tells as a JSON schema at /schema. A completion that fits no action costs a turn and changes nothing. A server
+has room for so many sessions; one that has just ended may still be counted, so a refused start is tried again shortly.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,7 +29,9 @@ from grpo.plugins.errors import OptionError, TransientError
 _TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 _ASKING = 10.0  # seconds
 _LARGEST = 16 * 2**20  # bytes of one message
-_UNREAD = ("VALIDATION_ERROR",)
+_UNREAD = "VALIDATION_ERROR"
+_FULL = "CAPACITY_REACHED"
+_ROOM = 1.0  # seconds to wait for room
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class ServerError(Exception):
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(f"the server says: {message} ({code})")
+        self.message = message
         self.code = code
 
 
@@ -56,11 +61,13 @@ def action_field(url: str, wanted: str | None) -> Field:
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/schema", timeout=_ASKING) as answer:
             schema: Any = json.load(answer)["action"]
-    except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
+        named = schema.get("$defs", {})
+        types = {name: _type(field, named) for name, field in schema.get("properties", {}).items()}
+    except (urllib.error.URLError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise OptionError(
             f"openenv:{url}: no OpenEnv server answers at {url.rstrip('/')}/schema ({error}). Start it first."
         ) from error
-    types = {name: _type(field) for name, field in schema.get("properties", {}).items() if name != "metadata"}
+    types.pop("metadata", None)
     if wanted is not None:
         if wanted not in types:
             raise OptionError(f"openenv:{url}: its action has no field '{wanted}'; it has: {', '.join(types)}.")
@@ -74,9 +81,11 @@ def action_field(url: str, wanted: str | None) -> Field:
     return Field("", "object")
 
 
-def _type(field: Any) -> str:
-    kinds = [field, *field.get("anyOf", ())] if isinstance(field, dict) else []
-    return next((str(kind["type"]) for kind in kinds if isinstance(kind, dict) and "type" in kind), "object")
+def _type(field: Any, named: Mapping[str, Any]) -> str:
+    """The JSON type of a field's schema, which may name a schema of `$defs` (an enumeration) or offer several."""
+    kinds = [field, *field.get("anyOf", ())]
+    kinds = [named[kind["$ref"].rpartition("/")[2]] if "$ref" in kind else kind for kind in kinds]
+    return next((str(kind["type"]) for kind in kinds if "type" in kind), "object")
 
 
 class RemoteEnv(gymnasium.Env[str, str]):
@@ -122,11 +131,11 @@ class RemoteEnv(gymnasium.Env[str, str]):
 
         Raises:
             TransientError: the server cannot be reached.
-            ServerError: it answers with an error.
+            ServerError: it answers with an error, or with what is no answer.
         """
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(2**31))
-        shown, _, _ = self._asked("reset", {"seed": start})
+        shown = self._started({"seed": start})
         self._turns = 0
         self._open = True
         system = [{"role": "system", "content": self._system}] if self._system else []
@@ -152,7 +161,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
             try:
                 shown, reward, ended = self._asked("step", data)
             except ServerError as error:
-                if error.code not in _UNREAD:
+                if error.code != _UNREAD:
                     raise
                 data = None
         if data is None:
@@ -164,26 +173,40 @@ class RemoteEnv(gymnasium.Env[str, str]):
         return shown, reward, ended, cut, info
 
     def close(self) -> None:
-        """Ends the session."""
+        """Ends the session, and with it the episode."""
         self._session = None
+        self._open = False
         self._connection.close()
 
     def _fields(self, completion: str) -> dict[str, Any] | None:
         """The fields of the action that a completion is, or None."""
         tagged = _TAG.findall(completion)
         text = (tagged[-1][1] if tagged else completion).strip()
-        if self._field.type == "string":
-            return {self._field.name: text}
         try:
-            value = json.loads(text)
+            value = text if self._field.type == "string" else json.loads(text)
+            json.dumps(value, ensure_ascii=False).encode()  # half of a character cannot be sent
         except (ValueError, RecursionError):
             return None
         if self._field.name:
             return {self._field.name: value}
         return value if isinstance(value, dict) else None
 
+    def _started(self, data: Mapping[str, Any]) -> str:
+        until = time.monotonic() + _ROOM
+        while True:
+            try:
+                return self._asked("reset", data)[0]
+            except ServerError as error:
+                if error.code != _FULL:
+                    raise
+                self.close()
+                if time.monotonic() > until:
+                    room = "Give it room for every rollout of a step, and some more: max_concurrent_envs"
+                    raise ServerError(f"{error.message} {room}", _FULL) from error
+                time.sleep(_ROOM / 10)
+
     def _asked(self, kind: str, data: Mapping[str, Any]) -> tuple[str, float, bool]:
-        from websockets.exceptions import WebSocketException
+        from websockets.exceptions import ConnectionClosed, WebSocketException
         from websockets.sync.client import connect
 
         try:
@@ -191,15 +214,22 @@ class RemoteEnv(gymnasium.Env[str, str]):
                 address = f"ws{self._url.removeprefix('http')}/ws"
                 opened = connect(address, open_timeout=self._seconds, max_size=_LARGEST, proxy=None)
                 self._session = self._connection.enter_context(opened)
-            self._session.send(json.dumps({"type": kind, "data": dict(data)}))
-            answer = json.loads(self._session.recv(timeout=self._seconds))
-        except (WebSocketException, OSError, ValueError) as error:
+            with suppress(ConnectionClosed):  # a server that refuses says why, then closes: the reason can be received
+                self._session.send(json.dumps({"type": kind, "data": dict(data)}))
+            received = self._session.recv(timeout=self._seconds)
+        except (WebSocketException, OSError) as error:
             self.close()
             raise TransientError(f"the server at {self._url} broke off: {type(error).__name__}: {error}") from error
-        found = answer.get("data") or {}
-        if answer.get("type") == "error":
-            raise ServerError(str(found.get("message")), str(found.get("code")))
-        return self._text(found.get("observation") or {}), float(found.get("reward") or 0.0), bool(found.get("done"))
+        try:
+            answer = json.loads(received)
+            found = answer.get("data") or {}
+            if answer.get("type") == "error":
+                raise ServerError(str(found.get("message")), str(found.get("code")))
+            reward = float(0.0 if found.get("reward") is None else found["reward"])
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            self.close()
+            raise ServerError(f"{received[:200]!r}, which is no answer to '{kind}'", type(error).__name__) from error
+        return self._text(found.get("observation") or {}), reward, bool(found.get("done"))
 
     def _text(self, observation: Any) -> str:
         if not isinstance(observation, Mapping):

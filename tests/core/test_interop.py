@@ -8,8 +8,6 @@ import pickle
 import runpy
 import subprocess
 import sys
-import sysconfig
-import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,32 +127,19 @@ def test_trl_trains_on_our_reward(tiny_model: Path, vowels: str, tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that has verifiers and inspect_ai, over the packages of this one."""
-    folder = tmp_path_factory.mktemp("interop") / "venv"
-    venv.create(folder, with_pip=False, symlinks=True)
-    base = {"base": str(folder), "platbase": str(folder)}
-    site = Path(sysconfig.get_path("purelib", vars=base))
-    shared = [path for path in sys.path if path.endswith("site-packages")]
-    site.joinpath("dependencies.pth").write_text(
-        "".join(f"import site; site.addsitedir({path!r})\n" for path in shared)
-    )
-    python = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--disable-pip-version-check"]
-    wanted = ["--no-deps", "--no-compile", "-r", str(HERE / "interop_packages.txt")]
-    done = subprocess.run([*pip, *wanted], capture_output=True, text=True, timeout=900, check=False)
-    if "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr:
-        pytest.skip("needs a package index")
-    assert done.returncode == 0, done.stderr
-    return python
+def libraries(beside: Callable[[Path], dict[str, str]]) -> dict[str, str]:
+    """The environment variables of a Python that has verifiers and inspect_ai."""
+    return beside(HERE / "interop_packages.txt")
 
 
 @pytest.mark.install
 @pytest.mark.parametrize("library", ["verifiers", "inspect"])
-def test_verifiers_and_inspect_make_the_same_of_it(libraries: Path, library: str, tmp_path: Path) -> None:
+def test_verifiers_and_inspect_make_the_same_of_it(libraries: dict[str, str], library: str, tmp_path: Path) -> None:
     specs = [f"{REWARDS}:{name}" for name in NAMES]
-    command = [str(libraries), str(HERE / "interop_parity.py"), library, str(tmp_path), *specs]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
+    command = [sys.executable, str(HERE / "interop_parity.py"), library, str(tmp_path), *specs]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=libraries, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     for name, found in zip(NAMES, json.loads(done.stdout.splitlines()[-1]), strict=True):
         for outcome, got in zip(here(name), found, strict=True):
@@ -170,8 +155,10 @@ def test_verifiers_and_inspect_make_the_same_of_it(libraries: Path, library: str
 
 
 @pytest.mark.install
-def test_a_taskset_of_verifiers_is_an_environment_here(libraries: Path, tmp_path: Path) -> None:
-    command = [str(libraries), str(HERE / "interop_taskset.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
+def test_a_taskset_of_verifiers_is_an_environment_here(libraries: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, str(HERE / "interop_taskset.py")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=libraries, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1] == "sound"

@@ -1,4 +1,4 @@
-"""A server of openenv-core itself with a small game; run it with a Python that has the package: PORT."""
+"""A server of openenv-core itself with a small game; run it with a Python that has the package: PORT SESSIONS."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ class Game(Environment):
 
 
 app = FastAPI()
-HTTPEnvServer(Game, Guess, Seen, max_concurrent_envs=64).register_routes(app)
+HTTPEnvServer(Game, Guess, Seen, max_concurrent_envs=int(sys.argv[2])).register_routes(app)
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
