@@ -14,7 +14,7 @@ from dataclasses import replace
 from grpo.core.check_answers import Example
 from grpo.core.check_env import check_env
 from grpo.core.check_relations import Relations, note_failure
-from grpo.core.check_report import Finding, Findings, Report, Severity
+from grpo.core.check_report import Finding, Findings, Report, Severity, title_of
 from grpo.core.check_scores import Bound, Seen, placed, see, with_options
 from grpo.core.score import Scorer
 from grpo.core.score_loop import is_async
@@ -82,12 +82,6 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
         if golds:
             Relations(bound, scorer, findings, room).check(golds, others, answer)
     return findings.report(title_of(bound))
-
-
-def title_of(bound: Bound) -> str:
-    """Returns the plugin's kind, name and options, as a SPEC would set them."""
-    options = ",".join(f"{name}={value}" for name, value in bound.options.items())
-    return f"{bound.spec.kind} {bound.spec.name}{':' if options else ''}{options}"
 
 
 def _safe_room(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Findings) -> Isolation:

@@ -1,13 +1,12 @@
 """Checks an environment before it trains anything: an environment in, a report out.
 
 It plays episodes: by gymnasium's own checker, twice with the same seed, many side by side, after an episode that was
-left half-way, with hostile actions and calls of its tools, and with its own demonstrations, which its default rewards
-must score highest.
+left half-way, with hostile actions and calls of its tools, and with its own gold solutions, which its default rewards
+must score highest; `grpo.validate` plays those of all rows.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import warnings
@@ -15,18 +14,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from grpo.core.check_report import Findings, Report
+from grpo.core.check_report import Findings, Report, title_of
 from grpo.core.check_scores import Bound, in_thread
 from grpo.core.check_tools import tool_faults
 from grpo.core.env_threads import EnvThreads, Raised
-from grpo.core.episodes import Action
+from grpo.core.episodes import Episode, start_episode
+from grpo.core.gold import acted, judge_golds, total
 from grpo.core.score import Scorer
 from grpo.core.score_outcome import explain
-from grpo.core.tools import ToolCall, answer, functions_of
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
-from grpo.plugins.types import Completion, Message
 
 INSTANCES = 1000
 _SEEDS = 5
@@ -55,13 +53,12 @@ def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report
         env = host.env(env)
     bound = BoundEnv(env, "") if isinstance(env, EnvSpec) else env
     findings = Findings()
-    title = f"env {bound.spec.name}" + "".join(f" {name}={value}" for name, value in bound.options.items())
     findings.tried("time limit")
     try:
         in_thread(lambda: _Check(bound, host, findings).all(), seconds)
     except TimeoutError:
         findings.add("error", "time limit", f"checking it took longer than {seconds:g} s")
-    return findings.report(title)
+    return findings.report(title_of(bound))
 
 
 class _Check:
@@ -197,7 +194,7 @@ class _Check:
 
     def _tools(self, relation: str) -> None:
         start = self._starts()[-1]
-        used = [action for _, actions in self._shown() for action in actions if not isinstance(action, str)]
+        used = [action for one in self._shown() for action in one.gold_actions if not isinstance(action, str)]
         for fault in tool_faults(self._bound, start, used):
             self._findings.add("error", *fault)
 
@@ -217,74 +214,40 @@ class _Check:
         if not plugins:
             self._findings.add("note", relation, "it names no reward and no verifier of its own")
             return
-        worked = [self._completion(how, actions) for how, actions in shown]
-        silent = [self._completion(how, ("",) * len(actions)) for how, actions in shown]
-        swapped = [self._completion(how, shown[index - 1][1]) for index, (how, _) in enumerate(shown)]
+        worked = [acted(self._bound, one, one.gold_actions) for one in shown]
+        silent = [acted(self._bound, one, ("",) * len(one.gold_actions)) for one in shown]
+        swapped = [acted(self._bound, one, shown[index - 1].gold_actions) for index, one in enumerate(shown)]
         with Scorer(plugins, workers=1) as scorer:
-            weights = {reward.name: reward.weight for reward in rewards}
-            totals = [_totals(scorer, weights, texts) for texts in (worked, silent, swapped)]
-            verdicts = scorer.judge(worked)
+            golds = judge_golds(scorer, rewards, verifier, worked, silent)
+            others = scorer.score(swapped)
             for name, failure in scorer.first_failure.items():
                 self._findings.add("error", relation, f"{name} failed: {failure.strip().splitlines()[-1]}")
-        for right, nothing, other, completion, wrong in zip(*totals, worked, swapped, strict=True):
-            if rewards and (right <= nothing or right < other):
-                self._findings.add(
-                    "error",
-                    relation,
-                    f"it scores {right:g}, silence {nothing:g}, another row's {other:g}",
-                    completion.text,
-                )
-            elif rewards and right == other and completion.text != wrong.text and not self._bound.spec.played:
+        for index, (gold, completion, wrong) in enumerate(zip(golds, worked, swapped, strict=True)):
+            if gold.complaint is not None:
+                self._findings.add("error", relation, gold.complaint, completion.text)
+            if gold.silence_right:
+                self._findings.add("warning", relation, "its verifier accepts silence too", completion.text)
+            other = total(rewards, {name: outcomes[index] for name, outcomes in others.items()})
+            if gold.total < other:
+                told = f"it scores {gold.total:g}, another row's {other:g}"
+                self._findings.add("error", relation, told, completion.text)
+            elif rewards and gold.total == other and completion.text != wrong.text and not self._bound.spec.played:
                 self._findings.add("warning", relation, "another row's demonstration scores as high", wrong.text)
-        for judgements in verdicts.values():
-            for judgement, completion in zip(judgements, worked, strict=True):
-                if judgement.verdict is None or judgement.verdict.ok is not True:
-                    self._findings.add("error", relation, "its verifier does not accept it", completion.text)
 
-    def _shown(self) -> list[tuple[dict[str, Any], tuple[Action, ...]]]:
-        """Returns the starts that have a demonstration, with its actions."""
+    def _shown(self) -> list[Episode]:
+        """Returns the episodes that have a gold solution."""
         instance = self._bound.make()
-        found = [(how, instance.reset(**how)[1].get("demonstration")) for how in self._starts()]
+        found: list[Episode] = []
+        for how in self._starts():
+            row = how.get("options", {}).get("row", {})
+            found.append(start_episode(self._bound, instance, len(found), how, row, ""))
         instance.close()
-        return [(how, (shown,) if isinstance(shown, str) else tuple(shown)) for how, shown in found if shown]
+        return [episode for episode in found if episode.gold_actions]
 
     def _said(self) -> tuple[str, ...]:
-        """Returns the actions of the first demonstration that says something, or one that may mean nothing."""
-        said = (tuple(action for action in actions if isinstance(action, str)) for _, actions in self._shown())
+        """Returns the actions of the first gold solution that says something, or one that may mean nothing."""
+        said = (tuple(action for action in one.gold_actions if isinstance(action, str)) for one in self._shown())
         return next(filter(None, said), ("7",))
-
-    def _completion(self, how: dict[str, Any], actions: Sequence[Action]) -> Completion:
-        """Returns what rewards see of these actions."""
-        instance = self._bound.make()
-        _, info = instance.reset(**how)
-        messages: list[Message] = []
-        rewards: list[float] = []
-        seen: Mapping[str, Any] = {}
-        for action in actions:
-            if not isinstance(action, str):
-                call = ToolCall(action["tool"], action["arguments"])
-                messages.append(Message(role="assistant", content=json.dumps(dict(action), default=str)))
-                messages.append(Message(role="tool", content=answer(functions_of(instance), call)))
-                rewards.append(0.0)
-                continue
-            messages.append(Message(role="assistant", content=action))
-            if not self._bound.spec.played:
-                break
-            observation, score, terminated, truncated, seen = instance.step(action)
-            rewards.append(float(score))
-            messages.append(Message(role="user", content=str(observation)))
-            if terminated or truncated:
-                break
-        instance.close()
-        said = [message["content"] for message in messages if message["role"] == "assistant"]
-        return Completion(
-            text=said[-1],
-            messages=tuple(messages),
-            prompt=tuple(info.get("prompt") or ()),
-            row=dict(info.get("row", {})),
-            turns=len(said),
-            info={**seen, "rewards": rewards} if rewards else {},
-        )
 
     def _many(self, relation: str) -> None:
         how = self._starts()[-1]
@@ -318,19 +281,10 @@ def _step(_: Mapping[str, Any], action: str, env: Any) -> str:
     return _described_step(env.step(action))
 
 
-def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, Any, Any, Any]:
+def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, ...]:
     observation, info = started
-    return repr(observation), info.get("prompt"), info.get("row"), info.get("demonstration")
+    return repr(observation), info.get("prompt"), info.get("row"), info.get("demonstration"), info.get("gold")
 
 
 def _described_step(stepped: tuple[Any, Any, Any, Any, Mapping[str, Any]]) -> str:
     return repr((*stepped[:4], sorted(stepped[4].items(), key=str)))
-
-
-def _totals(scorer: Scorer, weights: Mapping[str, float], completions: Sequence[Completion]) -> list[float]:
-    """Returns each completion's weighted total; what abstains or fails counts nothing."""
-    outcomes = scorer.score(completions)
-    return [
-        sum(weight * (outcomes[name][index].score or 0.0) for name, weight in weights.items())
-        for index in range(len(completions))
-    ]

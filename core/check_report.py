@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo.core.printable import one_line
+from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import PluginError
 
 Severity = Literal["error", "warning", "note"]
@@ -114,6 +116,13 @@ class Findings:
             message = f"{found.message} (and {more} more)" if more else found.message
             findings.append(Finding(found.severity, found.relation, message, found.example))
         return Report(plugin, tuple(findings), tuple(self._tried))
+
+
+def title_of(bound: BoundReward | BoundVerifier | BoundEnv) -> str:
+    """Returns the plugin's kind, name and options, as a SPEC would set them."""
+    values = {name: v if isinstance(v, str) else json.dumps(v, default=str) for name, v in bound.options.items()}
+    options = ",".join(f"{name}={value}" for name, value in values.items())
+    return f"{bound.spec.kind} {bound.spec.name}{':' if options else ''}{options}"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from grpo.core.printable import printable
+from grpo.core.progress_bar import ProgressBar
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 
@@ -65,8 +66,8 @@ def evaluate(
         click.echo(f"note: {note}", err=True)
     found: list[tuple[EvaluationPlan, Measurement]] = []
     for plan in plans:
-        with _Bar(len(plan.episodes) * plan.samples) as bar:
-            found.append((plan, measure(plan, loaded=bar.started, sampled=bar.advanced)))
+        with ProgressBar(len(plan.episodes) * plan.samples, "loading") as bar:
+            found.append((plan, measure(plan, loaded=partial(bar.begins, "sampling"), sampled=bar.advanced)))
         if not as_json:
             click.echo("\n".join([*([""] if len(found) > 1 else []), *report(*found[-1])]))
     if as_json:
@@ -176,38 +177,6 @@ def outcome_counts(measurement: Measurement, reward: str) -> dict[str, int]:
     """Counts the outcomes of a reward that have no score."""
     kinds = [outcome.kind for outcome in measurement.evaluation.outcomes[reward]]
     return {"abstained": kinds.count("abstain"), "failed": kinds.count("failure")}
-
-
-class _Bar:
-    """A progress bar on standard error while it is a terminal; silent otherwise."""
-
-    def __init__(self, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._progress.add_task("loading", total=total)
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
-
-    def started(self) -> None:
-        self._progress.update(self._task, description="sampling")
-
-    def advanced(self, count: int) -> None:
-        self._progress.advance(self._task, count)
 
 
 def _line(name: str, found: Estimate, told: str, *, share: bool = False) -> tuple[str, str, str, str, str]:

@@ -21,7 +21,11 @@ from grpo.plugins.specs import KINDS
 
 HEADINGS = ("kind", "name", "version", "distribution", "state", "description")
 
-LATER = {"check": "grpo.core.cli_check:check", "new": "grpo.core.cli_new:new"}
+LATER = {
+    "check": "grpo.core.cli_check:check",
+    "new": "grpo.core.cli_new:new",
+    "validate": "grpo.core.cli_validate:validate",
+}
 
 
 class _Group(click.Group):
@@ -44,7 +48,7 @@ class _Group(click.Group):
 @click.option("-v", "--verbose", is_flag=True, help="Print the traceback of every broken plugin.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
-    """List the installed plugins; show one, check one, or start a new one.
+    """List the installed plugins; show one, check one, validate an environment's rows, or start a new one.
 
     GRPO_PLUGINS=a,b restricts the list to those entry points or distributions.
     """

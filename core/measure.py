@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo.core.config import PluginRef, RolloutSection, RunConfig, parse_config
-from grpo.core.episodes import Episode, episodes_of
+from grpo.core.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.plan import check_prompts
 from grpo.core.policy import end_ids, load_model_config, load_tokenizer
@@ -25,8 +25,6 @@ from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
-
-UNBOUNDED = 200  # episodes of an environment that makes its own, unless the user says how many
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from grpo.envs.generated import generated_split
 from grpo.envs.problem import read_problem
 from grpo.envs.templates import TemplateName, choose_template
 from grpo.plugins.errors import OptionError, did_you_mean
+from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
 
@@ -102,7 +103,7 @@ def rows(
         return draw_problem(draws, level)
 
     placed = generated_split(draw, size=size, seed=data_seed, split=split, name="arithmetic")
-    return [read_problem(row, where).row() for where, row in placed]
+    return PlacedRows((where, read_problem(row, where).row()) for where, row in placed)
 
 
 def _ordered(*, schedule: Schedule = "mixed", **_others: object) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from grpo.envs.sources import dataset_kind, read_placed, refuse_unused
 from grpo.plugins.errors import DatasetError, OptionError
+from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
 
@@ -104,7 +105,7 @@ def rows(
     placed = (
         _embedded(level, size, data_seed, split) if kind == "embedded" else read_placed(dataset, subset, split, kind)
     )
-    return [dict(read_code_row(row, where, question=question).row) for where, row in placed]
+    return PlacedRows((where, dict(read_code_row(row, where, question=question).row)) for where, row in placed)
 
 
 def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:

@@ -15,6 +15,7 @@ from grpo.envs.generated import generated_split
 from grpo.envs.sources import dataset_kind, read_placed, refuse_unused
 from grpo.envs.templates import Template, choose_template
 from grpo.plugins.errors import OptionError, did_you_mean
+from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
 
@@ -110,7 +111,7 @@ def rows(
     kind = dataset_kind(dataset)
     refuse_unused(COUNTDOWN.options, given, _USED_BY, kind)
     if kind != "embedded":
-        return [read_puzzle(row, where) for where, row in read_placed(dataset, subset, split, kind)]
+        return PlacedRows((where, read_puzzle(row, where)) for where, row in read_placed(dataset, subset, split, kind))
     if not 2 <= fewest <= most <= _MOST_NUMBERS or highest < 2 or highest_target < 2:
         raise OptionError(
             f"countdown: fewest={fewest}, most={most}, highest={highest}, highest_target={highest_target}. Choose 2 to "
@@ -123,7 +124,7 @@ def rows(
         split=split,
         name="countdown",
     )
-    return [read_puzzle(row, where) for where, row in placed]
+    return PlacedRows((where, read_puzzle(row, where)) for where, row in placed)
 
 
 def _template(name: str, system: str | None, pattern: str | None) -> Template:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.envs.generated import generated_split
 from grpo.envs.sources import dataset_kind, read_placed, refuse_unused
+from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
 
@@ -88,7 +89,7 @@ def rows(
         )
     else:
         placed = read_placed(dataset, subset, split, kind)
-    return [read_occasion(row, where, question=question, ideal=ideal) for where, row in placed]
+    return PlacedRows((where, read_occasion(row, where, question=question, ideal=ideal)) for where, row in placed)
 
 
 EMAIL = EnvSpec(

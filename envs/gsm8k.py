@@ -15,6 +15,7 @@ from grpo.envs.problem import read_problem
 from grpo.envs.sources import dataset_kind, read_placed, refuse_unused
 from grpo.envs.templates import TemplateName, choose_template
 from grpo.plugins.errors import OptionError
+from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
 
@@ -97,7 +98,9 @@ def rows(
     refuse_unused(GSM8K.options, given, _USED_BY, kind)
     embedded = kind == "embedded"
     placed = read_embedded(level, size, data_seed, split) if embedded else read_placed(dataset, subset, split, kind)
-    return [read_problem(row, where, question=question, answer=answer).row() for where, row in placed]
+    return PlacedRows(
+        (where, read_problem(row, where, question=question, answer=answer).row()) for where, row in placed
+    )
 
 
 GSM8K = EnvSpec(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,12 @@ from grpo.plugins.errors import DatasetError, OptionError
 
 TEST_SEED = 2**20  # what the seed of the test split is ahead
 NO_ANSWER = {"prime_factorization": ValueError}  # graders that raise where the answer cannot be read
+# Where datasets whose problems have several right answers keep the one that they know.
+_KNOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "graph_color": lambda metadata: json.dumps(metadata["possible_answer"]),
+    "propositional_logic": lambda metadata: str(metadata["example_answer"]),
+    "rubiks_cube": lambda metadata: str(metadata["example_correct_answer"]),
+}
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 
 
@@ -107,7 +113,10 @@ class ReasoningEnv(OneTurnEnv):
             raise DatasetError(f"reasoning_gym:{self._member}: a row needs the columns split and index, not {row!r}.")
         self._row = row
         found = items.row(row["index"])
-        worked = f"<answer>{found['answer']}</answer>" if isinstance(found["answer"], str) else ""
+        answer = found["answer"]
+        if answer is None and self._member in _KNOWN:
+            answer = _KNOWN[self._member](items.entry(row["index"])["metadata"])
+        worked = f"<answer>{answer}</answer>" if isinstance(answer, str) else ""
         return Asked(found["question"], found, self._system, worked)
 
 

@@ -27,7 +27,7 @@ SYSTEM = "Give your final answer between <answer> and </answer>."
 _WEAK = {
     "game_of_life_halting": "gives full marks to every answer, right or wrong: nothing can be learned from it",
     "prime_factorization": "raises ValueError where an answer is not made of numbers; that is scored 0 here",
-    "propositional_logic": "gives up to 0.25 for any text, and tells no right answer",
+    "propositional_logic": "gives up to 0.25 for any text",
     "figlet_font": "gives 0.2 for any text",
     "spell_backward": "pays for letters in their place, also those of any text",
     **dict.fromkeys(("arc_agi", "rearc"), "gives 0.05 for an empty answer"),

@@ -28,12 +28,14 @@ class Asked:
         row: the columns that rewards and verifiers read.
         system: a system message; "" for none.
         demonstration: a worked answer, or "".
+        gold: a right answer without working, or "".
     """
 
     question: str
     row: Mapping[str, Any]
     system: str = ""
     demonstration: str = ""
+    gold: str = ""
 
 
 class OneTurnEnv(gymnasium.Env[str, str]):
@@ -61,7 +63,7 @@ class OneTurnEnv(gymnasium.Env[str, str]):
 
         Returns:
             The question, and `info` with `prompt` (chat messages), `row` (columns for rewards) and, for a row with a
-            worked answer, `demonstration`.
+            worked answer, `demonstration`, or `gold` for one with an answer alone.
 
         Raises:
             DatasetError: the row, or the dataset to pick one from, cannot be used.
@@ -76,6 +78,8 @@ class OneTurnEnv(gymnasium.Env[str, str]):
         }
         if asked.demonstration:
             info["demonstration"] = asked.demonstration
+        if asked.gold:
+            info["gold"] = asked.gold
         return asked.question, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -125,5 +129,6 @@ class QuestionEnv(OneTurnEnv):
         if isinstance(row, Mapping):
             names = {usual: name if name in row else usual for usual, name in names.items()}
         problem = read_problem(row, "the row given to reset", **names)
-        worked = self._template.render(problem.reasoning, problem.answer) if problem.reasoning else ""
-        return Asked(problem.question, problem.row(), self._template.system, worked)
+        answered = self._template.render(problem.reasoning or problem.answer, problem.answer)
+        worked, gold = (answered, "") if problem.reasoning else ("", answered)
+        return Asked(problem.question, problem.row(), self._template.system, worked, gold)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
+from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.signature import options_of
 from grpo.plugins.source_file import module_from_file
 from grpo.plugins.specs import EnvSpec
@@ -59,7 +60,7 @@ def rows(
     subset: str | None = None,
     prompt: str = "",
     size: int = 500,
-) -> list[Mapping[str, Any]]:
+) -> Sequence[Mapping[str, Any]]:
     """Returns the rows of a split; without a dataset they differ in the seed of their episode only.
 
     Raises:
@@ -77,12 +78,12 @@ def rows(
         raise OptionError(
             f"trl:{member} has no embedded rows. Name a file, a folder or a hub id, or leave dataset out."
         )
-    found: list[Mapping[str, Any]] = []
+    found: list[tuple[str, dict[str, Any]]] = []
     for where, row in read_placed(dataset, subset, split, kind):
         if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), str | list):
             raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as TRL's datasets have.")
-        found.append(row)
-    return found
+        found.append((where, dict(row)))
+    return PlacedRows(found)
 
 
 def resolve(member: str) -> EnvSpec:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from grpo.core.check import check_env, check_reward, check_verifier
     from grpo.core.check_sandbox import check_sandbox
     from grpo.core.interop import to_inspect, to_trl, to_verifiers
+    from grpo.core.validate import validate
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
@@ -43,6 +44,7 @@ __all__ = [
     "to_inspect",
     "to_trl",
     "to_verifiers",
+    "validate",
     "verifier",
 ]
 
@@ -68,6 +70,7 @@ _HOMES = {
     "to_inspect": "core.interop",
     "to_trl": "core.interop",
     "to_verifiers": "core.interop",
+    "validate": "core.validate",
     "verifier": "plugins.decorators",
 }
 

@@ -383,7 +383,7 @@ def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity() -> Non
 
 def test_options_choose_among_the_kinds_of_a_name() -> None:
     done = grpo("gsm8k:size=20", "--json")
-    assert [report["plugin"] for report in json.loads(done.stdout)] == ["env gsm8k size=20"]
+    assert [report["plugin"] for report in json.loads(done.stdout)] == ["env gsm8k:size=20"]
     done = grpo("gsm8k:sise=20")
     assert (done.returncode, done.stdout) == (2, "")
     assert "has no option 'sise'" in done.stderr

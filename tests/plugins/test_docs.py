@@ -50,6 +50,7 @@ def test_the_public_names_are_pinned() -> None:
         "to_inspect",
         "to_trl",
         "to_verifiers",
+        "validate",
         "verifier",
     ]
     for name in grpo.__all__:

@@ -1,0 +1,48 @@
+"""A progress bar on standard error: how much there is and what was done in, a line on a terminal out."""
+
+from __future__ import annotations
+
+import sys
+
+
+class ProgressBar:
+    """A bar that shows while it is used as a context manager and standard error is a terminal; silent otherwise.
+
+    Args:
+        total: how much there is; None while nobody knows.
+        what: what is being done.
+    """
+
+    def __init__(self, total: int | None, what: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task(what, total=total)
+
+    def __enter__(self) -> ProgressBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def begins(self, what: str) -> None:
+        """Shows what is being done from now on."""
+        self._progress.update(self._task, description=what)
+
+    def advanced(self, count: int) -> None:
+        """Shows that so much more is done."""
+        self._progress.advance(self._task, count)
+
+    def reached(self, done: int, total: int) -> None:
+        """Shows how much is done of how much."""
+        self._progress.update(self._task, completed=done, total=total)
