@@ -149,7 +149,9 @@ class EnvSpec:
     - `prompt`: the chat messages to answer (default: the observation as one user message);
     - `row`: the columns that rewards and verifiers read (default: the dataset row);
     - `demonstration`: a worked answer in the environment's own format, where there is one; with several turns, a list
-      of actions, one for each turn.
+      of actions, one for each turn;
+    - `gold`: without one, a right answer in that format that shows no working, which validation plays and nobody is
+      taught.
 
     `step(action)` returns the reward of the turn, 0.0 where the environment does not score. What its `info` holds that
     JSON can hold reaches rewards as `Completion.info`: `scores` (name to number), `success` (True or False).
@@ -157,7 +159,8 @@ class EnvSpec:
     Attributes:
         factory: `(**options) -> gymnasium.Env`.
         dataset: `(split, **options) -> rows`, or None when the environment makes its own episodes; takes the same
-            options as the factory. Raises `DatasetError` for rows that cannot be used.
+            options as the factory. Raises `DatasetError` for rows that cannot be used. `PlacedRows` tell messages
+            where each was written.
         rewards: the SPECs scored when the user names none.
         verifier: the SPEC of the verifier that decides accuracy, or None.
         max_turns: how often the policy may speak.

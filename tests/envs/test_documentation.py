@@ -11,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import grpo
+from grpo.envs import grpo_envs
 from grpo.envs.arithmetic import ARITHMETIC
 from grpo.envs.code import CODE
 from grpo.envs.countdown import COUNTDOWN
@@ -34,13 +35,17 @@ OPTIONS = [
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_the_gymnasium_example_runs() -> None:
+def test_the_example_of_validation_holds() -> None:
     exec(BLOCKS[0], {})
+
+
+def test_the_gymnasium_example_runs() -> None:
+    exec(BLOCKS[1], {})
 
 
 def test_the_example_environment_passes_the_checker_and_its_rows_can_be_played() -> None:
     example: dict[str, Any] = {"__name__": "example"}
-    exec(BLOCKS[1], example)
+    exec(BLOCKS[2], example)
     (spec,) = example["grpo_envs"]()
     gymnasium.register("example/doubling-v1", entry_point=spec.factory)
     check_env(gymnasium.make("example/doubling-v1").unwrapped)
@@ -75,14 +80,14 @@ def test_the_error_shown_is_the_real_one() -> None:
 def test_the_example_of_several_turns_holds_and_its_demonstrations_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     example: dict[str, Any] = {"__name__": "example"}
-    exec(BLOCKS[2], example)
+    exec(BLOCKS[3], example)
     (spec,) = example["grpo_envs"]()
     assert grpo.check_env(spec).findings == ()
 
 
 def test_the_example_of_tools_can_be_called() -> None:
     example: dict[str, Any] = {"__name__": "example"}
-    exec(BLOCKS[2] + BLOCKS[3], example)
+    exec(BLOCKS[3] + BLOCKS[4], example)
     env = example["Warehouse"](2)
     env.reset(seed=0)
     (weigh,) = env.tools
@@ -100,3 +105,10 @@ def test_every_option_of_the_games_is_in_their_tables(spec: EnvSpec) -> None:
 
 def test_the_count_of_words_is_the_real_one() -> None:
     assert f"| `words` | all, {len(WORDS)} |" in PAGE
+    assert f"one of {len(WORDS)} words by the episode's seed" in PAGE
+
+
+def test_the_solution_of_every_built_in_environment_is_described() -> None:
+    table = PAGE.partition("| environment | rows |")[2].partition("\n\n")[0]
+    built_in = [spec.name for spec in grpo_envs() if spec.resolve is None]
+    assert re.findall(r"^\| `([\w-]+)`", table, re.MULTILINE) == built_in

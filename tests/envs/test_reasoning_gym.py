@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from grpo import validate
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound
 from grpo.plugins.host import Host
@@ -89,6 +90,23 @@ def test_a_grader_that_raises_at_what_it_cannot_read_scores_zero(host: Host) -> 
     row = {"split": "train", "index": 0}
     assert answered(env, row, "<answer>many primes</answer>")[0] == 0.0
     assert "ValueError" in bound.spec.note
+
+
+@pytest.mark.parametrize("name", ["chain_sum", "graph_color", "propositional_logic", "rubiks_cube"])
+def test_solutions_are_accepted_also_those_that_a_dataset_keeps_elsewhere(name: str) -> None:
+    report = validate(f"reasoning_gym:{name}:size=8", split="test")
+    assert report.ok, str(report)
+    assert (report.verdicts["right"], report.rewards[0].lowest) == (8, 1.0)
+
+
+def test_rows_whose_right_answer_is_empty_are_no_refusal_and_are_told() -> None:
+    report = validate("reasoning_gym:ab:size=25")
+    assert (report.ok, report.silence_right) == (True, 1)
+
+
+def test_datasets_that_tell_no_solution_do_not_validate() -> None:
+    report = validate("reasoning_gym:rush_hour:size=2")
+    assert (report.ok, len(report.without)) == (False, 2)
 
 
 def test_a_problem_without_a_known_answer_has_no_demonstration(host: Host) -> None:
