@@ -8,6 +8,7 @@ when an environment is made.
 from __future__ import annotations
 
 import inspect
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -28,17 +29,8 @@ _USED_BY = {"subset": "hub", "question": "local hub", "level": "embedded", "size
 _HELD_OUT = 5
 
 
-def make(
-    *,
-    dataset: str = "embedded",
-    subset: str | None = None,
-    system: str | None = None,
-    question: str = "",
-    show_tests: int = 1,
-    level: Level = "exercises",
-    size: int = 500,
-    data_seed: int = 0,
-) -> gymnasium.Env[Any, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
     """Programming tasks; the answer is a program that passes the row's tests.
 
     Args:
@@ -52,60 +44,67 @@ def make(
         level: the embedded tasks: exercises (one expression each, as many as asked for) or problems (small programs).
         size: the number of embedded exercises in each split.
         data_seed: seeds the embedded tasks.
-
-    Returns:
-        An environment of one turn; without a row, `reset` picks one of the train split.
-
-    Raises:
-        OptionError: an option has a value that cannot be used.
     """
-    options = dict(locals())
-    from grpo.envs.code_row import read_code_row
-    from grpo.envs.single_turn import OneTurnEnv
 
-    ask = partial(
-        read_code_row,
-        where="the row given to reset",
-        question=question,
-        system=_SYSTEM if system is None else system,
-        shown=show_tests,
-    )
-    return OneTurnEnv(ask, partial(rows, "train", **options))
+    dataset: str = "embedded"
+    subset: str | None = None
+    system: str | None = None
+    question: str = ""
+    show_tests: int = 1
+    level: Level = "exercises"
+    size: int = 500
+    data_seed: int = 0
+
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+        """
+        from grpo.envs.code_row import read_code_row
+        from grpo.envs.single_turn import OneTurnEnv
+
+        ask = partial(
+            read_code_row,
+            where="the row given to reset",
+            question=self.question,
+            system=_SYSTEM if self.system is None else self.system,
+            shown=self.show_tests,
+        )
+        return OneTurnEnv(ask, partial(self.rows, "train"))
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """Returns the checked rows of a split, with their columns as they are.
+
+        Every row is read and checked, so a bad one shows before any model loads.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        """
+        from grpo.envs.code_row import read_code_row
+
+        if self.level not in get_args(Level):
+            raise OptionError(f"no level '{self.level}'. Choose one of: {', '.join(get_args(Level))}.")
+        if self.show_tests < 0:
+            raise OptionError(f"show_tests={self.show_tests} must be 0 or more.")
+        kind = dataset_kind(self.dataset)
+        refuse_unused(CODE.options, asdict(self), _USED_BY, kind)
+        if kind == "embedded":
+            placed = _embedded(self.level, self.size, self.data_seed, split)
+        else:
+            placed = read_placed(self.dataset, self.subset, split, kind)
+        return PlacedRows((where, dict(read_code_row(row, where, question=self.question).row)) for where, row in placed)
 
 
-def rows(
-    split: str,
-    *,
-    dataset: str = "embedded",
-    subset: str | None = None,
-    system: str | None = None,
-    question: str = "",
-    show_tests: int = 1,
-    level: Level = "exercises",
-    size: int = 500,
-    data_seed: int = 0,
-) -> list[dict[str, Any]]:
-    """Returns the checked rows of a split, with their columns as they are.
+def make(**options: Any) -> gymnasium.Env[Any, Any]:
+    """Makes the environment; the options are those of `Code`."""
+    return Code(**options).env()
 
-    The options are those of `make`. Every row is read and checked, so a bad one shows before any model loads.
 
-    Raises:
-        OptionError: an option has a value that cannot be used.
-        DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
-    """
-    given = dict(locals())
-    from grpo.envs.code_row import read_code_row
-
-    if level not in get_args(Level):
-        raise OptionError(f"no level '{level}'. Choose one of: {', '.join(get_args(Level))}.")
-    if show_tests < 0:
-        raise OptionError(f"show_tests={show_tests} must be 0 or more.")
-    kind = dataset_kind(dataset)
-    refuse_unused(CODE.options, given, _USED_BY, kind)
-    placed = (
-        _embedded(level, size, data_seed, split) if kind == "embedded" else read_placed(dataset, subset, split, kind)
-    )
-    return PlacedRows((where, dict(read_code_row(row, where, question=question).row)) for where, row in placed)
+def rows(split: str, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a split; the options are those of `Code`."""
+    return Code(**options).rows(split)
 
 
 def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
@@ -135,8 +134,8 @@ CODE = EnvSpec(
     name="code",
     version=1,
     factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
+    doc=inspect.getdoc(Code) or "",
+    options=options_of(Code),
     dataset=rows,
     rewards=("code:credit=fraction",),
     verifier="code",

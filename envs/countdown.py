@@ -8,6 +8,7 @@ is made.
 from __future__ import annotations
 
 import inspect
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -35,20 +36,8 @@ _USED_BY = {
 _MOST_NUMBERS = 8
 
 
-def make(
-    *,
-    dataset: str = "embedded",
-    subset: str | None = None,
-    template: Layout = "reasoning",
-    system: str | None = None,
-    pattern: str | None = None,
-    fewest: int = 3,
-    most: int = 4,
-    highest: int = 99,
-    highest_target: int = 100,
-    size: int = 1000,
-    data_seed: int = 0,
-) -> gymnasium.Env[Any, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Countdown:
     """Countdown puzzles: reach a target from some numbers with + - * / and brackets.
 
     Embedded puzzles are made from a solution, so each has one; the solution is the demonstration.
@@ -66,80 +55,91 @@ def make(
         highest_target: the greatest target.
         size: the number of embedded puzzles in each split.
         data_seed: seeds the embedded puzzles.
-
-    Returns:
-        An environment of one turn; without a row, `reset` picks one of the train split.
-
-    Raises:
-        OptionError: an option has a value that cannot be used.
     """
-    options = dict(locals())
-    from grpo.envs.countdown_puzzles import ask_puzzle
-    from grpo.envs.single_turn import OneTurnEnv
 
-    ask = partial(ask_puzzle, where="the row given to reset", template=_template(template, system, pattern))
-    return OneTurnEnv(ask, partial(rows, "train", **options))
+    dataset: str = "embedded"
+    subset: str | None = None
+    template: Layout = "reasoning"
+    system: str | None = None
+    pattern: str | None = None
+    fewest: int = 3
+    most: int = 4
+    highest: int = 99
+    highest_target: int = 100
+    size: int = 1000
+    data_seed: int = 0
 
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
 
-def rows(
-    split: str,
-    *,
-    dataset: str = "embedded",
-    subset: str | None = None,
-    template: Layout = "reasoning",
-    system: str | None = None,
-    pattern: str | None = None,
-    fewest: int = 3,
-    most: int = 4,
-    highest: int = 99,
-    highest_target: int = 100,
-    size: int = 1000,
-    data_seed: int = 0,
-) -> list[dict[str, Any]]:
-    """Returns the checked rows of a split, each with the columns `question`, `numbers` and `target`.
+        Raises:
+            OptionError: an option has a value that cannot be used.
+        """
+        from grpo.envs.countdown_puzzles import ask_puzzle
+        from grpo.envs.single_turn import OneTurnEnv
 
-    Embedded ones have `answer` (an expression) and `solution` (its steps) too. The options are those of `make`.
-
-    Raises:
-        OptionError: an option has a value that cannot be used.
-        DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
-    """
-    given = dict(locals())
-    from grpo.envs.countdown_puzzles import draw_puzzle, read_puzzle
-
-    _template(template, system, pattern)
-    kind = dataset_kind(dataset)
-    refuse_unused(COUNTDOWN.options, given, _USED_BY, kind)
-    if kind != "embedded":
-        return PlacedRows((where, read_puzzle(row, where)) for where, row in read_placed(dataset, subset, split, kind))
-    if not 2 <= fewest <= most <= _MOST_NUMBERS or highest < 2 or highest_target < 2:
-        raise OptionError(
-            f"countdown: fewest={fewest}, most={most}, highest={highest}, highest_target={highest_target}. Choose 2 to "
-            f"{_MOST_NUMBERS} numbers, the fewest not above the most, and a highest number and target of 2 or more."
+        return OneTurnEnv(
+            partial(ask_puzzle, where="the row given to reset", template=self._template()), partial(self.rows, "train")
         )
-    placed = generated_split(
-        lambda draws, _: draw_puzzle(draws, fewest=fewest, most=most, highest=highest, highest_target=highest_target),
-        size=size,
-        seed=data_seed,
-        split=split,
-        name="countdown",
-    )
-    return PlacedRows((where, read_puzzle(row, where)) for where, row in placed)
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """Returns the checked rows of a split, each with the columns `question`, `numbers` and `target`.
+
+        Embedded ones have `answer` (an expression) and `solution` (its steps) too.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        """
+        from grpo.envs.countdown_puzzles import draw_puzzle, read_puzzle
+
+        self._template()
+        kind = dataset_kind(self.dataset)
+        refuse_unused(COUNTDOWN.options, asdict(self), _USED_BY, kind)
+        if kind != "embedded":
+            placed = read_placed(self.dataset, self.subset, split, kind)
+            return PlacedRows((where, read_puzzle(row, where)) for where, row in placed)
+        fewest, most, highest, highest_target = self.fewest, self.most, self.highest, self.highest_target
+        if not 2 <= fewest <= most <= _MOST_NUMBERS or highest < 2 or highest_target < 2:
+            raise OptionError(
+                f"countdown: fewest={fewest}, most={most}, highest={highest}, highest_target={highest_target}. Choose "
+                f"2 to {_MOST_NUMBERS} numbers, the fewest not above the most, and a highest number and target of 2 or "
+                "more."
+            )
+        sizes = {"fewest": fewest, "most": most, "highest": highest, "highest_target": highest_target}
+        placed = generated_split(
+            lambda draws, _: draw_puzzle(draws, **sizes),
+            size=self.size,
+            seed=self.data_seed,
+            split=split,
+            name="countdown",
+        )
+        return PlacedRows((where, read_puzzle(row, where)) for where, row in placed)
+
+    def _template(self) -> Template:
+        known = get_args(Layout)
+        if self.template not in known:
+            near = did_you_mean(self.template, known)
+            raise OptionError(f"no template '{self.template}'.{near} Choose one of: {', '.join(known)}.")
+        return choose_template(self.template, system=self.system, pattern=self.pattern, answer="the expression alone")
 
 
-def _template(name: str, system: str | None, pattern: str | None) -> Template:
-    known = get_args(Layout)
-    if name not in known:
-        raise OptionError(f"no template '{name}'.{did_you_mean(name, known)} Choose one of: {', '.join(known)}.")
-    return choose_template(name, system=system, pattern=pattern, answer="the expression alone")
+def make(**options: Any) -> gymnasium.Env[Any, Any]:
+    """Makes the environment; the options are those of `Countdown`."""
+    return Countdown(**options).env()
+
+
+def rows(split: str, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a split; the options are those of `Countdown`."""
+    return Countdown(**options).rows(split)
 
 
 COUNTDOWN = EnvSpec(
     name="countdown",
     version=1,
     factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
+    doc=inspect.getdoc(Countdown) or "",
+    options=options_of(Countdown),
     dataset=rows,
     rewards=("countdown",),
     verifier="countdown",

@@ -7,6 +7,7 @@ asks for their e-mails. This module is light; gymnasium is imported when an envi
 from __future__ import annotations
 
 import inspect
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,8 @@ _SYSTEM = "Answer with the e-mail alone."
 _USED_BY = {"subset": "hub", "question": "local hub", "size": "embedded", "data_seed": "embedded"}
 
 
-def make(
-    *,
-    dataset: str = "embedded",
-    subset: str | None = None,
-    question: str = "question",
-    system: str = _SYSTEM,
-    ideal: bool = False,
-    size: int = 500,
-    data_seed: int = 0,
-) -> gymnasium.Env[Any, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Email:
     """Short e-mails; a row says to whom, what about, and who signs.
 
     Args:
@@ -46,58 +39,72 @@ def make(
             reach after a warm-up on the demonstrations.
         size: the number of embedded rows in each split.
         data_seed: seeds the embedded rows.
-
-    Returns:
-        An environment of one turn; without a row, `reset` picks one of the train split.
-
-    Raises:
-        OptionError: an option has a value that cannot be used.
     """
-    options = dict(locals())
-    from grpo.envs.email_occasions import ask_for_letter
-    from grpo.envs.single_turn import OneTurnEnv
 
-    ask = partial(ask_for_letter, where="the row given to reset", system=system, question=question, ideal=ideal)
-    return OneTurnEnv(ask, partial(rows, "train", **options))
+    dataset: str = "embedded"
+    subset: str | None = None
+    question: str = "question"
+    system: str = _SYSTEM
+    ideal: bool = False
+    size: int = 500
+    data_seed: int = 0
 
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
 
-def rows(
-    split: str,
-    *,
-    dataset: str = "embedded",
-    subset: str | None = None,
-    question: str = "question",
-    system: str = _SYSTEM,
-    ideal: bool = False,
-    size: int = 500,
-    data_seed: int = 0,
-) -> list[dict[str, Any]]:
-    """Returns the checked rows of a split.
+        Raises:
+            OptionError: an option has a value that cannot be used.
+        """
+        from grpo.envs.email_occasions import ask_for_letter
+        from grpo.envs.single_turn import OneTurnEnv
 
-    Raises:
-        OptionError: an option has a value that cannot be used.
-        DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
-    """
-    given = dict(locals())
-    from grpo.envs.email_occasions import draw_occasion, read_occasion
-
-    kind = dataset_kind(dataset)
-    refuse_unused(EMAIL.options, given, _USED_BY, kind)
-    if kind == "embedded":
-        placed = generated_split(
-            lambda draws, _: draw_occasion(draws), size=size, seed=data_seed, split=split, name="email"
+        ask = partial(
+            ask_for_letter,
+            where="the row given to reset",
+            system=self.system,
+            question=self.question,
+            ideal=self.ideal,
         )
-    else:
-        placed = read_placed(dataset, subset, split, kind)
-    return PlacedRows((where, read_occasion(row, where, question=question, ideal=ideal)) for where, row in placed)
+        return OneTurnEnv(ask, partial(self.rows, "train"))
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """Returns the checked rows of a split.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        """
+        from grpo.envs.email_occasions import draw_occasion, read_occasion
+
+        kind = dataset_kind(self.dataset)
+        refuse_unused(EMAIL.options, asdict(self), _USED_BY, kind)
+        if kind == "embedded":
+            placed = generated_split(
+                lambda draws, _: draw_occasion(draws), size=self.size, seed=self.data_seed, split=split, name="email"
+            )
+        else:
+            placed = read_placed(self.dataset, self.subset, split, kind)
+        return PlacedRows(
+            (where, read_occasion(row, where, question=self.question, ideal=self.ideal)) for where, row in placed
+        )
+
+
+def make(**options: Any) -> gymnasium.Env[Any, Any]:
+    """Makes the environment; the options are those of `Email`."""
+    return Email(**options).env()
+
+
+def rows(split: str, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a split; the options are those of `Email`."""
+    return Email(**options).rows(split)
 
 
 EMAIL = EnvSpec(
     name="email",
     version=1,
     factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
+    doc=inspect.getdoc(Email) or "",
+    options=options_of(Email),
     dataset=rows,
     rewards=("email",),
     max_turns=1,

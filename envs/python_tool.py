@@ -7,11 +7,11 @@ runs the policy's programs in a sandbox. This module is light; gymnasium is impo
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs import gsm8k
-from grpo.envs.gsm8k import Level
+from grpo.envs.gsm8k import Gsm8k, Level
 from grpo.plugins.errors import OptionError
 from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
@@ -27,22 +27,8 @@ _SYSTEM = (
 _PATTERN = "<answer>\n{answer}\n</answer>\n"
 
 
-def make(
-    *,
-    dataset: str = "embedded",
-    subset: str | None = None,
-    system: str | None = None,
-    level: Level = "mixed",
-    size: int = 1000,
-    data_seed: int = 0,
-    question: str = "question",
-    answer: str = "answer",
-    calls: int = 3,
-    sandbox: str = "local",
-    seconds: float = 2.0,
-    memory: int = 512,
-    shown: int = 2000,
-) -> gymnasium.Env[Any, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonTool:
     """Word problems to solve with a code interpreter; the answer is one number.
 
     Args:
@@ -60,79 +46,87 @@ def make(
         seconds: of processor time that one program may use, at most 10.
         memory: in MiB, of one program.
         shown: how many characters of what a program printed the policy sees, at most 20000.
-
-    Raises:
-        OptionError: an option has a value that cannot be used.
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
     """
-    options = dict(locals())
-    from grpo.envs.interpreter import Interpreter, InterpreterEnv
-    from grpo.envs.templates import Template
-    from grpo.plugins.sandbox_pools import pool_of
 
-    _refuse_unusable(calls, seconds, memory, shown)
-    pool_of(sandbox)
-    return InterpreterEnv(
-        Template(_SYSTEM if system is None else system, _PATTERN),
-        partial(rows, "train", **options),
-        Interpreter(sandbox, seconds, memory * 2**20, shown),
-        calls,
-        question=question,
-        answer=answer,
-    )
+    dataset: str = "embedded"
+    subset: str | None = None
+    system: str | None = None
+    level: Level = "mixed"
+    size: int = 1000
+    data_seed: int = 0
+    question: str = "question"
+    answer: str = "answer"
+    calls: int = 3
+    sandbox: str = "local"
+    seconds: float = 2.0
+    memory: int = 512
+    shown: int = 2000
+
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Returns an environment of several turns with the tool `python`.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            UsageError: no sandbox has that SPEC.
+            SandboxUnavailable: this machine cannot run it.
+        """
+        from grpo.envs.interpreter import Interpreter, InterpreterEnv
+        from grpo.envs.templates import Template
+        from grpo.plugins.sandbox_pools import pool_of
+
+        self._refuse_unusable()
+        pool_of(self.sandbox)
+        return InterpreterEnv(
+            Template(_SYSTEM if self.system is None else self.system, _PATTERN),
+            partial(self.rows, "train"),
+            Interpreter(self.sandbox, self.seconds, self.memory * 2**20, self.shown),
+            self.calls,
+            question=self.question,
+            answer=self.answer,
+        )
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """Returns the checked rows of a split, those of `gsm8k`.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        """
+        self._refuse_unusable()
+        return Gsm8k(
+            dataset=self.dataset,
+            subset=self.subset,
+            level=self.level,
+            size=self.size,
+            data_seed=self.data_seed,
+            question=self.question,
+            answer=self.answer,
+        ).rows(split)
+
+    def _refuse_unusable(self) -> None:
+        for name, most in (("calls", MOST_CALLS), ("memory", 16384), ("shown", 20000)):
+            if not 1 <= getattr(self, name) <= most:
+                raise OptionError(f"{name}={getattr(self, name)} must be from 1 to {most}.")
+        if not 0 < self.seconds <= 10:
+            raise OptionError(f"seconds={self.seconds:g} must be above 0 and at most 10.")
 
 
-def rows(
-    split: str,
-    *,
-    dataset: str = "embedded",
-    subset: str | None = None,
-    system: str | None = None,
-    level: Level = "mixed",
-    size: int = 1000,
-    data_seed: int = 0,
-    question: str = "question",
-    answer: str = "answer",
-    calls: int = 3,
-    sandbox: str = "local",
-    seconds: float = 2.0,
-    memory: int = 512,
-    shown: int = 2000,
-) -> list[dict[str, Any]]:
-    """Returns the checked rows of a split, those of `gsm8k`; the options are those of `make`.
-
-    Raises:
-        OptionError: an option has a value that cannot be used.
-        DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
-    """
-    _refuse_unusable(calls, seconds, memory, shown)
-    return gsm8k.rows(
-        split,
-        dataset=dataset,
-        subset=subset,
-        level=level,
-        size=size,
-        data_seed=data_seed,
-        question=question,
-        answer=answer,
-    )
+def make(**options: Any) -> gymnasium.Env[Any, Any]:
+    """Makes the environment; the options are those of `PythonTool`."""
+    return PythonTool(**options).env()
 
 
-def _refuse_unusable(calls: int, seconds: float, memory: int, shown: int) -> None:
-    for name, value, most in (("calls", calls, MOST_CALLS), ("memory", memory, 16384), ("shown", shown, 20000)):
-        if not 1 <= value <= most:
-            raise OptionError(f"{name}={value} must be from 1 to {most}.")
-    if not 0 < seconds <= 10:
-        raise OptionError(f"seconds={seconds:g} must be above 0 and at most 10.")
+def rows(split: str, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a split; the options are those of `PythonTool`."""
+    return PythonTool(**options).rows(split)
 
 
 PYTHON_TOOL = EnvSpec(
     name="python-tool",
     version=1,
     factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
+    doc=inspect.getdoc(PythonTool) or "",
+    options=options_of(PythonTool),
     dataset=rows,
     rewards=("proximity",),
     verifier="gsm8k",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,7 @@ def test_the_hook_offers_it_with_its_rewards_and_verifier() -> None:
     assert (GSM8K.max_turns, GSM8K.hub_dataset) == (1, "openai/gsm8k")
 
 
-def test_factory_and_dataset_take_the_same_options_and_document_each() -> None:
-    factory = list(inspect.signature(make).parameters.values())
-    assert factory == list(inspect.signature(rows).parameters.values())[1:]
-    assert [option.name for option in GSM8K.options] == [parameter.name for parameter in factory]
+def test_every_option_is_documented() -> None:
     assert all(f"\n    {option.name}: " in GSM8K.doc for option in GSM8K.options)
 
 
