@@ -9,7 +9,7 @@ from __future__ import annotations
 from grpo.core.episodes import Episode
 from grpo.core.policy import encode_starts
 from grpo.core.tool_turns import ToolFormat
-from grpo.core.tools import ToolCall, answer, functions_of
+from grpo.core.tools import ToolCall, answer, functions_of, used
 from grpo.core.turns import Player
 from grpo.plugins.errors import PluginError
 
@@ -34,7 +34,10 @@ def demonstrated(player: Player, episode: Episode) -> tuple[list[int], list[bool
             if number == len(episode.actions):
                 break
             if call is not None:
-                between = _tools(player).ids(tokenizer, [call], [answer(functions_of(env), call)], ids[-1])
+                told = [answer(functions_of(env), call)]
+                if used(env, "", [call], told):
+                    break
+                between = _tools(player).ids(tokenizer, [call], told, ids[-1])
             else:
                 observation, _, terminated, truncated, _ = env.step(text)
                 if terminated or truncated:

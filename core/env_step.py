@@ -1,12 +1,17 @@
-"""One step of an environment: an action as text in, what gymnasium's contract says came of it out, checked."""
+"""One step of an environment: an action as text in, what gymnasium's contract says came of it out, checked.
+
+Beside actions an environment may want to know of turns that called its tools, and of a budget that ended its rollout.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from grpo.core.tools import ToolCall, used
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,42 @@ def take_step(action: str, env: Any) -> StepAnswer:
         TypeError, ValueError: it is not what gymnasium's contract says, or no tokenizer reads it.
         Exception: whatever the environment raises.
     """
-    observation, reward, terminated, truncated, info = env.step(action)
+    return _checked(*env.step(action))
+
+
+def tell_of_calls(said: str, calls: Sequence[ToolCall], answers: Sequence[str], env: Any) -> StepAnswer | None:
+    """Tells an environment of a turn that called its tools; steps it with no text if its episode has ended with that.
+
+    Args:
+        said: what the turn said beside its calls.
+        calls: what it asked for.
+        answers: what the policy is told, one text for each call.
+        env: the environment.
+
+    Returns:
+        What the step returned, or None where the episode goes on. Raises what `take_step` does.
+    """
+    return take_step("", env) if used(env, said, calls, answers) else None
+
+
+def cut_off(calling: bool, env: Any) -> StepAnswer | None:
+    """Asks an environment what a rollout came to that a budget ended.
+
+    Args:
+        calling: whether its last turn called tools; then the environment has not been stepped for it.
+        env: the environment.
+
+    Returns:
+        What its method `cut` returned, or a step with no text after a call; None where nothing is left to ask. Raises
+        what `take_step` does.
+    """
+    end = getattr(getattr(env, "unwrapped", env), "cut", None)
+    if callable(end):
+        return _checked(*end())
+    return take_step("", env) if calling else None
+
+
+def _checked(observation: Any, reward: Any, terminated: Any, truncated: Any, info: Mapping[str, Any]) -> StepAnswer:
     if not isinstance(observation, str):
         raise TypeError(f"the observation is a {type(observation).__name__}, not text")
     observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer

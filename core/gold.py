@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo.core.env_step import StepAnswer, take_step
+from grpo.core.env_step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.episodes import Action, Episode
 from grpo.core.score import Judgement, Outcome, Scorer
 from grpo.core.tools import ToolCall, answer, functions_of
@@ -68,11 +68,17 @@ def acted_in(episode: Episode, actions: Sequence[Action], instance: Any) -> Comp
     played = _Played(episode, tools=bool(functions))
     for action in actions:
         if not isinstance(action, str):
-            played.call(action, answer(functions, ToolCall(action["tool"], action["arguments"])))
+            call = ToolCall(action["tool"], action["arguments"])
+            told = answer(functions, call)
+            played.call(action, told)
+            if (ended := tell_of_calls("", [call], [told], instance)) is not None:
+                played.end(ended)
+                return played.completion()
         elif played.step(action, take_step(action, instance)):
             return played.completion()
-    if actions and not isinstance(actions[-1], str):  # what a call has reached has its reward too
-        played.end(take_step("", instance))
+    # What was reached has its reward too.
+    if actions and (ended := cut_off(not isinstance(actions[-1], str), instance)) is not None:
+        played.end(ended)
     return played.completion()
 
 

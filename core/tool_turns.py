@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.tools import Schema, ToolCall
+from grpo.core.tools import Schema, ToolCall, answering, calling
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,12 +43,13 @@ class ToolFormat:
     def calls(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[ToolCall]:
         """Returns the calls that a turn asks for, the first `most`; none where it cannot be read, as TRL has it."""
         try:
-            read: Any = tokenizer.parse_response(
-                tokenizer.decode(list(ids)), prefix=self.opening, tools=[dict(schema) for schema in self.schemas]
-            )
-            return [_call(asked) for asked in ((read or {}).get("tool_calls") or ())[: self.most]]
+            return [_call(asked) for asked in (self._read(tokenizer, ids).get("tool_calls") or ())[: self.most]]
         except Exception:  # the policy writes anything, and the parser has no error of its own: it is plain text then
             return []
+
+    def said(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+        """Returns what a turn that asks for calls says beside them."""
+        return str(self._read(tokenizer, ids).get("content") or "").strip()
 
     def ids(
         self, tokenizer: PreTrainedTokenizerBase, calls: Sequence[ToolCall], answers: Sequence[str], last: int
@@ -75,11 +76,17 @@ class ToolFormat:
 
     def text(self, tokenizer: PreTrainedTokenizerBase, call: ToolCall) -> str:
         """Returns a call as the policy is to write it, without the end of the message."""
-        written = _rendered(tokenizer, [ASKED, _calling([call])])
+        written = _rendered(tokenizer, [ASKED, calling("", [call])])
         begun = _rendered(tokenizer, [ASKED], generate=True)
         # A template that opens the thinking of a message to be written may leave it out of one with a call.
         same = [one == other for one, other in zip(written, begun, strict=False)]
         return written[[*same, False].index(False) : _end(tokenizer, written, call.name)]
+
+    def _read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> Mapping[str, Any]:
+        read: Any = tokenizer.parse_response(
+            tokenizer.decode(list(ids)), prefix=self.opening, tools=[dict(schema) for schema in self.schemas]
+        )
+        return read or {}
 
     def _between(self, tokenizer: Any, names: Sequence[str], answers: Sequence[str]) -> str:
         known = [schema["function"]["name"] for schema in self.schemas]
@@ -108,7 +115,7 @@ def tool_format(
         raise _refused("does not tell the policy of tools")
     begun, asked = _rendered(tokenizer, [ASKED], generate=True), _rendered(tokenizer, [ASKED])
     probe = ToolCall(name, {KEY: VALUE})
-    written = _rendered(tokenizer, [ASKED, _calling([probe])])
+    written = _rendered(tokenizer, [ASKED, calling("", [probe])])
     if not all(part in written for part in (name, KEY, VALUE)):
         raise _refused("leaves out the calls of earlier turns")
     if ANSWERS not in _after_calls(tokenizer, [probe], [ANSWERS]):
@@ -132,8 +139,8 @@ def tool_format(
 
 
 def _after_calls(tokenizer: Any, calls: Sequence[ToolCall], answers: Sequence[str]) -> str:
-    start = [ASKED, _calling(calls)]
-    told = [{"role": "tool", "name": call.name, "content": answer} for call, answer in zip(calls, answers, strict=True)]
+    start = [ASKED, calling("", calls)]
+    told = answering(calls, answers)
     before, whole = _rendered(tokenizer, start), _rendered(tokenizer, [*start, *told], generate=True)
     # What stands before the call may change once its answer follows (Qwen3 leaves out empty thinking): the call is
     # looked for by its own text, which comes as often as there are calls like it.
@@ -177,11 +184,6 @@ def _call(asked: Mapping[str, Any]) -> ToolCall:
     if not isinstance(name, str) or not isinstance(arguments or {}, dict):
         raise TypeError("a call needs a name and arguments by name")
     return ToolCall(name, arguments or {})
-
-
-def _calling(calls: Sequence[ToolCall]) -> dict[str, Any]:
-    asked = [{"type": "function", "function": {"name": c.name, "arguments": dict(c.arguments)}} for c in calls]
-    return {"role": "assistant", "content": "", "tool_calls": asked}
 
 
 def _rendered(

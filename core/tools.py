@@ -1,7 +1,8 @@
 """The tools of an environment: typed functions in, their schemas for the chat template and their answers as text out.
 
-An environment offers tools by an attribute `tools`, a sequence of functions (its own methods, mostly). What a tool
-raises is an answer too, since the policy may have asked for something impossible; an error of grpo's own tree
+An environment offers tools by an attribute `tools`, a sequence of functions (its own methods, mostly); one that has an
+attribute `json_schema` is described by that, any other by its annotations and docstring. What a tool raises is an
+answer too, since the policy may have asked for something impossible; an error of grpo's own tree
 (`SandboxUnavailable`, `TransientError`) says that the machine is at fault and is no answer.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
     found: list[Schema] = []
     for tool, function in functions.items():
         try:
-            found.append(get_json_schema(function))
+            found.append(getattr(function, "json_schema", None) or get_json_schema(function))
         except Exception as error:  # of several kinds, and of any where an annotation cannot be evaluated
             raise PluginError(
                 f"env '{name}': its tool '{tool}' cannot be described to the policy: {error} Annotate every parameter "
@@ -95,6 +96,33 @@ def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
         raise
     except Exception as error:
         return told_error(f"{type(error).__name__}: {error}")
+
+
+def used(env: Any, said: str, calls: Sequence[ToolCall], answers: Sequence[str]) -> bool:
+    """Tells an environment with a method `tools_used` of a turn that asked for calls.
+
+    Args:
+        env: the environment.
+        said: what the turn said beside its calls.
+        calls: what it asked for.
+        answers: what the policy is told, one text for each call.
+
+    Returns:
+        Whether the environment says that its episode has ended with them.
+    """
+    tell = getattr(getattr(env, "unwrapped", env), "tools_used", None)
+    return bool(tell([calling(said, calls), *answering(calls, answers)])) if callable(tell) else False
+
+
+def calling(said: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """Returns the chat message of a turn that asks for calls."""
+    asked = [{"type": "function", "function": {"name": c.name, "arguments": dict(c.arguments)}} for c in calls]
+    return {"role": "assistant", "content": said, "tool_calls": asked}
+
+
+def answering(calls: Sequence[ToolCall], answers: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the chat messages that answer calls."""
+    return [{"role": "tool", "name": call.name, "content": told} for call, told in zip(calls, answers, strict=True)]
 
 
 def told_error(reason: str) -> str:

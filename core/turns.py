@@ -8,8 +8,9 @@ sampled, in the context that they were sampled in. A rollout ends with sampled t
 recorded. An environment that raises, hangs or breaks the contract fails its own rollout and no other.
 
 Where the environment offers tools (core/tools.py), a turn that asks for calls (core/tool_turns.py) is answered by them
-and does not step the environment. Calls run in threads beside those of the environments, one at a time for a rollout,
-each in the time limit; one that takes longer is left alone and answered with an error.
+and steps the environment only where that says that its episode has ended with them. Calls run in threads beside those
+of the environments, one at a time for a rollout, each in the time limit; one that takes longer is left alone and
+answered with an error.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.chat_turns import TurnFormat
-from grpo.core.env_step import StepAnswer, take_step
-from grpo.core.env_threads import EnvThreads, Raised
+from grpo.core.env_step import StepAnswer, cut_off, take_step, tell_of_calls
+from grpo.core.env_threads import Call, EnvThreads, Raised
 from grpo.core.episodes import Episode, prompt_of
 from grpo.core.rollout import Sampled, SamplingParams
 from grpo.core.score_outcome import explain
@@ -122,11 +123,13 @@ class Player:
                     break
                 self._speak(alive, sample, params)
                 callers = self._called(turn, alive, hands)
+                self._tell(turn, [one for one in alive if one.number in callers], callers, threads)
                 self._step(turn, [one for one in alive if one.number not in callers], threads)
-                for one in alive:
-                    if one.finish is None:
-                        self._go_on(turn, one, callers.get(one.number), self.limits.tokens - params.max_tokens)
-                self._close(turn, [o for o in alive if o.number in callers and o.finish == "length"], threads)
+                going = [one for one in alive if one.finish is None]
+                for one in going:
+                    self._go_on(turn, one, callers.get(one.number), self.limits.tokens - params.max_tokens)
+                cut = {one.number: partial(cut_off, one.number in callers) for one in going if one.finish is not None}
+                self._closed(turn, going, cut, threads)
                 for one in alive:
                     if one.finish is not None:
                         threads.release(one.number)
@@ -177,15 +180,31 @@ class Player:
             elif one.see(found):
                 one.finish = one.cut
 
-    def _close(self, turn: int, ended: Sequence[_Rollout], threads: EnvThreads) -> None:
-        """Steps with no text where a budget ended a rollout at a call: what its tools reached has its reward too."""
-        answers = threads.call({one.number: partial(take_step, "") for one in ended})
-        for one in ended:
+    def _tell(
+        self, turn: int, using: Sequence[_Rollout], callers: Mapping[int, list[ToolCall]], threads: EnvThreads
+    ) -> None:
+        """Tells environments what their tools were used for; some say that the episode has ended with it."""
+        asked: dict[int, Call] = {}
+        for one in using:
+            if one.finish is None and self.tools is not None:
+                said = self.tools.said(self.tokenizer, one.last)
+                asked[one.number] = partial(tell_of_calls, said, callers[one.number], one.answers)
+        for one in self._closed(turn, using, asked, threads):
+            one.finish = one.finish or one.cut
+
+    def _closed(
+        self, turn: int, rollouts: Sequence[_Rollout], calls: Mapping[int, Call], threads: EnvThreads
+    ) -> list[_Rollout]:
+        """Makes calls that may say what an episode came to without an action; returns the rollouts where one did."""
+        answers = threads.call(calls)
+        closed = [one for one in rollouts if answers.get(one.number) is not None]
+        for one in closed:
             found = answers[one.number]
             if isinstance(found, Raised):
                 one.fail(f"env '{self.env.name}' failed after turn {turn}: {explain(found.error)}")
             else:
                 one.close(found)
+        return closed
 
     def _go_on(self, turn: int, one: _Rollout, calls: list[ToolCall] | None, most: int) -> None:
         """Adds what stands before the next turn, or ends the rollout where a budget is used up."""

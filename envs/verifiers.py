@@ -1,7 +1,8 @@
-"""The environments `verifiers:ID`: tasksets of the verifiers library whose tasks one message answers.
+"""The environments `verifiers:ID`: tasksets of the verifiers library, with their tools and environments.
 
-In: the id of a taskset (`verifiers.v1`). Out: the spec of an environment of one turn that scores itself by the rewards
-of the tasks. This module is light; the library is imported when an id is looked up.
+In: the id of a taskset (`verifiers.v1`). Out: the spec of an environment of one turn, or of several where there are
+tools or an environment that talks, which scores itself by the rewards of the tasks. This module is light; the library
+is imported when an id is looked up.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     import gymnasium
 
 EXTRA = "interop"
+MOST_TURNS = 50
 _OURS = ("id", "task", "system_prompt")
 
 
 def make(
     member: str, *, size: int | None = None, system: str | None = None, success: float = 1.0, **config: Any
 ) -> gymnasium.Env[str, str]:
-    """A taskset of verifiers: `verifiers:my-taskset`, one message for each task.
+    """A taskset of verifiers: `verifiers:my-taskset`, with its tools and its environment of several turns, if any.
 
     Args:
         member: the taskset's id, that of an installed package.
@@ -36,16 +38,17 @@ def make(
         config: the taskset's own settings.
 
     Returns:
-        An environment of one turn that scores itself.
+        An environment that scores itself.
 
     Raises:
         PluginNotFound: verifiers or the taskset is not installed.
-        OptionError: its tasks need tools or a container, or it refuses its settings.
+        OptionError: its tasks need what a policy does not have here, or it refuses its settings.
     """
-    from grpo.envs.verifiers_env import TaskEnv, tasks_of
+    from grpo.envs.verifiers_env import TaskEnv
+    from grpo.envs.verifiers_tasks import source_of
 
     _config_class(member)
-    return TaskEnv(member, tasks_of(member, size, config), system, success)
+    return TaskEnv(member, source_of(member, size, config), system, success)
 
 
 def rows(
@@ -58,9 +61,10 @@ def rows(
     **config: Any,
 ) -> list[Mapping[str, Any]]:
     """Returns a split of the tasks: the last tenth, at least 1 and at most 500, is the test split."""
-    from grpo.envs.verifiers_env import row_of, tasks_of
+    from grpo.envs.verifiers_env import row_of
+    from grpo.envs.verifiers_tasks import source_of
 
-    tasks = tasks_of(member, size, config)
+    tasks = source_of(member, size, config).tasks
     held_out = min(500, max(1, len(tasks) // 10))
     first = len(tasks) - held_out
     numbers = range(first, len(tasks)) if split == "test" else range(first)
@@ -73,8 +77,11 @@ def resolve(member: str) -> EnvSpec:
     Raises:
         PluginNotFound: verifiers or the taskset is not installed.
     """
+    config = _config_class(member)
+    from grpo.envs.verifiers_tasks import takes_turns
+
     taken = {*(option.name for option in VERIFIERS.options), *RESERVED_OPTIONS, *_OURS}
-    fields: Mapping[str, Any] = _config_class(member).model_fields
+    fields: Mapping[str, Any] = config.model_fields
     inner = tuple(
         Option(name, Any, None if field.is_required() else field.get_default(call_default_factory=True))
         for name, field in fields.items()
@@ -86,6 +93,7 @@ def resolve(member: str) -> EnvSpec:
         factory=partial(make, member),
         dataset=partial(rows, member),
         options=(*VERIFIERS.options, *inner),
+        max_turns=MOST_TURNS if takes_turns(member) else 1,
         resolve=None,
     )
 
@@ -95,7 +103,7 @@ def _config_class(member: str) -> Any:
     from grpo.envs.extras import imported
 
     imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
-    from grpo.envs.verifiers_env import config_class
+    from grpo.envs.verifiers_tasks import config_class
 
     try:
         return config_class(member)

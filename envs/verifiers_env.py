@@ -1,80 +1,36 @@
-"""Tasks of verifiers as an environment: a taskset in, prompts and the tasks' own rewards out.
+"""Tasks of verifiers as an environment of gymnasium: a row names a task, actions answer it, its rewards come out.
 
-A completion becomes a trace with one reply, and the task scores it as it would offline, without a runtime.
+Theory of operation. An episode is a coroutine of verifiers (envs/verifiers_play.py). It runs in an event loop of its
+own, only while `reset`, `step` or a tool is called, until it waits for the policy again or has ended. Calls of tools
+come from another thread, one at a time: a lock keeps one that ran out of time and still runs from meeting the next.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from itertools import islice
+import resource
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from grpo.envs.single_turn import Asked, OneTurnEnv
-from grpo.plugins.errors import DatasetError, OptionError
+import gymnasium
+from gymnasium.error import ResetNeeded
+from verifiers.v1 import Agents
+from verifiers.v1.episode import EnvInfo, Episode
+from verifiers.v1.trace import TraceTask
+from verifiers.v1.types import ImageUrlContentPart, SystemMessage, UserMessage, content_text
 
-ENDLESS = 1000  # tasks of a taskset without an end, unless the user says how many
+from grpo.envs.own_numbers import OwnNumbers
+from grpo.envs.spaces import AnyText
+from grpo.envs.verifiers_play import CUT, Line, PolicyRollout, Seat
+from grpo.envs.verifiers_tasks import Source, answered_at_once
+from grpo.envs.verifiers_tools import Tool
+from grpo.plugins.errors import DatasetError
 
+FILES = 65536
 
-def config_class(member: str) -> Any:
-    """Returns the class of a taskset's settings; raises what verifiers raises for an id that is none."""
-    from verifiers.v1.configs.taskset import TasksetConfig
-    from verifiers.v1.utils.generic import concrete_type
-    from verifiers.v1.utils.loaders import taskset_class
-
-    return concrete_type(taskset_class(member), TasksetConfig) or TasksetConfig
-
-
-def tasks_of(member: str, size: int | None, config: Mapping[str, Any]) -> Sequence[Any]:
-    """Returns the tasks of a taskset.
-
-    Raises:
-        OptionError: they need tools or a container, or the taskset refuses its settings.
-        DatasetError: it has fewer than two.
-    """
-    return _tasks(member, size, json.dumps(dict(config), sort_keys=True))
-
-
-@lru_cache(maxsize=8)
-def _tasks(member: str, size: int | None, config: str) -> Sequence[Any]:
-    from verifiers.v1.utils.loaders import load_taskset
-
-    given = json.loads(config)
-    try:
-        taskset: Any = load_taskset(config_class(member).model_validate({**given, "id": member}))
-    except (TypeError, ValueError) as error:
-        raise OptionError(
-            f"verifiers:{member} refuses {given or 'its defaults'}: {' '.join(str(error).split())}"
-        ) from error
-    tasks = tuple(islice(taskset, size if size is not None or taskset.bounded else ENDLESS))
-    if len(tasks) < 2:
-        raise DatasetError(f"verifiers:{member} has {len(tasks)} tasks; a run needs 2 or more.")
-    for task in tasks:
-        lack = _lack(task)
-        if lack:
-            raise OptionError(
-                f"verifiers:{member}: its tasks {lack}, which one message does not have. Run such tasks "
-                "with verifiers itself."
-            )
-    return tasks
-
-
-def _lack(task: Any) -> str:
-    """Says what a task needs that a message alone does not have, or ""."""
-    if task.NEEDS_CONTAINER:
-        return "need a container"
-    if task.toolsets(task.config):
-        return "bring tools"
-    if task.data.prompt is None:
-        return "have no prompt"
-    for function in task.hooks("reward"):
-        runtime = inspect.signature(function).parameters.get("runtime")
-        if runtime is not None and runtime.default is runtime.empty:
-            return f"are scored in a runtime (by {function.__name__})"
-    return ""
+Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 def row_of(task: Any, number: int) -> dict[str, Any]:
@@ -83,78 +39,221 @@ def row_of(task: Any, number: int) -> dict[str, Any]:
     return {**data, "task": number}
 
 
-class TaskEnv(OneTurnEnv):
-    """Asks tasks and scores the replies with their own rewards.
+class TaskEnv(gymnasium.Env[str, str]):
+    """Plays tasks and scores what the policy said with their own rewards.
 
     Args:
         member: the taskset.
-        tasks: its tasks.
+        source: its tasks and what plays them.
         system: a system message instead of the tasks' own, or None.
         success: the least reward of a task that is solved.
     """
 
-    def __init__(self, member: str, tasks: Sequence[Any], system: str | None, success: float) -> None:
-        super().__init__(self._asked, lambda: [{"task": number} for number in range(len(tasks))])
+    def __init__(self, member: str, source: Source, system: str | None, success: float) -> None:
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
         self._member = member
-        self._tasks = tasks
+        self._source = source
         self._system = system
         self._success = success
-        self._task: Any = None
+        self._play: _Play | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of a task; a prompt of several messages is kept as it is."""
-        shown, info = super().reset(seed=seed, options=options)
-        if not isinstance(self._task.data.prompt, str):
-            system = [message for message in info["prompt"] if message["role"] == "system"]
-            info["prompt"] = [*system, *_messages(self._task.data.prompt)]
-        return shown, info
+        """Starts the episode of a task.
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Scores the completion and ends the episode; raises what `OneTurnEnv.step` and the task raise."""
-        shown, _, ended, cut, _ = super().step(action)
-        trace = asyncio.run(scored(self._task, action))
+        Args:
+            seed: seeds the choice of a task.
+            options: `{"row": row}` names the row; without it a task is picked at random.
+
+        Raises:
+            DatasetError: the row names no task.
+        """
+        super().reset(seed=seed)
+        self.close()
+        tasks = self._source.tasks
+        row = (options or {}).get("row", {"task": int(self.np_random.integers(len(tasks)))})
+        number = row.get("task") if isinstance(row, Mapping) else None
+        if not isinstance(number, int) or not 0 <= number < len(tasks):
+            raise DatasetError(f"verifiers:{self._member}: a row needs the column task, not {row!r}.")
+        task = tasks[number] if self._system is None else tasks[number].with_system_prompt(self._system or None)
+        self._play = _Play(self._source, task, number)
+        shown = _shown(self._play.opening())
+        return shown[-1]["content"], {"prompt": shown, "row": row_of(tasks[number], number)}
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools of the task."""
+        return [] if self._play is None else self._play.tools()
+
+    def step(self, action: str) -> Step:
+        """Takes what the policy said; empty text where its tools ended the episode.
+
+        Raises:
+            ResetNeeded: no episode is open.
+            TypeError: the action is not text.
+            RuntimeError: the task or its environment failed.
+        """
+        play = self._opened()
+        if not isinstance(action, str):
+            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        return self._after(play.answer(None if play.over else action))
+
+    def tools_used(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Takes a turn that called tools and what they answered; returns whether that ended the episode."""
+        return self._opened().called(messages)
+
+    def cut(self) -> Step:
+        """Ends the episode because the policy may not speak again; what it came to is scored."""
+        play = self._opened()
+        play.stop()
+        return self._after(play.answer(None))
+
+    def close(self) -> None:
+        """Gives up the episode that is open."""
+        if self._play is not None:
+            self._play.close()
+            self._play = None
+
+    def _opened(self) -> _Play:
+        if self._play is None:
+            raise ResetNeeded("no episode is open: call reset() before step().")
+        return self._play
+
+    def _after(self, asked: list[Any] | None) -> Step:
+        if asked is not None:
+            return _text(asked), 0.0, False, False, {}
+        trace = self._opened().trace()
+        self.close()
         rewards = {name: found.score for name, found in trace.rewards.items() if found is not None}
         figures = {name: value for name, value in trace.metrics.items() if value is not None}
-        reward = float(trace.reward)
-        return shown, reward, ended, cut, {"scores": {**figures, **rewards}, "success": reward >= self._success}
-
-    def _asked(self, row: Any) -> Asked:
-        number = row.get("task") if isinstance(row, Mapping) else None
-        if not isinstance(number, int) or not 0 <= number < len(self._tasks):
-            raise DatasetError(f"verifiers:{self._member}: a row needs the column task, not {row!r}.")
-        self._task = self._tasks[number]
-        data = self._task.data
-        system = (data.system_prompt or "") if self._system is None else self._system
-        return Asked(data.prompt_text, row_of(self._task, number), system)
+        reward, cut = float(trace.reward), bool(trace.is_truncated)
+        return "", reward, not cut, cut, {"scores": {**figures, **rewards}, "success": reward >= self._success}
 
 
-async def scored(task: Any, reply: str) -> Any:
-    """Returns the trace of a task and one reply, scored by the task."""
-    import verifiers.v1 as vf
-    from verifiers.v1.graph import MessageNode
-    from verifiers.v1.trace import AgentInfo, TraceTask
-    from verifiers.v1.types import AssistantMessage, SystemMessage, UserMessage
+class _Play:
+    """One episode."""
 
-    prompt = task.data.prompt
-    asked = [UserMessage(content=prompt)] if isinstance(prompt, str) else list(prompt)
-    system = [SystemMessage(content=task.data.system_prompt)] if task.data.system_prompt else []
-    nodes = [
-        MessageNode(message=message, parent=number - 1 if number else None)
-        for number, message in enumerate([*system, *asked])
-    ]
-    nodes.append(MessageNode(message=AssistantMessage(content=reply), parent=len(nodes) - 1, sampled=True))
-    trace = vf.Trace(
-        task=TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash),
-        agent=AgentInfo(config=vf.AgentConfig()),
-        nodes=nodes,
-        is_completed=True,
-        ok=True,
-    )
-    await task.score(trace)
-    return trace
+    def __init__(self, source: Source, task: Any, number: int) -> None:
+        self._source = source
+        self._task = task
+        self._number = number
+        self._line = Line()
+        self._seat = Seat(source.agent, source.toolsets, self._line)
+        self._loop = asyncio.Runner()
+        self._one_at_a_time = threading.Lock()
+        self._episode: asyncio.Task[None] | None = None
+        self._first: list[Any] | None = None
+        self.over = False
+
+    def opening(self) -> list[Any]:
+        """Returns the messages that the policy answers first."""
+        if answered_at_once(self._source.env, self._task):  # and nothing runs before the policy has spoken
+            data = self._task.data
+            system = [SystemMessage(content=data.system_prompt)] if data.system_prompt else []
+            return [*system, *([UserMessage(content=data.prompt)] if isinstance(data.prompt, str) else data.prompt)]
+        return self._started()
+
+    def tools(self) -> list[Tool]:
+        """Returns the tools of the task."""
+        self._started()
+        assert self._seat.rollout is not None
+        return self._seat.rollout.toolbox.tools(self._run)
+
+    def answer(self, reply: str | None) -> list[Any] | None:
+        """Gives an answer; returns the messages to answer next, or None at the end."""
+        self._started()
+        self._line.answer(reply)
+        asked: list[Any] | None = self._run(self._next())
+        return asked
+
+    def called(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Takes a turn with calls; returns whether it ended the episode."""
+        self._started()
+        self.over = not self._run(self._rollout().called(messages))
+        return self.over
+
+    def stop(self) -> None:
+        """Has the policy not speak again."""
+        self._started()
+        self._rollout().trace.stop(CUT)
+
+    def trace(self) -> Any:
+        """Returns the scored trace; raises what failed."""
+        rollout = self._rollout()
+        if rollout.failure is not None:
+            raise rollout.failure
+        return rollout.trace
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        with self._one_at_a_time:
+            self._loop.close()
+
+    def _started(self) -> list[Any]:
+        if self._first is None:
+            _allow_files()
+            with OwnNumbers().used(self._number):
+                self._first = self._run(self._begin())
+            if self._first is None:
+                raise RuntimeError(f"verifiers' {type(self._source.env).__name__} ended before the policy could speak")
+        return self._first
+
+    def _rollout(self) -> PolicyRollout:
+        if self._seat.rollout is None:
+            raise RuntimeError(f"verifiers' {type(self._source.env).__name__} let nobody play")
+        return self._seat.rollout
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        with self._one_at_a_time:
+            return self._loop.run(coroutine)
+
+    async def _begin(self) -> list[Any] | None:
+        self._episode = asyncio.create_task(self._whole())
+        return await self._next()
+
+    async def _next(self) -> list[Any] | None:
+        """Runs the episode until the policy is asked, and returns the new messages, or None at its end."""
+        assert self._episode is not None
+        asked = asyncio.create_task(self._line.asked())
+        await asyncio.wait({asked, self._episode}, return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            messages: list[Any] = asked.result()
+            return messages
+        asked.cancel()
+        self._episode.result()
+        return None
+
+    async def _whole(self) -> None:
+        env, task = self._source.env, self._task
+        agents = Agents(env.config, lambda name, config: self._seat)
+        await env.setup(agents)
+        await env.run(task, agents)
+        traced = TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
+        episode = Episode(env=EnvInfo(id=env.config.env_id), task=traced)
+        episode.traces.append(self._rollout().trace)
+        await env.finalize(task, episode)
 
 
-def _messages(prompt: Sequence[Any]) -> list[dict[str, str]]:
-    from verifiers.v1.types import content_text
+@cache
+def _allow_files() -> None:
+    """Lets this process open as many files as it may: each episode has an event loop, which takes three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
-    return [{"role": message.role, "content": content_text(message.content)} for message in prompt]
+
+def _shown(messages: Sequence[Any]) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": _plain(message)} for message in messages]
+
+
+def _text(messages: Sequence[Any]) -> str:
+    """Returns what an environment said, which may come in several messages, as one text."""
+    return "\n\n".join(_plain(message) for message in messages)
+
+
+def _plain(message: Any) -> str:
+    if isinstance(message.content, list) and any(isinstance(part, ImageUrlContentPart) for part in message.content):
+        raise TypeError("verifiers shows a picture, which cannot be shown to the policy")
+    text: str = content_text(message.content)
+    return text

@@ -64,8 +64,8 @@ class Desk(gymnasium.Env[str, str]):
         return f"Step {self.steps}, sum {self.sum}.", paid, done, False, {"success": done, "sum": self.sum}
 
 
-def bound(**fields: Any) -> BoundEnv:
-    return BoundEnv(EnvSpec("desk", 1, Desk, **{"max_turns": 9, **fields}), "some-dist")
+def bound(kind: type[Desk] = Desk, **fields: Any) -> BoundEnv:
+    return BoundEnv(EnvSpec("desk", 1, kind, **{"max_turns": 9, **fields}), "some-dist")
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +96,12 @@ class Script:
         return found
 
 
-def play(tokenizer: Any, *lines: list[str], **limits: Any) -> list[Trajectory]:
-    env = bound()
-    episodes = episodes_of(env, "train", limit=len(lines), unbounded=1)
+def play(tokenizer: Any, *lines: list[str], env: type[Desk] = Desk, **limits: Any) -> list[Trajectory]:
+    desk = bound(env)
+    episodes = episodes_of(desk, "train", limit=len(lines), unbounded=1)
     chosen = {"turns": 9, "tokens": 1500, "seconds": 5.0, **limits}
-    formed = player_of_desk(env, tokenizer, episodes)
-    player = Player(env, tokenizer, turn_format(tokenizer, episodes[0].prompt), TurnLimits(**chosen), formed.tools)
+    formed = player_of_desk(desk, tokenizer, episodes)
+    player = Player(desk, tokenizer, turn_format(tokenizer, episodes[0].prompt), TurnLimits(**chosen), formed.tools)
     return player.play(episodes, encode_starts(tokenizer, episodes), Script(tokenizer, *lines), PARAMS)
 
 
@@ -177,6 +177,63 @@ def test_budgets_end_a_rollout_that_only_calls(tokenizer: Any) -> None:
         assert one.completion.info["rewards"] == [0.0, 0.0, 0.5]
         assert one.completion.text == "", "a call is no answer, whatever numbers it holds"
         assert one.sampled[-1]
+
+
+class Counter(Desk):
+    """Ends with the call that makes the sum 7, wants to know when it is cut, and describes its tool itself."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.heard: list[dict[str, Any]] = []
+        return super().reset(seed=seed, options=options)
+
+    @property
+    def tools(self) -> list[Any]:
+        def add(number: int) -> str:
+            return self.add(number)
+
+        properties = {"number": {"type": "integer", "description": "whatever"}}
+        described = {
+            "name": "add",
+            "description": "Counts.",
+            "parameters": {"type": "object", "properties": properties},
+        }
+        add.json_schema = {"type": "function", "function": described}  # type: ignore[attr-defined]
+        return [add]
+
+    def tools_used(self, messages: list[dict[str, Any]]) -> bool:
+        self.heard += messages
+        return self.sum == 7
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        heard = [(one["role"], one["content"], len(one.get("tool_calls", ()))) for one in self.heard]
+        return "Go on.", 0.25, action != "again", False, {"heard": heard, "with": action}
+
+    def cut(self) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", 0.75, False, True, {"sum": self.sum}
+
+
+def test_an_environment_hears_of_calls_and_may_end_with_them(tokenizer: Any) -> None:
+    lines = [["Well. " + call("add", number=3) + call("add", number=4), "never said"], [call("add", number=3), "so"]]
+    first, second = play(tokenizer, *lines, env=Counter)
+    assert (first.completion.turns, first.completion.finish_reason, first.completion.text) == (1, "stop", "")
+    assert first.completion.info["heard"] == [
+        ("assistant", "Well.", 2),
+        ("tool", "The sum is 3.", 0),
+        ("tool", "The sum is 7.", 0),
+    ]
+    assert (first.completion.info["with"], first.completion.info["rewards"]) == ("", [0.25])
+    assert (second.completion.info["with"], second.completion.info["rewards"]) == ("so", [0.0, 0.25])
+    assert first.sampled[-1], "nothing stands after the last sampled token"
+
+
+def test_an_environment_that_wants_to_know_is_told_when_a_budget_cuts_it(tokenizer: Any) -> None:
+    lines = [["again"] * 3, ["again", "again", call("add", number=4)], ["so"]]
+    called, asked, done = (one.completion for one in play(tokenizer, *lines, env=Counter, turns=3))
+    for one, total in ((called, 0), (asked, 4)):
+        assert (one.finish_reason, one.turns, one.info["truncated"], one.info["sum"]) == ("length", 3, True, total)
+    assert called.info["rewards"] == [0.25, 0.25, 1.0]
+    assert asked.info["rewards"] == [0.25, 0.25, 0.75]
+    assert (done.finish_reason, done.info["rewards"]) == ("stop", [0.25])
 
 
 def test_a_plain_forward_pass_gives_the_log_probabilities_after_an_answer(tokenizer: Any) -> None:
