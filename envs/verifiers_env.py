@@ -16,14 +16,10 @@ from typing import Any
 
 import gymnasium
 from gymnasium.error import ResetNeeded
-from verifiers.v1 import Agents
-from verifiers.v1.episode import EnvInfo, Episode
-from verifiers.v1.trace import TraceTask
-from verifiers.v1.types import ImageUrlContentPart, SystemMessage, UserMessage, content_text
 
 from grpo.envs.own_numbers import OwnNumbers
 from grpo.envs.spaces import AnyText
-from grpo.envs.verifiers_play import CUT, Line, PolicyRollout, Seat
+from grpo.envs.verifiers_play import CUT, Line, PolicyRollout, Seat, opening
 from grpo.envs.verifiers_tasks import Source, answered_at_once
 from grpo.envs.verifiers_tools import Tool
 from grpo.plugins.errors import DatasetError
@@ -148,9 +144,7 @@ class _Play:
     def opening(self) -> list[Any]:
         """Returns the messages that the policy answers first."""
         if answered_at_once(self._source.env, self._task):  # and nothing runs before the policy has spoken
-            data = self._task.data
-            system = [SystemMessage(content=data.system_prompt)] if data.system_prompt else []
-            return [*system, *([UserMessage(content=data.prompt)] if isinstance(data.prompt, str) else data.prompt)]
+            return opening(self._task.data)
         return self._started()
 
     def tools(self) -> list[Tool]:
@@ -224,6 +218,8 @@ class _Play:
         return None
 
     async def _whole(self) -> None:
+        from verifiers.v1 import Agents, EnvInfo, Episode, TraceTask
+
         env, task = self._source.env, self._task
         agents = Agents(env.config, lambda name, config: self._seat)
         await env.setup(agents)
@@ -253,7 +249,9 @@ def _text(messages: Sequence[Any]) -> str:
 
 
 def _plain(message: Any) -> str:
-    if isinstance(message.content, list) and any(isinstance(part, ImageUrlContentPart) for part in message.content):
+    from verifiers.v1.types import content_text
+
+    if not isinstance(message.content, str) and any(part.type != "text" for part in message.content or ()):
         raise TypeError("verifiers shows a picture, which cannot be shown to the policy")
     text: str = content_text(message.content)
     return text

@@ -16,23 +16,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from verifiers.v1 import graph
-from verifiers.v1.agent import Interaction
-from verifiers.v1.session import RolloutLimits, RolloutSession, hook_boundary
-from verifiers.v1.state import state_cls
-from verifiers.v1.trace import AgentInfo, ModelCall, TimeSpan, Trace, TraceTask
-from verifiers.v1.types import (
-    AssistantMessage,
-    Request,
-    Response,
-    SystemMessage,
-    Tool,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
-from verifiers.v1.utils.decorators import discover_decorated, invoke
-
 from grpo.envs.verifiers_tools import Toolbox
 
 CUT = "max_turns"  # verifiers' name for a rollout that a budget ended
@@ -73,6 +56,11 @@ class PolicyRollout:
     """
 
     def __init__(self, task: Any, config: Any, toolsets: Sequence[Any], line: Line) -> None:
+        from verifiers.v1 import AgentInfo, Request, Response, Trace, TraceTask
+        from verifiers.v1.session import RolloutLimits, RolloutSession, hook_boundary
+        from verifiers.v1.state import state_cls
+        from verifiers.v1.utils.decorators import discover_decorated
+
         self.trace: Any = Trace(
             task=TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash),
             state=state_cls(type(task))(),
@@ -104,16 +92,18 @@ class PolicyRollout:
 
     async def open(self) -> None:
         """Sets up the task and its tools, and opens the conversation with the task's prompt, where it has one."""
-        data = self._task.data
+        from verifiers.v1 import Tool
+        from verifiers.v1.utils.decorators import invoke
+
         await invoke(self._task.setup, {"trace": self.trace, "runtime": None})
         await self.toolbox.open()
         self.trace.tools = [Tool(**schema["function"]) for schema in self.toolbox.schemas]
-        system = [SystemMessage(content=data.system_prompt)] if data.system_prompt else []
-        asked = [UserMessage(content=data.prompt)] if isinstance(data.prompt, str) else list(data.prompt or ())
-        self._pending = [*system, *asked]
+        self._pending = opening(self._task.data)
 
     async def step(self, messages: Sequence[Any] | None = None, *, on_input: Any = None) -> bool:
         """Plays one segment: the policy speaks until it asks for no tools; returns whether it can go on."""
+        from verifiers.v1 import AssistantMessage
+
         if self.closed or not self.ok:
             return False
         self._pending += messages or ()
@@ -128,6 +118,8 @@ class PolicyRollout:
 
     async def may_speak(self) -> bool:
         """Returns whether the policy may answer what is pending; limits, stops and interceptors decide, as they do."""
+        from verifiers.v1 import Request
+
         if await self._session.refused():
             return False
         asked = Request(messages=[*self._said, *self._pending], tools=self.trace.tools or None)
@@ -141,31 +133,27 @@ class PolicyRollout:
 
     async def called(self, messages: Sequence[Mapping[str, Any]]) -> bool:
         """Takes a turn that asked for tools, and what they answered; returns whether the policy may go on."""
+        from verifiers.v1 import AssistantMessage, ToolCall, ToolMessage
+
         asked, *answers = messages
         number = self.trace.num_turns
-        calls = [
-            ToolCall(
-                id=f"call_{number}_{place}",
-                name=one["function"]["name"],
-                arguments=json.dumps(one["function"]["arguments"]),
-            )
-            for place, one in enumerate(asked["tool_calls"])
-        ]
-        await self._answered(
-            AssistantMessage(content=_encodable(asked["content"]) or None, tool_calls=calls), "tool_calls"
-        )
-        self._pending = [
-            ToolMessage(tool_call_id=call.id, name=call.name, content=told["content"])
-            for call, told in zip(calls, answers, strict=True)
-        ]
+        calls = []
+        for place, one in enumerate(asked["tool_calls"]):
+            name, arguments = one["function"]["name"], json.dumps(one["function"]["arguments"], ensure_ascii=False)
+            calls.append(ToolCall(id=f"call_{number}_{place}", name=_encodable(name), arguments=_encodable(arguments)))
+        said = _encodable(asked["content"]) or None
+        await self._answered(AssistantMessage(content=said, tool_calls=calls), "tool_calls")
+        told = zip(calls, answers, strict=True)
+        self._pending = [ToolMessage(tool_call_id=c.id, name=c.name, content=one["content"]) for c, one in told]
         return self.ok and await self.may_speak()
 
     async def _answered(self, message: Any, reason: Any) -> None:
         """Takes a message of the policy into the trace, after what it answers."""
-        response = Response(
-            id="policy", created=int(self._began), model="policy", message=message, finish_reason=reason
-        )
-        response, _, stopped = await self._session.rewrite_response(response)
+        from verifiers.v1 import ModelCall, Response, TimeSpan, graph
+
+        made = {"id": "policy", "model": "policy", "created": int(self._began)}
+        response = Response(message=message, finish_reason=reason, **made)
+        _, _, stopped = await self._session.rewrite_response(response)  # stops look at it; none may rewrite it here
         prompt = [*self._said, *self._pending]
         node = graph.prepare_turn(self.trace, prompt, self.trace.tools or None).commit(response)
         span = TimeSpan(start=self._began, end=time.time())
@@ -181,6 +169,8 @@ class PolicyRollout:
 
     async def close(self) -> Any:
         """Ends it: the task finalises and scores the trace, unless something failed."""
+        from verifiers.v1.utils.decorators import invoke
+
         if self.closed:
             return self.trace
         self.closed = True
@@ -238,6 +228,8 @@ class Seat:
         Raises:
             NotImplementedError: the environment plays the policy twice in one episode, or in a place of its own.
         """
+        from verifiers.v1 import Interaction
+
         if self.rollout is not None:
             raise NotImplementedError("its environment has the policy play several rollouts in one episode")
         for name, value in placed.items():
@@ -257,6 +249,14 @@ class Seat:
         finally:
             if not rollout.closed:
                 await talk.close()
+
+
+def opening(data: Any) -> list[Any]:
+    """Returns the messages that a task begins with: its system message and its prompt, as far as it has them."""
+    from verifiers.v1 import SystemMessage, UserMessage
+
+    system = [SystemMessage(content=data.system_prompt)] if data.system_prompt else []
+    return [*system, *([UserMessage(content=data.prompt)] if isinstance(data.prompt, str) else data.prompt or ())]
 
 
 def _encodable(text: str) -> str:
