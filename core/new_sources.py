@@ -311,7 +311,7 @@ ENV_TEST = '''\
 
 from __future__ import annotations
 
-from grpo import check_env, check_reward, check_verifier
+from grpo import check_env, check_reward, check_verifier, validate
 from grpo.plugins.host import Host
 
 from $package import SPEC, ${name}_reward, ${name}_verifier, rows
@@ -320,6 +320,12 @@ from $package import SPEC, ${name}_reward, ${name}_verifier, rows
 def test_the_environment_can_be_trusted() -> None:
     report = check_env("$distribution/$name")
     assert report.ok, str(report)
+
+
+def test_every_row_can_be_solved() -> None:
+    for split in ("train", "test"):
+        report = validate("$distribution/$name", split=split)
+        assert report.ok, str(report)
 
 
 def test_its_scores_can_be_trusted() -> None:
