@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
+from grpo.rewards.number_words import spoken_number
 from grpo.rewards.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 
 Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
@@ -101,7 +102,10 @@ def gold_number(answer: object) -> Number | None:
     if isinstance(answer, int) and answer.bit_length() > 4 * DIGITS:
         return None
     text = str(answer)
-    found = read_number(text.rpartition("####")[2], units=True)
+    stated = text.rpartition("####")[2]
+    found = read_number(stated, units=True)
+    if found is None and (spoken := _spoken(stated)):
+        found = spoken[0]
     if found is None and "####" not in text:
         marked = _explicit(plain_text(text[-_READ:]))
         found = marked.numbers[0] if marked and len(marked.numbers) == 1 else None
@@ -126,7 +130,7 @@ def _explicit(text: str) -> Answer | None:
         if form == "hash" and not _leads(content):
             continue
         vague = _QUESTION.search(content) or _BOUND.match(content)
-        return Answer(_shorten(content), (None if vague else _stated(content)) or (), form)
+        return Answer(_shorten(content), (None if vague else _stated(content) or _spoken(content)) or (), form)
     return None
 
 
@@ -151,7 +155,7 @@ def _cued(text: str) -> Answer | None:
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
         line = text[cue.end() : cue.end() + _LONGEST].lstrip().split("\n", 1)[0]
         sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
-        numbers = None if _QUESTION.search(sentence) else _stated(sentence)
+        numbers = None if _QUESTION.search(sentence) else _stated(sentence) or _spoken(sentence)
         if numbers is not None:
             return Answer(_shorten(sentence), numbers, "sentence")
     return None
@@ -198,6 +202,13 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     if leading and _leads(content):
         return _joined(content, numbers)
     return _joined(content, numbers[::-1])
+
+
+def _spoken(content: str) -> tuple[Number, ...] | None:
+    """The number that a text without digits is in words: "seventy-two"."""
+    text = content.strip(" *_$\t\n")
+    value = spoken_number(text)
+    return None if value is None else (Number(value, Fraction(1), text, 0, len(text)),)
 
 
 def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list[Number]:

@@ -42,7 +42,7 @@ def accuracy(
     *,
     precision: int = 6,
     strict: bool = True,
-    relations: bool = False,
+    relations: bool = True,
     evaluated: bool = True,
     limit: float = SECONDS,
     undecided: float | None = None,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo.rewards.math_guard import LONGEST
+from grpo.rewards.numerals import INVISIBLE
 
 Form = Literal["tag", "hash", "boxed", "sentence", "prose"]
 
@@ -53,6 +54,7 @@ class Statement:
 def statement(completion: str) -> Statement | None:
     """Finds the statement of the answer, or None when the completion is blank."""
     text = completion.strip()[-_READ:]
+    text = text if text.isascii() else text.translate(INVISIBLE)
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     rest = text[split:].strip()
     return _stated(rest or text[:split]) if text else None

@@ -36,7 +36,7 @@ _COMMANDS = str.maketrans(
     }
 )
 _BARE_POWER = re.compile(r"\^\s?([-+]?(?:\d+(?:\.\d+)?|[A-Za-z]))(?![\d({])")
-_BARE_ROOT = re.compile(r"√\s?(\d+|[A-Za-z])")
+_BARE_ROOT = re.compile(r"(?:√|(?<![A-Za-z])sqrt)\s?(\d+|[A-Za-z](?![A-Za-z]))")
 
 
 def latex_of(text: str) -> str:

@@ -47,6 +47,9 @@ def chosen_letter(stated: Statement) -> str | None:
         letters = {match[1] for match in found}
         return letters.pop() if len(letters) == 1 and not re.search(r"\b(?:or|and)\b", text) else None
     cues = list(_CUE.finditer(text))
+    small = _SMALL.fullmatch(text, cues[-1].end()) if cues else None
+    if small and not stated.parts:
+        return small[1].upper()
     if cues and any(match.start() >= cues[-1].end() for match in found):
         after = next(match for match in found if match.start() >= cues[-1].end())
         between = text[cues[-1].end() : after.start()]

@@ -15,6 +15,10 @@ _EQUALS = re.compile(r"(?<![<>!:\\])=(?!=)|\\approx(?![a-zA-Z])|\u2248|\\equiv(?
 _SPLIT = re.compile(r"[,;]|\\(?:quad|qquad|lor|vee|cup|pm|mp)(?![a-zA-Z])|\u00b1|\b(?:or|and)\b")
 _THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|,\\!|,)(?=\d{3}(?!\d))")
 _SET = re.compile(r"(?:\\left)?\\\{.*\\\}|\{.*\}", re.DOTALL)
+_SOLUTIONS = re.compile(
+    r"[<>\u2264\u2265\u2260\u222a\u221e]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|cup|setminus|infty)(?![a-zA-Z])"
+    r"|[\[(][^\[\]()]+,[^\[\]()]+\]|\[[^\[\]()]+,[^\[\]()]+\)"
+)
 _CASES = re.compile(r"\\begin\{(?:cases|array|aligned)\}")
 
 
@@ -61,6 +65,14 @@ def several(gold: str) -> bool:
     if _SET.fullmatch(text) or _CASES.search(text) or text.count("boxed") > 1 or len(formulas(gold)) > 1:
         return True
     return bool(_SPLIT.search(_outside_brackets(_THOUSANDS.sub("", text))))
+
+
+def is_set(gold: str) -> bool:
+    """True for inequalities, intervals with a square bracket or without an end, and what set operations make of them.
+
+    The parts of such a set may be joined by "or"; that is one answer.
+    """
+    return _SOLUTIONS.search(gold) is not None
 
 
 def groups(text: str) -> frozenset[str] | None:

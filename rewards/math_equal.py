@@ -1,19 +1,23 @@
 """Whether two answers are the same mathematics: gold and statement as text in, True, False or None (cannot say) out.
 
-The only module that imports math-verify, latex2sympy and sympy. It has no time limit of its own (those of math-verify
-need the main thread and are switched off): it runs in the process that `math_process` starts and ends.
+Only this module and `math_sets` import computer algebra (math-verify, latex2sympy, sympy). They have no time limit of
+their own (those of math-verify need the main thread and are switched off): they run in the process that `math_process`
+starts and ends.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from grpo.rewards.math_ascii import commands, latex_of
 from grpo.rewards.math_guard import LONGEST
+from grpo.rewards.math_sets import same_set
+from grpo.rewards.math_tidy import repeating, tidied
 
 _ANCHOR = re.compile(r"\$|\\\(|\\\[|\\f?boxed|\\begin\{align")
 _PLAIN = re.compile(r"[-+]?[\d.,\s/%()*^+-]+")
@@ -32,15 +36,24 @@ _EMPTY = re.compile(r"\\varnothing(?![a-zA-Z])")
 _NUMBER_SET = re.compile(r"\\mathbb\s*([A-Z])(?![a-zA-Z])")
 _UPRIGHT = re.compile(r"\\mathrm\s?\{\s*([eid])\s*\}")
 _PRODUCT_OF_WORDS = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}\s+[a-zA-Z]{2,}")
+_BOX = re.compile(r"\\f?boxed\s?\{(.*)\}", re.DOTALL)
+_TYPED_BOX = re.compile(r"(\\f?boxed\s?\{)([^{}\\]*)\}")
+_DEGREES = re.compile(
+    r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\s?\^\s?\{?\d\}?)?)\s*(?:\\left\s?)?(?P<open>[({])?\s*(?P<degrees>\d+(?:\.\d+)?)"
+    r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))(?(open)\s*(?:\\right\s?)?[)}])"
+)
 _CHOPPED = 1e-12
 
 
-def same_mathematics(gold: str, statement: str, *, precision: int, strict: bool, relations: bool) -> bool | None:
-    """Compares two answers by math-verify.
+def same_mathematics(
+    gold: str, statement: str, *, core: str = "", precision: int, strict: bool, relations: bool
+) -> bool | None:
+    """Compares two answers by math-verify; then as sets of real numbers, with i as the imaginary unit, as vectors.
 
     Args:
         gold: the gold answer, as LaTeX or text.
         statement: the statement of the answer, as LaTeX or text.
+        core: the answer alone, without the words around it, where that is known.
         precision: decimal places to which numbers are compared; significant digits where the gold is so small that
             fewer than two of its digits would be left.
         strict: variables keep their names, and sets differ from tuples.
@@ -55,8 +68,64 @@ def same_mathematics(gold: str, statement: str, *, precision: int, strict: bool,
     if not golds:
         return None
     found = _read(statement)
-    settings = {"float_rounding": precision, "strict": strict, "allow_set_relation_comp": relations}
-    return _verify(list(_gold(gold)), found, **settings) and _close_enough(golds[0], found, precision)
+    settings = {"float_rounding": precision, "strict": strict}
+    if _verify(list(_gold(gold)), found, **settings):
+        return _close_enough(golds[0], found, precision)
+    sets = same_set(_content(gold), _content(core or statement), _read, relations=relations)
+    if sets is not None:
+        return sets
+    readings = _otherwise(golds, found)
+    return any(_verify(one, two, **settings) and _close_enough(one[0], two, precision) for one, two in readings)
+
+
+def _otherwise(golds: list[Any], found: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Gold and answer in other readings: `i` as the imaginary unit, a column or row as a tuple."""
+    found = [one for one in found if not isinstance(one, str)]
+    if any(map(_has_i, (*golds, *found))):
+        golds, found = list(map(_imaginary, golds)), list(map(_imaginary, found))
+        yield golds, found
+        yield list(map(_polar, golds)), list(map(_polar, found))
+    yield from _as_tuples(golds, found)
+
+
+def _has_i(expression: Any) -> bool:
+    return any(symbol.name == "i" for symbol in getattr(expression, "free_symbols", ()))
+
+
+def _imaginary(expression: Any) -> Any:
+    from sympy import I
+
+    units = {symbol: I for symbol in getattr(expression, "free_symbols", ()) if symbol.name == "i"}
+    return expression.subs(units) if units else expression
+
+
+def _polar(expression: Any) -> Any:
+    """An expression with its exponentials as sine and cosine."""
+    from sympy import Expr, cos, exp, expand
+
+    return expand(expression.rewrite(exp).rewrite(cos)) if isinstance(expression, Expr) else expression
+
+
+def _as_tuples(golds: list[Any], found: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+    """A vector of one column or row beside a tuple, which two entries in round brackets are read as an interval for."""
+    from sympy import Interval, MatrixBase, Tuple
+
+    def flat(value: Any) -> Any:
+        if isinstance(value, MatrixBase) and 1 in value.shape and len(value) > 1:
+            return Tuple(*value)
+        open_pair = isinstance(value, Interval) and value.left_open and value.right_open
+        return Tuple(value.start, value.end) if open_pair else value
+
+    kinds = [any(isinstance(one, MatrixBase) for one in side) for side in (golds, found)]
+    if kinds[0] != kinds[1]:
+        yield list(map(flat, golds)), list(map(flat, found))
+
+
+def _content(text: str) -> str:
+    """A text without the box or the dollar signs around it."""
+    text = text.strip().strip("$").strip()
+    box = _BOX.fullmatch(text)
+    return tidied(box[1]) if box else text
 
 
 def read_latex(latex: str) -> Any:
@@ -130,6 +199,13 @@ def _gold(gold: str) -> tuple[Any, ...]:
 def _read(text: str) -> list[Any]:
     """Reads a text with mathematics in it, or one that is all mathematics and not marked as such."""
     text = _REPEATING.sub(_fraction, _UPRIGHT.sub(r"{\1}", text))
+    text = _TYPED_BOX.sub(lambda box: f"{box[1]}{latex_of(box[2])}}}", text)
+    text = (
+        _DEGREES.sub(r"\1{\\frac{\g<degrees>\\pi}{180}}", commands(text))
+        if "circ" in text or "\u00b0" in text
+        else text
+    )
+    text = _plus_minus(text) if "\\pm" in text else text
     text = _SECOND_BARE.sub(r"\1{\2}", _FIRST_BARE.sub(r"\1{\2}", _ROOT_BARE.sub(r"\1{\2}", text)))
     text = _NUMBER_SET.sub(r"\\mathbb{\1}", _EMPTY.sub(r"\\emptyset", text))
     if _ANCHOR.search(text):
@@ -142,10 +218,20 @@ def _read(text: str) -> list[Any]:
 
 def _fraction(match: re.Match[str]) -> str:
     """A repeating decimal as a fraction: 0.1\\overline{6} is (16 - 1) / 90."""
-    whole, fixed = match["whole"], match["fixed"]
     repeated = match["all"] or match["one"] or match["first"] + match["middle"] + match["last"]
-    upper = int((whole + fixed + repeated) or "0") - int((whole + fixed) or "0")
-    return rf"\frac{{{upper}}}{{{'9' * len(repeated)}{'0' * len(fixed)}}}"
+    return repeating(match["whole"], match["fixed"], repeated)
+
+
+def _plus_minus(text: str) -> str:
+    """A plus-minus inside braces, as in \\frac{1 \\pm 2}{3}, written out as both; elsewhere math-verify knows it."""
+    core = text.strip().strip("$").strip()
+    box = _BOX.fullmatch(core)
+    core = box[1] if box else core
+    at = core.find("\\pm")
+    if core.count("\\pm") != 1 or "\\mp" in core or core[:at].count("{") == core[:at].count("}") or "," in core:
+        return text
+    plus, minus = core.replace("\\pm", "+"), core.replace("\\pm", "-")
+    return rf"\boxed{{{plus},{minus}}}" if box else f"${plus},{minus}$"
 
 
 def _is_prose(text: str) -> bool:

@@ -10,7 +10,7 @@ import re
 
 from grpo.rewards.answers import final_answer
 from grpo.rewards.math_answer import Statement, plain
-from grpo.rewards.math_claim import claim, formulas, formulas_alone, result, several
+from grpo.rewards.math_claim import claim, formulas, formulas_alone, is_set, result, several
 from grpo.rewards.numerals import Number, read_number
 
 _SHORT = 80
@@ -29,8 +29,9 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _RELATION = re.compile(r"[<>\u2264\u2265\u2260]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|in|ni)(?![a-zA-Z])")
+_WRONG = re.compile(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
 _UNEVALUATED = re.compile(
-    r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det)(?![a-zA-Z])|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
+    r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
     r"|\\frac\s?\{\s*\\?(?:mathrm)?\{?(?:d|\\partial)\}?[^{}]*\}\s?\{\s*(?:\\mathrm\{d\}|\\partial|d)\s?[a-z]"
 )
 _ARITHMETIC = re.compile(r"(?:[\d\s.,$()+*\u00d7\u00b7-]|\\(?:cdot|times|left|right|[,;:! ]))+")
@@ -50,7 +51,7 @@ def objection(
         evaluated: a problem left to compute is no answer.
     """
     clause = claim(stated)
-    one = number is not None or not several(gold)
+    one = number is not None or not (several(gold) or is_set(gold))
     if clause.rstrip("$ \\])}").endswith("?") and "?" not in gold:
         return "a question is no answer"
     if _denies(stated, clause, number) and not _DENIAL.match(gold):
@@ -82,7 +83,7 @@ def repeats(completion: str, question: str | None) -> bool:
 def _denies(stated: Statement, clause: str, number: Number | None) -> bool:
     """True for "not 5", and for what ends in it, unless that leaves a number: "6, not 5" where a number is asked."""
     if stated.parts or not _DENIED.search(clause):
-        return bool(stated.parts and _DENIAL.match(clause))
+        return bool(stated.parts and (_DENIAL.match(clause) or _WRONG.search(clause)))
     found = final_answer(clause) if number is not None else None
     return found is None or not found.numbers
 

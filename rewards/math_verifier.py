@@ -7,19 +7,21 @@ number, and only then computer algebra, in a process of its own with a hard time
 from __future__ import annotations
 
 import re
-from fractions import Fraction
+from dataclasses import replace
 
 from grpo.plugins.decorators import verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
-from grpo.rewards.answers import Answer, final_answer, gold_number, is_right
 from grpo.rewards.math_answer import MARKUP, Statement, gold_text, plain, statement
 from grpo.rewards.math_choice import chosen_letter, gold_letter
-from grpo.rewards.math_claim import claim, groups, several
+from grpo.rewards.math_claim import claim, formulas, groups
 from grpo.rewards.math_guard import hostile
+from grpo.rewards.math_number import is_list, number_of, same_number, term
 from grpo.rewards.math_objection import objection, repeats
 from grpo.rewards.math_process import SECONDS, Undecided, compare
-from grpo.rewards.numerals import Number, plain_text, read_number
+from grpo.rewards.math_tidy import choice_label, tidied
+from grpo.rewards.numeral_base import same_numeral
+from grpo.rewards.quantity import unit_ratio
 from grpo.rewards.words import says
 
 TIMEOUT = 60.0
@@ -28,7 +30,6 @@ TIMEOUT = 60.0
 _END = 1000
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
-_TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
 _WORDS = re.compile(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
 _WORD = re.compile(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
 _CUE = re.compile(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
@@ -74,7 +75,7 @@ def math(
     *,
     precision: int = 6,
     strict: bool = True,
-    relations: bool = False,
+    relations: bool = True,
     evaluated: bool = True,
     limit: float = SECONDS,
 ) -> Verdict:
@@ -87,13 +88,15 @@ def math(
     3. a gold in words: right when they are the same but for case, punctuation and articles ("Yes, because ..." says
        yes), else wrong;
     4. a gold that is one capital letter: the letter chosen decides;
-    5. an expression that would hang computer algebra (huge powers, factorials, numbers, deep brackets): undecided;
-    6. several values where the gold is one, a denial, a question, a problem left to compute (`\\int`, `\\sum`, 6*12),
+    5. digits with a base (`1011_2`): the same digits and base are right, others wrong;
+    6. an expression that would hang computer algebra (huge powers, factorials, numbers, deep brackets): undecided;
+    7. several values where the gold is one, a denial, a question, a problem left to compute (`\\int`, `\\sum`, 6*12),
        an expression of the question: wrong;
-    7. a gold and an answer that are plain numbers: equal, or equal to `precision` decimals where one is a decimal;
-    8. math-verify on sympy: simplified, to `precision` decimals, sets, intervals, matrices, relations, units, percent;
+    8. a gold and an answer that are plain numbers: equal, or equal to `precision` decimals where one is a decimal, in
+       units that agree where both name one;
+    9. math-verify on sympy: simplified, to `precision` decimals, sets, intervals, matrices, relations, units, percent;
        undecided at the time limit, or when it breaks its process;
-    9. a gold that is no mathematics either: wrong.
+    10. a gold that is no mathematics either: wrong.
 
     Args:
         completion: the text.
@@ -101,18 +104,22 @@ def math(
         question: the question, where the rows have it; repeating an expression of it is then no answer.
         precision: decimal places to which numbers are compared.
         strict: False lets variables have other names, and a set equal a tuple.
-        relations: an inequality in the answer may equal an interval in the gold (the other way round it always may).
+        relations: an inequality may be the answer to an interval in the gold (the other way round it always may).
         evaluated: False lets the answer be a problem left to compute, or an expression of the question.
         limit: seconds of processor time for one comparison by computer algebra, and a third of its wall time.
     """
     prepare(limit=limit, precision=precision)
-    gold = gold_text(answer)
-    if gold is None:
+    given = gold_text(answer)
+    if given is None:
         return Verdict(None, None, "the gold answer is empty or not a text or a number")
     stated = None if repeats(completion, question) else statement(completion)
     if stated is None:
         return Verdict(False, None, "nothing is stated")
     extracted = _shorten(stated.parts[-1] if stated.parts else claim(stated))
+    label, gold = choice_label(tidied(given))
+    stated = _tidied(stated, labels=gold_letter(plain(gold)) is None)
+    if label and gold_letter(plain(stated.parts[0] if len(stated.parts) == 1 else stated.text)) == label:
+        return Verdict(True, extracted, f"the letter of the gold ({stated.form})")
     if plain(gold) == plain(stated.parts[0] if len(stated.parts) == 1 else stated.text):
         return Verdict(True, extracted, f"the text of the gold ({stated.form})")
     values = groups(_core(gold))
@@ -125,18 +132,25 @@ def math(
     if letter:
         chosen = chosen_letter(stated)
         return Verdict(chosen == letter, chosen, f"the letter chosen ({stated.form})")
+    digits = same_numeral(_core(gold), stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated))
+    if digits is not None:
+        return Verdict(digits, extracted, f"{'the' if digits else 'not the'} digits and the base of the gold")
+    number = number_of(answer, gold, _core(gold))
+    if number is not None and any(map(is_list, stated.parts)):
+        return Verdict(False, extracted, f"several answers where one is asked ({stated.form})")
     reason = next(filter(None, map(hostile, stated.parts or (claim(stated),))), None)
     if reason is not None:
         return Verdict(None, extracted, f"not compared: {reason}")
-    number = _gold_number(answer, gold)
     wrong = objection(stated, _core(gold), number, question=question, evaluated=evaluated)
     if wrong is not None:
         return Verdict(False, extracted, f"{wrong} ({stated.form})")
     if number is not None:
-        right = _same_number(stated, number, precision)
+        right = same_number(stated, number, gold, precision)
         if right is not None:
             return Verdict(right, extracted, f"{'equals' if right else 'differs from'} the number {number.text}")
-    return _algebra(gold, stated, extracted, limit, precision=precision, strict=strict, relations=relations)
+    return _algebra(
+        term(gold) or gold, stated, extracted, limit, precision=precision, strict=strict, relations=relations
+    )
 
 
 def _algebra(gold: str, stated: Statement, extracted: str, limit: float, **options: int | bool) -> Verdict:
@@ -144,13 +158,33 @@ def _algebra(gold: str, stated: Statement, extracted: str, limit: float, **optio
     if reason is not None:
         return Verdict(None, extracted, f"not compared: {reason}")
     text = stated.parts[0] if stated.form in ("tag", "hash") else stated.text
+    core = stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated)
     try:
-        same = compare("same", gold, text, seconds=limit, **options)
+        same = compare("same", gold, text, core=core, seconds=limit, **options)
     except Undecided as error:
         return Verdict(None, extracted, str(error))
     if same is None:
         return Verdict(False, extracted, "the gold is no mathematics, and the answer is another text")
+    if same and unit_ratio(core, _core(gold)) != 1:
+        return Verdict(False, extracted, "another unit than the gold's")
     return Verdict(same, extracted, f"{'the same as' if same else 'differs from'} the gold by math-verify")
+
+
+def _tidied(stated: Statement, *, labels: bool) -> Statement:
+    """A statement with its marked contents in the usual spelling; `labels`: a letter before the value is left out."""
+    parts = tuple(map(tidied, stated.parts))
+    if labels and len(parts) == 1:
+        parts = (choice_label(parts[0])[1],)
+    text = stated.text
+    for old, new in zip(stated.parts, parts, strict=True):
+        text = text if old == new else text.replace(old, new)
+    return stated if parts == stated.parts else replace(stated, text=text, parts=parts)
+
+
+def _last_formula(stated: Statement) -> str:
+    """The last formula of the clause that decides, or all of the clause."""
+    clause = claim(stated)
+    return (formulas(clause) or [clause])[-1]
 
 
 def _in_words(gold: str) -> bool:
@@ -167,51 +201,10 @@ def _said(stated: Statement) -> str:
     return MARKUP.sub(r"\1", stated.text[cues[-1].end() :] if cues else stated.text)
 
 
-def _gold_number(answer: object, gold: str) -> Number | None:
-    """The gold as a number, unless it is a term with a variable, or several answers."""
-    return None if _TERM.search(gold) or several(_core(gold)) else gold_number(answer)
-
-
 def _core(text: str) -> str:
     """The marked content of a text, or all of it where nothing or more than one thing is marked."""
     stated = statement(text)
     return stated.parts[0] if stated is not None and len(stated.parts) == 1 else text
-
-
-def _same_number(stated: Statement, gold: Number, precision: int) -> bool | None:
-    """Whether a statement is the gold number, or None when that takes algebra, or a closer look at prose, to say."""
-    if stated.parts:
-        content = plain_text(stated.parts[0].strip().strip("$"))
-        number = None if _TERM.search(content) else read_number(content, units=True)
-        if number is None:
-            return _hedged(final_answer(f"<answer>{stated.parts[0]}</answer>"))
-        if is_right(Answer(content, (number,), "tag"), gold):
-            return True
-        if number.factor != 1 or gold.factor != 1:
-            return None
-        return _rounded(number.value, gold.value, precision)
-    found = final_answer(stated.text)
-    if found is None or re.search(r"[\\^_]", found.text):
-        return None
-    return True if len(found.numbers) == 1 and is_right(found, gold) else _hedged(found)
-
-
-def _rounded(value: Fraction, gold: Fraction, precision: int) -> bool:
-    """Whether two different numbers agree to so many decimals, or significant digits where the gold is too small."""
-    if value.denominator == 1 and gold.denominator == 1:
-        return False
-    if abs(gold) < Fraction(10) ** (2 - precision):
-        return abs(value - gold) <= abs(gold) * Fraction(10) ** (1 - precision)
-    return round(value, precision) == round(gold, precision)
-
-
-def _hedged(found: Answer | None) -> bool | None:
-    """False for several numbers that are no arithmetic: joined by words, commas or blanks alone."""
-    if found is None or len({number.value for number in found.numbers}) < 2:
-        return None
-    groups = sorted(found.numbers, key=lambda number: number.start)[1:]
-    thousands = all(re.fullmatch(r"\d{3}(?:\.\d+)?", number.text) for number in groups)
-    return None if thousands or re.search(r"[-+*/^=\u00d7\u00b7\u00f7\\]|\d,\d", found.text) else False
 
 
 def _shorten(text: str) -> str:

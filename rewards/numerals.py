@@ -19,13 +19,16 @@ _PERCENT = Fraction(1, 100)
 _MAGNITUDES = {"k": 10**3, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _CEILING = Fraction(10**DIGITS)
 
-_CHARACTERS = {ord(c): "-" for c in "\u2212\u2010\u2011\ufe63\uff0d"}
+_CHARACTERS: dict[int, str | None] = {ord(c): "-" for c in "\u2212\u2010\u2011\ufe63\uff0d"}
 _CHARACTERS |= {ord(c) + 0xFEE0: c for c in "+%.,$/=:"}
 _CHARACTERS |= {ord(c): "/" for c in "\u2044\u2215"}
 _CHARACTERS |= {
     c: " " + unicodedata.normalize("NFKC", chr(c)).replace("\u2044", "/")
     for c in (*range(0xBC, 0xBF), *range(0x2150, 0x215F))
 }
+INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
+"""For `str.translate`: characters without a width, left out; those that turn the order of others stay."""
+_CHARACTERS |= INVISIBLE
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _TEN_TO = re.compile(r"(?<!\d)10([⁻⁺]?[⁰¹²³⁴-⁹]++)")
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"

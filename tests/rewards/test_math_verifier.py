@@ -87,6 +87,59 @@ RIGHT = {
         ("The answer is 72, not 71.", "72"),
         ("\u7b54\u6848\u662f72\u3002", "72"),
     ],
+    "units": [
+        (r"\boxed{500\text{ cm}}", r"5\text{ m}"),
+        (r"\boxed{2}", r"2\text{ m}"),
+        (r"\boxed{2}", "2 m"),
+        (r"\boxed{2m}", "2"),
+        (r"\boxed{50\text{ cents}}", r"\$0.50"),
+        (r"\boxed{25^\circ\text{C}}", r"25^{\circ}C"),
+        (r"\boxed{60\frac{\text{miles}}{\text{hour}}}", "60"),
+        (r"\boxed{4\pi\text{ cm}^2}", r"4\pi"),
+    ],
+    "spellings": [
+        (r"\boxed{1011_2}", "1011_{2}"),
+        (r"\boxed{1011}", "1011_2"),
+        (r"\boxed{\text{seventy-two}}", "72"),
+        ("<answer>72</answer>", "seventy-two"),
+        ("The answer is seventy-two.", "72"),
+        (r"\boxed{3,14}", "3.14"),
+        (r"\boxed{0.333\ldots}", r"\frac13"),
+        ("<answer>7\u200b2</answer>", "72"),
+        (r"\boxed{\textcolor{red}{5}}", "5"),
+        (r"\boxed{\text{The answer is }5}", "5"),
+        (r"\boxed{\textbf{(B)}\ 12}", "12"),
+        (r"\boxed{12}", r"\textbf{(B)}\ 12"),
+        (r"\boxed{B}", r"\textbf{(B)}\ 12"),
+        (r"\boxed{5=x}", "5"),
+        (r"\boxed{2√3}", r"2\sqrt{3}"),
+        (r"\boxed{2**10}", "1024"),
+    ],
+    "sets of real numbers": [
+        (r"\boxed{x>3}", r"(3,\infty)"),
+        (r"\boxed{(3,\infty)}", "x>3"),
+        (r"\boxed{1<x\le 2}", "(1,2]"),
+        (r"\boxed{x<0\text{ or }x>1}", r"(-\infty,0)\cup(1,\infty)"),
+        (r"\boxed{(-\infty,0)\cup(1,\infty)}", r"x<0\text{ or }x>1"),
+        (r"\boxed{x>1\text{ or }x<-1}", "|x|>1"),
+        (r"\boxed{x\ne1}", r"(-\infty,1)\cup(1,\infty)"),
+        (r"\boxed{]1,2]}", "(1,2]"),
+        (r"\boxed{(-\infty,3)}", r"]-\infty;3["),
+        (r"\boxed{\{x\mid x>3\}}", r"(3,\infty)"),
+        (r"\boxed{\text{all real numbers}}", r"(-\infty,\infty)"),
+        (r"\boxed{\text{no solution}}", r"\emptyset"),
+        (r"The solution is $x \geq 3$.", r"[3,\infty)"),
+    ],
+    "imaginary unit and angles": [
+        (r"\boxed{\sqrt{-4}}", "2i"),
+        (r"\boxed{2i}", r"\sqrt{-4}"),
+        (r"\boxed{\frac{-1+\sqrt{-3}}{2}}", r"-\frac12+\frac{\sqrt3}{2}i"),
+        (r"\boxed{-1}", r"e^{i\pi}"),
+        (r"\boxed{5(\cos\theta+i\sin\theta)}", r"5e^{i\theta}"),
+        (r"\boxed{\sin 30^\circ}", r"\frac12"),
+        (r"\boxed{\begin{pmatrix}1\\2\end{pmatrix}}", "(1,2)"),
+        (r"\boxed{\frac{1\pm\sqrt5}{2}}", r"\frac{1+\sqrt5}{2},\frac{1-\sqrt5}{2}"),
+    ],
     "expressions": [
         (r"\boxed{1+\sqrt2}", r"\sqrt{2}+1"),
         (r"\boxed{\frac{\sqrt3}{3}}", r"\frac{1}{\sqrt3}"),
@@ -147,6 +200,37 @@ RIGHT = {
 }
 
 WRONG = {
+    "another unit, base or variable": [
+        (r"\boxed{5\text{ m}}", r"5\text{ cm}"),
+        (r"\boxed{5\text{ hours}}", "5 minutes"),
+        (r"\boxed{4\pi\text{ cm}^3}", r"4\pi\text{ cm}^2"),
+        (r"\boxed{50\text{ cents}}", r"\$50"),
+        (r"\boxed{2}", "2m"),
+        (r"\boxed{2}", "$2 m$"),
+        (r"\boxed{2}", "2k"),
+        (r"\boxed{2x}", "2"),
+        (r"\boxed{1011_3}", "1011_2"),
+        (r"\boxed{11}", "1011_2"),
+        (r"\boxed{8:30\text{ PM}}", "8:30 AM"),
+    ],
+    "other words for numbers": [
+        (r"\boxed{\text{seventy-one}}", "72"),
+        (r"\boxed{\text{ten or eleven}}", "10"),
+        (r"\boxed{\text{one two}}", "12"),
+    ],
+    "another set of real numbers": [
+        (r"\boxed{x\ge3}", r"(3,\infty)"),
+        (r"\boxed{y>3}", "x>3"),
+        (r"\boxed{x>3}", "3"),
+        (r"\boxed{x<0\text{ or }x\ge1}", r"(-\infty,0)\cup(1,\infty)"),
+        (r"\boxed{x<0\text{ and }x>1}", r"(-\infty,0)\cup(1,\infty)"),
+        (r"\boxed{x>3\text{ or }x\ge3}", r"[3,\infty)"),
+        (r"\boxed{]1,2]}", "[1,2]"),
+        (r"\boxed{x^2-2x-3\le0}", "[-1,3]"),
+        (r"\boxed{2x>6}", r"(3,\infty)"),
+        (r"\boxed{\sqrt{-4}}", "-2i"),
+        (r"\boxed{\sin 30}", r"\frac12"),
+    ],
     "several values where one is asked": [
         ("x = 5 or 6", "5"),
         (r"\boxed{5, 6}", "5"),
@@ -170,6 +254,8 @@ WRONG = {
         (r"\boxed{(1,2)\text{ or }(2,1)}", "(1,2)"),
         (", ".join(map(str, range(1001))), "1000"),
         (r"\boxed{A, B}", "B"),
+        (f"<answer>{' '.join(map(str, range(1000)))}</answer>", "72"),
+        (r"\boxed{" + ",".join(map(str, range(1000))) + "}", "72"),
         ("A. B. C. D.", "D"),
         ("(A) (B)", "B"),
         ("The answer is A or B.", "A"),
@@ -183,6 +269,7 @@ WRONG = {
         (r"It isn't $\frac12$.", r"\frac12"),
         ("The answer is not B.", "B"),
         ("not Paris", "Paris"),
+        (r"\boxed{72\text{ is wrong}}", "72"),
         ("The answer is 71, not 72.", "72"),
         ("<answer>Yes or no</answer>", "yes"),
         ("<answer>Yes, it is not.</answer>", "yes"),
@@ -199,6 +286,7 @@ WRONG = {
         (r"\boxed{\gcd(12,18)}", "6"),
         (r"\boxed{\lim_{x\to0}\frac{\sin x}{x}}", "1"),
         (r"\boxed{\frac{d}{dx} x^2}", "2x"),
+        (r"\boxed{\begin{vmatrix}1&2\\3&4\end{vmatrix}}", "-2"),
     ],
     "nearly equal": [
         (r"\boxed{0}", "10^{-8}"),
@@ -260,8 +348,9 @@ def test_options_change_what_counts_as_equal():
     assert math("\\boxed{0.33}", "1/3", precision=2).ok is True
     assert math("\\boxed{f(y)}", "f(x)").ok is False
     assert math("\\boxed{f(y)}", "f(x)", strict=False).ok is True
-    assert math("\\boxed{x > 5}", "(5,\\infty)").ok is False
-    assert math("\\boxed{x > 5}", "(5,\\infty)", relations=True).ok is True
+    assert math("\\boxed{x > 5}", "(5,\\infty)").ok is True
+    assert math("\\boxed{x > 5}", "(5,\\infty)", relations=False).ok is False
+    assert math("\\boxed{x \\in (5,\\infty)}", "(5,\\infty)", relations=False).ok is True
     assert math("\\boxed{\\gcd(12,18)}", "6", evaluated=False).ok is True
 
 

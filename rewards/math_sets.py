@@ -1,0 +1,165 @@
+"""Sets of real numbers, however written: two answers in, whether they are the same set, or None for anything else out.
+
+`x > 3`, `(3, \\infty)`, `x \\in (3, \\infty)` and `\\{x \\mid x > 3\\}` are one set; so are `x < 0 or x > 1` and
+`(-\\infty, 0) \\cup (1, \\infty)`. It runs where `math_equal` runs, which has the time limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+_SETLIKE = re.compile(
+    r"[<>\u2264\u2265\u2260\u222a\u211d]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|cup|cap|setminus|backslash|infty|"
+    r"mathbb|notin|emptyset|varnothing)(?![a-z])|[\[(][^\[\]()]+,[^\[\]()]+[\])]"
+)
+_RELATION = re.compile(r"[<>\u2264\u2265\u2260]|!=|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant)(?![a-zA-Z])")
+_BUILDER = re.compile(
+    r"(?:\\left\s?)?\\\{\s*([a-zA-Z])\s*(?:\\in\s*(?:\\mathbb\s?\{?R\}?|\\R(?![a-z]))\s*)?"
+    r"(?:\\(?:mid|vert|colon|middle\s?\|)(?![a-z])|[|:])\s*(.+?)\s*(?:\\right\s?)?\\\}"
+)
+_NAMED = re.compile(r"[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=\s*(?=(?:\\left\s?)?(?:[\[(]|\\\{))")
+_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textrm)\s?\{([^{}]*)\}")
+_BLANK = re.compile(r"\\(?:q?quad(?![a-z])|[ ,;:!])")
+_OR = re.compile(r"\bor\b|\\(?:lor|vee)(?![a-z])")
+_AND = re.compile(r"\band\b|\\(?:land|wedge)(?![a-z])")
+_REALS = re.compile(r"[a-zA-Z]\s*\\in\s*(?:\\mathbb\s?\{?R\}?|\\R(?![a-z]))")
+_MOST_OPERATIONS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A set as it was written.
+
+    Attributes:
+        points: the set.
+        variable: the letter it was written with, or "".
+        relation: it was written with an inequality.
+        solved: on one side of every inequality stands the variable alone, so that it is no problem left to solve.
+    """
+
+    points: Any
+    variable: str
+    relation: bool = False
+    solved: bool = True
+
+
+def same_set(gold: str, text: str, read: Callable[[str], Sequence[Any]], *, relations: bool) -> bool | None:
+    """Compares two sets of real numbers.
+
+    Args:
+        gold: the gold, as LaTeX.
+        text: the answer, without the words around it.
+        read: reads LaTeX as a list of sympy objects and texts.
+        relations: an inequality may be the answer where the gold is written as a set.
+
+    Returns:
+        None when one of them is not a set of real numbers in one variable, or neither is written as one.
+    """
+    if not (_SETLIKE.search(gold) and _SETLIKE.search(text)):
+        return None
+    wanted = _reading(gold, read)
+    found = _reading(text, read) if wanted is not None else None
+    if wanted is None or found is None:
+        return None
+    if found.relation and not (found.solved and (wanted.relation or relations)):
+        return False
+    if found.variable and wanted.variable and found.variable != wanted.variable:
+        return False
+    return bool(wanted.points == found.points or _no_difference(wanted.points, found.points))
+
+
+def _no_difference(one: Any, other: Any) -> bool:
+    return bool((one - other).is_empty and (other - one).is_empty)
+
+
+def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
+    text = _BLANK.sub(" ", _TEXT.sub(r" \1 ", text.replace("$", " "))).strip().removesuffix(".").strip()
+    built = _BUILDER.fullmatch(text)
+    text = built[2] if built else _NAMED.sub("", text, count=1)
+    branches = [_branch(part, read) for part in _OR.split(text)]
+    known = [branch for branch in branches if branch is not None]
+    if len(known) < len(branches) or _overlap([branch.points for branch in known]):
+        return None
+    return _together(known, lambda one, other: one.union(other))
+
+
+def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
+    """What holds at once: conditions joined by "and", or by commas where they say what is left out."""
+    parts = [part for part in _AND.split(text) if not _REALS.fullmatch(part.strip())]
+    if len(parts) == 1 and "," in text and not re.search(r"[\[(\\]\s*\{?[^,]*,", text):
+        pieces = [piece for piece in text.split(",") if not _REALS.fullmatch(piece.strip())]
+        if all(re.search(r"\\neq?(?![a-z])|\u2260|!=", piece) for piece in pieces[-max(1, len(pieces) - 1) :]):
+            parts = pieces
+    known = [_atom(part.strip(" ,;"), read) for part in parts]
+    found = [atom for atom in known if atom is not None]
+    if not found or len(found) < len(known):
+        return None
+    return _together(found, lambda one, other: one.intersect(other))
+
+
+def _together(readings: list[_Reading], join: Callable[[Any, Any], Any]) -> _Reading | None:
+    variables = {reading.variable for reading in readings if reading.variable}
+    if len(variables) > 1:
+        return None
+    points = readings[0].points
+    for reading in readings[1:]:
+        points = join(points, reading.points)
+    relation = any(reading.relation for reading in readings)
+    return _Reading(points, "".join(variables), relation, all(reading.solved for reading in readings))
+
+
+def _overlap(sets: list[Any]) -> bool:
+    """True when alternatives have more than single points in common: that is a hedge and no union of cases."""
+    return any(one.intersect(other).is_finite_set is not True for one, other in combinations(sets, 2))
+
+
+def _atom(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
+    from sympy import Equality, Float, Not, Rational, Set, Symbol, Tuple
+    from sympy.core.function import AppliedUndef
+    from sympy.core.relational import Relational
+    from sympy.logic.boolalg import And
+
+    if not text:
+        return None
+    found = next((one for one in read(text) if not isinstance(one, str)), None)
+    if isinstance(found, Tuple):
+        return None
+    if found is None:
+        return None
+    absent = isinstance(found, Not)
+    found = found.args[0] if absent else found
+    if isinstance(found, Equality) and isinstance(found.rhs, Set) and isinstance(found.lhs, Symbol):
+        return _set(found.rhs, found.lhs.name, absent=absent)
+    if isinstance(found, Set):
+        return _set(found, "", absent=absent)
+    if absent or isinstance(found, Equality) or not isinstance(found, Relational | And):
+        return None
+    found = found.xreplace({call: Symbol(str(call), real=True) for call in found.atoms(AppliedUndef)})
+    if len(found.free_symbols) != 1 or found.count_ops() > _MOST_OPERATIONS:
+        return None
+    exact = found.xreplace({number: Rational(str(number)) for number in found.atoms(Float)})
+    if isinstance(exact, And) and any(not isinstance(part, Relational) for part in exact.args):
+        return None
+    variable = next(iter(found.free_symbols))
+    try:
+        points = exact.as_set()
+    except (NotImplementedError, TypeError, ValueError, AttributeError):
+        return None
+    solved = all(variable in part.args for part in (exact.args if isinstance(exact, And) else (exact,)))
+    return _Reading(points, variable.name, relation=True, solved=solved) if not points.free_symbols else None
+
+
+def _set(points: Any, variable: str, *, absent: bool) -> _Reading | None:
+    from sympy import Float, Rational, S
+    from sympy.core.relational import Relational
+
+    if points.free_symbols or points.atoms(Relational):
+        return None
+    points = points.xreplace({number: Rational(str(number)) for number in points.atoms(Float)}).doit()
+    if points.is_subset(S.Reals) is not True:
+        return None
+    return _Reading(S.Reals - points if absent else points, variable)

@@ -1,0 +1,124 @@
+"""Numbers in English words: "seventy-two", "minus two thirds" or "three point five" in, an exact value out, or None.
+
+Only a text that is one number in words and nothing else is read. Words in a row that make no one number ("one two",
+"ten or eleven") are none, and neither are ordinals ("third") and words beside the number ("seventy-two apples").
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_BELOW_TWENTY = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_BY_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_ORDINALS = "third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+_ONES = {word: value for value, word in enumerate(_BELOW_TWENTY.split())}
+_TENS = {word: 10 * n for n, word in enumerate(_BY_TENS.split(), 2)} | {"fourty": 40}
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4}
+_PARTS |= {name: value for value, stem in enumerate(_ORDINALS.split(), 3) for name in (stem, f"{stem}s")}
+_COUNTS = {"dozen": 12}
+_LONGEST = 120
+_WORD = re.compile(r"[a-z]+")
+_SHAPE = re.compile(r"[a-z]+(?:(?:\s+|-|\u2010|\u2011|,\s+)[a-z]+)*[.!]?", re.IGNORECASE)
+_FIRST = re.compile(
+    r"\s*+(?:a|an|minus|negative|half|" + "|".join((*_ONES, *_TENS, "hundred", *_SCALES, *_COUNTS)) + r")\b",
+    re.IGNORECASE,
+)
+
+
+def spoken_number(text: str) -> Fraction | None:
+    """Returns the number that a text is in words, or None when it is no one number in words.
+
+    Args:
+        text: such as "Seventy-two.", "one hundred and five", "a dozen", "two thirds" or "negative three point five".
+    """
+    if _FIRST.match(text) is None or len(text) > _LONGEST:
+        return None
+    text = text.strip()
+    if _SHAPE.fullmatch(text) is None:
+        return None
+    words = _WORD.findall(text.lower())
+    if words in (["a"], ["an"]):
+        return None
+    negative = words[0] in ("minus", "negative")
+    value = _value(words[1:] if negative else words)
+    return -value if negative and value is not None else value
+
+
+def _value(words: list[str]) -> Fraction | None:
+    if "point" in words:
+        return _decimal(words)
+    if words and words[-1] in _PARTS:
+        return _fraction(words)
+    whole = _whole(words)
+    return None if whole is None else Fraction(whole)
+
+
+def _decimal(words: list[str]) -> Fraction | None:
+    """ "three point one four": a whole number, then digits one by one."""
+    at = words.index("point")
+    whole = _whole(words[:at]) if at else 0
+    digits = [_ONES.get(word, 10) for word in words[at + 1 :]]
+    if whole is None or not digits or max(digits) > 9:
+        return None
+    return whole + Fraction(int("".join(map(str, digits))), 10 ** len(digits))
+
+
+def _fraction(words: list[str]) -> Fraction | None:
+    """ "two thirds", "a half", "one and three quarters"."""
+    below = _PARTS[words[-1]]
+    upper = words[:-1] or ["one"]
+    if "and" in upper:
+        at = len(upper) - 1 - upper[::-1].index("and")
+        whole, above = _whole(upper[:at]), _whole(upper[at + 1 :])
+    else:
+        whole, above = 0, _whole(upper)
+    return None if whole is None or above is None or not 0 < above < below else whole + Fraction(above, below)
+
+
+def _whole(words: list[str]) -> int | None:
+    """A whole number: groups under a thousand before falling scales, or so many dozens."""
+    words = [word for n, word in enumerate(words) if word != "and" or not _joins(words, n)]
+    if words and words[-1] in _COUNTS:
+        count = _below_thousand(words[:-1]) if len(words) > 1 else 1
+        return None if not count else count * _COUNTS[words[-1]]
+    total, group, last = 0, list[str](), 10**15
+    for word in words:
+        scale = _SCALES.get(word)
+        if scale is None:
+            group.append(word)
+            continue
+        count = _below_thousand(group) if group else 1
+        if not count or scale >= last or (not group and last != 10**15):
+            return None
+        total, group, last = total + count * scale, [], scale
+    if not group:
+        return total if last != 10**15 else None
+    rest = _below_thousand(group)
+    return None if rest is None or (rest == 0 and last != 10**15) else total + rest
+
+
+def _joins(words: list[str], position: int) -> bool:
+    """True for the "and" of "one hundred and five" and "two thousand and one"."""
+    return 0 < position < len(words) - 1 and (words[position - 1] == "hundred" or words[position - 1] in _SCALES)
+
+
+def _below_thousand(words: list[str]) -> int | None:
+    if "hundred" in words:
+        at = words.index("hundred")
+        hundreds = _below_hundred(words[:at]) if at else 1
+        rest = _below_hundred(words[at + 1 :]) if words[at + 1 :] else 0
+        return None if not hundreds or rest is None else 100 * hundreds + rest
+    return _below_hundred(words)
+
+
+def _below_hundred(words: list[str]) -> int | None:
+    if len(words) == 1:
+        return 1 if words[0] in ("a", "an") else _ONES.get(words[0], _TENS.get(words[0]))
+    if len(words) == 2 and words[0] in _TENS and 0 < _ONES.get(words[1], 0) < 10:
+        return _TENS[words[0]] + _ONES[words[1]]
+    return None

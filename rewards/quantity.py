@@ -1,0 +1,188 @@
+"""The unit that a quantity ends in: `500\\text{ cm}` beside `5 m` in, how much the one is of the other out.
+
+Only units of the table are known, and only where they are set apart or have more than one letter: a letter right behind
+a number (`2m`) is as well a variable. Other words after a number ("72 clips") are no unit here and never differ.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+_TABLE = """
+length 1 m meter metre
+length 1/1000 mm millimeter millimetre
+length 1/100 cm centimeter centimetre
+length 1/10 dm decimeter decimetre
+length 1000 km kilometer kilometre
+length 1/1000000 micrometer micrometre micron
+length 1/1000000000 nm nanometer nanometre
+length 127/5000 inch inche
+length 381/1250 ft foot feet
+length 1143/1250 yd yard
+length 201168/125 mi mile
+mass 1 g gram gramme
+mass 1/1000 mg milligram
+mass 1000 kg kilogram
+mass 1000000 tonne
+mass 45359237/100000 lb pound
+mass 45359237/1600000 oz ounce
+time 1 s sec second
+time 1/1000 ms millisecond
+time 60 min minute
+time 3600 h hr hour
+time 86400 day
+time 604800 week
+calendar 1 month
+calendar 12 year yr
+calendar 120 decade
+calendar 1200 century centurie
+dollars 1 dollar usd
+dollars 1/100 cent
+euros 1 euro eur
+force 1 N newton
+energy 1 J joule
+energy 1000 kJ kilojoule
+power 1 W watt
+power 1000 kW kilowatt
+voltage 1 V volt
+resistance 1 ohm
+temperature 1 celsius
+fahrenheit 1 fahrenheit
+angle 1 degree deg
+radians 1 radian rad
+"""
+_CUBES = {"L": 1000, "l": 1000, "liter": 1000, "litre": 1000, "mL": 1, "ml": 1, "milliliter": 1, "millilitre": 1}
+_SPEEDS = {"mph": Fraction(1397, 3125), "kph": Fraction(5, 18), "kmh": Fraction(5, 18), "kmph": Fraction(5, 18)}
+_ANGLES = {"angle", "temperature", "fahrenheit"}
+
+_LONGEST = 400
+_PRICE = re.compile(r"\s*-?\s*\\?\$\s?-?[\d.]|[^$]*[\d}]\s?\\?\$\s*\Z")
+_SCALE = re.compile(r"degree\s+(?:celsius|c)\b", re.IGNORECASE)
+_FAHRENHEIT = re.compile(r"degree\s+(?:fahrenheit|f)\b", re.IGNORECASE)
+_FACED = r"\{\s*\\(?:text|mathrm)\s?\{([^{}]*)\}\s*\}"
+_SIGNS = [
+    (re.compile(pattern), word)
+    for pattern, word in {
+        rf"\\[dt]?frac\s?{_FACED}\s?{_FACED}": r" \1 / \2",
+        r"\^\s?\{?\s?\\circ(?![a-z])\s?\}?|\u00b0": " degree ",
+        r"\\(?:text|textrm|mathrm|mbox|rm)(?![a-z])\s?\{?|\\[ ,;:!]|[~{}$]|\\(?:left|right)(?![a-z])": " ",
+        r"\\Omega(?![a-z])|[\u2126\u03a9]": " ohm",
+        r"(?:\\mu(?![a-z])|[\u00b5\u03bc])\s*m\b": " micron",
+        r"\bms\s?(?=\^)": "m s",
+        r"\\cdot(?![a-z])": "*",
+        "\u00b2": "^2",
+        "\u00b3": "^3",
+    }.items()
+]
+_TAIL = re.compile(r"(?<![\\A-Za-z_^])[\s(]*[A-Za-z]+(?:\s*(?:\^\s?-?\d|[/\u00b7*]|\.?\s)\s*[A-Za-z]*)*[).\s]*\Z")
+_PART = re.compile(r"([A-Za-z]+)(?:\s?\^\s?(-?\d))?|([/\u00b7*.()])")
+_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit: the powers of its dimensions, and its size in the base units of the table."""
+
+    dimensions: frozenset[tuple[str, int]]
+    size: Fraction
+
+
+def _known() -> dict[str, Unit]:
+    known = {}
+    for dimension, size, *names in map(str.split, _TABLE.strip().split("\n")):
+        for name in names:
+            known[name] = Unit(frozenset({(dimension, 1)}), Fraction(size))
+    known |= {name: Unit(frozenset({("length", 3)}), Fraction(size, 10**6)) for name, size in _CUBES.items()}
+    return known | {name: Unit(frozenset({("length", 1), ("time", -1)}), size) for name, size in _SPEEDS.items()}
+
+
+_UNITS = _known()
+
+
+def unit_ratio(text: str, gold: str) -> Fraction | None:
+    """Returns how many of the gold's units one of the text's is.
+
+    1 for the same unit, and where one of the two names none that is known; 0 for units of different kinds.
+    """
+    mine, wanted = unit(text), unit(gold)
+    if mine is None or wanted is None or mine == wanted:
+        return Fraction(1)
+    if mine.dimensions != wanted.dimensions:
+        kinds = {name for name, _power in mine.dimensions | wanted.dimensions}
+        return Fraction(1 if kinds <= _ANGLES and "angle" in kinds else 0)
+    return mine.size / wanted.size
+
+
+def unit(text: str) -> Unit | None:
+    """Returns the unit that a text ends in, or None."""
+    text = text.strip()
+    if text.startswith("$") and text.endswith("$") and len(text) > 1:
+        text = text[1:-1]
+    if _PRICE.match(text):
+        return _UNITS["dollar"]
+    return _split(text)[1]
+
+
+def magnitude(text: str) -> str:
+    """Returns what stands before the unit that a text ends in; all of it where no unit is known."""
+    before, found = _split(text)
+    return text if found is None else before
+
+
+def _split(text: str) -> tuple[str, Unit | None]:
+    if len(text) > _LONGEST:
+        return text, None
+    text = _FAHRENHEIT.sub("fahrenheit", _SCALE.sub("celsius", _set_apart(text)))
+    tail = _TAIL.search(text)
+    if tail is None or not any(map(str.isdigit, text[: tail.start()])):
+        return text, None
+    glued = text[tail.start() : tail.start() + 1].isalpha()
+    words = tail[0].strip(" .()\t\n")
+    return text[: tail.start()].strip(), None if glued and len(words) < 2 else _product(words)
+
+
+def _set_apart(text: str) -> str:
+    """A text whose units are words between blanks."""
+    for pattern, word in _SIGNS:
+        text = pattern.sub(word, text)
+    return text
+
+
+def _product(words: str) -> Unit | None:
+    """The unit of a product or quotient of known units."""
+    powers: dict[str, int] = {}
+    size = Fraction(1)
+    sign, waiting, last = 1, 1, None
+    for match in _PART.finditer(words):
+        name, power, mark = match.groups()
+        if mark or name == "per":
+            sign = -1 if mark == "/" or name == "per" else sign
+            continue
+        if name in _POWERS:
+            if name in ("squared", "cubed") and last is not None:
+                size *= _raise(powers, last, (_POWERS[name] - 1) * sign)
+            else:
+                waiting = _POWERS[name]
+            continue
+        last = _named(name)
+        if last is None:
+            return None
+        size *= _raise(powers, last, sign * waiting * int(power or 1))
+        waiting = 1
+    kept = frozenset((name, power) for name, power in powers.items() if power)
+    return Unit(kept, size) if last is not None and waiting == 1 else None
+
+
+def _named(name: str) -> Unit | None:
+    for form in (name, name.lower(), name.lower().removesuffix("s")):
+        if form in _UNITS:
+            return _UNITS[form] if len(form) > 1 or form == name else None
+    return None
+
+
+def _raise(powers: dict[str, int], factor: Unit, power: int) -> Fraction:
+    for name, exponent in factor.dimensions:
+        powers[name] = powers.get(name, 0) + exponent * power
+    return factor.size**power
