@@ -17,7 +17,7 @@ _THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|,\\!|,)(?=\d{3}(?!\d))")
 _SET = re.compile(r"(?:\\left)?\\\{.*\\\}|\{.*\}", re.DOTALL)
 _SOLUTIONS = re.compile(
     r"[<>\u2264\u2265\u2260\u222a\u221e]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|cup|setminus|infty)(?![a-zA-Z])"
-    r"|[\[(][^\[\]()]+,[^\[\]()]+\]|\[[^\[\]()]+,[^\[\]()]+\)"
+    r"|[\[(](?=[^\[\]()]*,)[^\[\]()]+\]|\[(?=[^\[\]()]*,)[^\[\]()]+\)"
 )
 _CASES = re.compile(r"\\begin\{(?:cases|array|aligned)\}")
 

@@ -39,7 +39,7 @@ _PRODUCT_OF_WORDS = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}\s+[a-zA-Z]{2,}")
 _BOX = re.compile(r"\\f?boxed\s?\{(.*)\}", re.DOTALL)
 _TYPED_BOX = re.compile(r"(\\f?boxed\s?\{)([^{}\\]*)\}")
 _DEGREES = re.compile(
-    r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\s?\^\s?\{?\d\}?)?)\s*(?:\\left\s?)?(?P<open>[({])?\s*(?P<degrees>\d+(?:\.\d+)?)"
+    r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\s?\^\s?\{?\d\}?)?)\s*+(?:\\left\s?)?(?P<open>[({])?\s*+(?P<degrees>\d++(?:\.\d++)?)"
     r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))(?(open)\s*(?:\\right\s?)?[)}])"
 )
 _CHOPPED = 1e-12

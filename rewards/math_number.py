@@ -12,8 +12,8 @@ from grpo.rewards.numerals import Number, plain_text, read_number
 from grpo.rewards.quantity import magnitude, unit_ratio
 
 _TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
-_PRODUCT = re.compile(r"\s*(\$)?\s*([-+]?(?:\d[\d.,]*|\.\d+))(\s*)([A-Za-z])\s*\$?\s*")
-_DECIMAL_COMMA = re.compile(r"\s*\$?\s*([-+\u2212]?\d+)\{?,\}?(\d+)\s*\$?\s*")
+_PRODUCT = re.compile(r"\s*+(\$)?\s*+([-+]?(?:\d[\d.,]*+|\.\d++))(\s*+)([A-Za-z])\s*+\$?\s*+")
+_DECIMAL_COMMA = re.compile(r"\s*+\$?\s*+([-+\u2212]?\d{1,400})\{?,\}?(\d{1,400})\s*+\$?\s*+")
 _LISTED = re.compile(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
 _GROUPED = re.compile(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 _SETLIKE = re.compile(
     r"[<>\u2264\u2265\u2260\u222a\u211d]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|cup|cap|setminus|backslash|infty|"
-    r"mathbb|notin|emptyset|varnothing)(?![a-z])|[\[(][^\[\]()]+,[^\[\]()]+[\])]"
+    r"mathbb|notin|emptyset|varnothing)(?![a-z])|[\[(](?=[^\[\]()]*,)[^\[\]()]+[\])]"
 )
 _RELATION = re.compile(r"[<>\u2264\u2265\u2260]|!=|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant)(?![a-zA-Z])")
 _BUILDER = re.compile(

@@ -17,7 +17,7 @@ _NUMERAL = re.compile(
     rf"|(?:\\[ ,;~]|[\s~,(])+{_FACE}\(?(?:in\s+)?base(?:\\ |[\s~-])*\}}?(?P<base>\d{{1,2}}|[a-z]{{3,8}})\s*\}}?\)?)",
     re.IGNORECASE,
 )
-_BARE = re.compile(r"\s*\$?\s*(?:\\(?:text|mathrm)\s?\{)?([0-9A-Fa-f]{1,400})\}?\s*\$?\s*\.?\s*")
+_BARE = re.compile(r"\s*+\$?\s*+(?:\\(?:text|mathrm)\s?\{)?([0-9A-Fa-f]{1,400})\}?\s*+\$?\s*+\.?\s*+")
 
 
 def numeral(text: str) -> tuple[str, int] | None:

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -15,11 +16,14 @@ from grpo.plugins.types import Completion
 from grpo.rewards import math_process
 from grpo.rewards.math_answer import statement
 from grpo.rewards.math_choice import chosen_letter
-from grpo.rewards.math_claim import claim, groups
+from grpo.rewards.math_claim import claim, groups, is_set
 from grpo.rewards.math_guard import hostile
+from grpo.rewards.math_number import same_number, term
 from grpo.rewards.math_objection import objection
 from grpo.rewards.math_process import Undecided, compare
+from grpo.rewards.math_tidy import tidied
 from grpo.rewards.math_verifier import math
+from grpo.rewards.numeral_base import same_numeral
 from grpo.rewards.numerals import read_number
 
 SIZE = 30_000
@@ -176,6 +180,10 @@ def test_what_stands_before_computer_algebra_takes_linear_time():
         stated = statement(text)
         if stated is not None:
             groups(stated.text)
+            same_number(replace(stated, parts=tuple(map(tidied, stated.parts))), read_number("3.14"), text, 6)
+            same_numeral("1011_2", stated.text)
+            term(text)
+            is_set(text)
             chosen_letter(stated)
             if not any(map(hostile, stated.parts or (claim(stated),))):
                 objection(stated, "72", read_number("72"), question="What is 72?", evaluated=True)
