@@ -20,8 +20,8 @@ from grpo.rewards.math_number import is_list, number_of, same_number, term
 from grpo.rewards.math_objection import objection, repeats
 from grpo.rewards.math_process import SECONDS, Undecided, compare
 from grpo.rewards.math_tidy import choice_label, tidied
-from grpo.rewards.numeral_base import same_numeral
 from grpo.rewards.quantity import unit_ratio
+from grpo.rewards.radix import same_numeral
 from grpo.rewards.words import says
 
 TIMEOUT = 60.0

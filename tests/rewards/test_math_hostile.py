@@ -23,8 +23,8 @@ from grpo.rewards.math_objection import objection
 from grpo.rewards.math_process import Undecided, compare
 from grpo.rewards.math_tidy import tidied
 from grpo.rewards.math_verifier import math
-from grpo.rewards.numeral_base import same_numeral
 from grpo.rewards.numerals import read_number
+from grpo.rewards.radix import same_numeral
 
 SIZE = 30_000
 HEADS = ["", "<answer>", "\\boxed{", "the final answer is ", "</think>", "$"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo.rewards.numeral_base import numeral, same_numeral
+from grpo.rewards.radix import numeral, same_numeral
 
 
 @pytest.mark.parametrize(
