@@ -146,7 +146,10 @@ def _own(completions: Sequence[Completion], env: str) -> list[int]:
 
 def _turn_metrics(completions: Sequence[Completion]) -> dict[str, float]:
     count = len(completions)
+    calls = [one.info["tool_calls"] for one in completions if "tool_calls" in one.info]
+    tools = {"tools/calls": mean(calls), "tools/callers": mean([number > 0 for number in calls])} if calls else {}
     return {
+        **tools,
         "turns/mean": sum(one.turns for one in completions) / count,
         "turns/most": float(max(one.turns for one in completions)),
         "turns/failed": sum(one.finish_reason == "error" for one in completions) / count,

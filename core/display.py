@@ -28,6 +28,8 @@ from grpo.plugins.types import Completion
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 24
+CALLS = "tools/calls"
+TURNS = (("turns", "turns/mean"), ("tool calls", CALLS))
 SAMPLE_LINES = 12
 
 
@@ -48,7 +50,11 @@ class Quiet(Silent):
 class PlainLines(Silent):
     """One line per event, for logs and pipes."""
 
+    def __init__(self) -> None:
+        self._attempt = ""
+
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        self._attempt = attempt(plan)
         for name, value in describe(plan, run_dir):
             print(f"{name:<12}{value}", flush=True)
         for note in notes:
@@ -74,7 +80,7 @@ class PlainLines(Silent):
         print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
-        for line in ending(status, run_dir, step):
+        for line in ending(status, run_dir, step, self._attempt):
             print(line, flush=True)
 
 
@@ -89,8 +95,10 @@ class LivePanel(Silent):
         self._done_before = 0
         self._history: dict[str, list[float]] = {}
         self._held_out: list[str] = []
+        self._attempt = ""
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        self._attempt = attempt(plan)
         table = Table.grid(padding=(0, 2))
         for name, value in describe(plan, run_dir):
             table.add_row(Text(name, style="bold"), Text(value))
@@ -141,7 +149,7 @@ class LivePanel(Silent):
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         self.close()
-        for line in ending(status, run_dir, step):
+        for line in ending(status, run_dir, step, self._attempt):
             self._console.print(Text(line))
 
     def close(self) -> None:
@@ -175,6 +183,8 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         model = f"{plan.source.path} ({plan.parameters / 1e6:,.0f} M parameters)"
     how = f"LoRA rank {config.lora.rank}" if config.lora.enabled else "full fine-tuning"
     rewards = ", ".join(f"{r.name}" + (f" x {r.weight:g}" if r.weight != 1 else "") for r in plan.rewards)
+    turns = config.rollout.max_turns or 1
+    length = f"{config.rollout.max_completion_length} new tokens{f' in each of {turns} turns' if turns > 1 else ''}"
     lines = [
         ("model", model),
         *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
@@ -183,7 +193,7 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         (
             "steps",
             f"{train.steps} of {train.prompts_per_step} prompts x {train.group_size} completions, "
-            f"up to {config.rollout.max_completion_length} new tokens; the longest prompt has {plan.longest_prompt}",
+            f"up to {length}; the longest prompt has {plan.longest_prompt}",
         ),
     ]
     if run_dir is not None:
@@ -203,15 +213,22 @@ def _of(env: str) -> str:
     return f"{env}: " if env else ""
 
 
-def ending(status: str, run_dir: Path, step: int) -> list[str]:
-    """Returns the last lines: what there is now and what to do with it."""
+def attempt(plan: Plan) -> str:
+    """Returns the command that tries the model of a run, with RUN in the place of its directory."""
+    if [part.env.name for part in plan.envs] == ["gsm8k"]:
+        return "grpo generate RUN -p 'Ann has 3 pens and buys 4 more. How many pens does she have?'"
+    return "grpo eval --model RUN"
+
+
+def ending(status: str, run_dir: Path, step: int, tried: str) -> list[str]:
+    """Returns the last lines: what there is now and what to do with it; `tried` is what `attempt` returned."""
     if status == "interrupted":
         return [f"stopped after step {step}, with a checkpoint. Continue with: grpo run --resume {run_dir}"]
     return [
         f"done after step {step}",
         f"curves     {run_dir / 'reward.png'}",
         f"rollouts   grpo show {run_dir}",
-        f"try it     grpo generate {run_dir} -p 'Ann has 3 pens and buys 4 more. How many pens does she have?'",
+        f"try it     {tried.replace('RUN', str(run_dir), 1)}",
         f"export     grpo export {run_dir} my-model",
     ]
 
@@ -226,6 +243,7 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         *((key.split("/")[1], key) for key in rewards if len(rewards) > 1 and not envs),
         *((key.removeprefix(PREFIX).replace("/", " "), key) for key in envs),
         ("length", "completions/mean_length"),
+        *((label, key) for label, key in TURNS if (row.get("turns/most") or 0) > 1 or key == CALLS),
         ("no signal", "frac_reward_zero_std"),
         ("loss", "loss"),
         ("kl", "kl"),

@@ -33,13 +33,17 @@ def prompt_rows(plan: Plan) -> Dataset:
 def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> Dataset:
     """`wanted` worked answers in order, of each environment that has some its share."""
     players = players_of(plan.envs, plan.config.rollout, tokenizer)
-    tables, sources = [], []
-    for part in plan.envs:
-        taught = [episode for episode in part.train if episode.actions]
-        if taught:
-            tables.append(worked_answers(taught, tokenizer, players[part.name]))
-            sources.append(Source(len(taught), part.share))
-    return concatenate_datasets(tables).select(mixed_order(sources, wanted, plan.config.seed))
+    taught = [(part, [episode for episode in part.train if episode.actions]) for part in plan.envs]
+    taught = [(part, episodes) for part, episodes in taught if episodes]
+    order = mixed_order([Source(len(episodes), part.share) for part, episodes in taught], wanted, plan.config.seed)
+    used, tables, first = sorted(set(order)), [], 0
+    for part, episodes in taught:  # a demonstration may run programs: only those that are learned from are played
+        own = [episodes[number - first] for number in used if first <= number < first + len(episodes)]
+        if own:
+            tables.append(worked_answers(own, tokenizer, players[part.name]))
+        first += len(episodes)
+    place = {number: at for at, number in enumerate(used)}
+    return concatenate_datasets(tables).select([place[number] for number in order])
 
 
 def worked_answers(

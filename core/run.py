@@ -223,6 +223,7 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress) -> 
         from grpo.core.trainer import warm_up
 
         model = load_policy(plan.source.path, train.dtype, lora)
+        progress.loading("the worked answers")
         told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss))
         warm_up(model, tokenizer, plan, run_dir.checkpoints, [told])
         if _is_main():

@@ -53,6 +53,7 @@ from grpo.core.rows import prompt_rows, taught_rows
 from grpo.core.sampled_rollouts import SampledRollouts
 from grpo.core.score_early import EarlyCalls
 from grpo.core.score_outcome import Outcome
+from grpo.core.shared_prefix import SharedPrefix
 from grpo.core.trl_arguments import grpo_arguments, warmup_arguments
 from grpo.core.turn_plan import players_of
 from grpo.core.update_metrics import update_metrics, update_sums
@@ -250,17 +251,9 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
         **images: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         if not self._own_head:
+            asked = (model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy, compute_aux_loss)
             result: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
-            result = super()._get_per_token_logps_and_entropies(
-                model,
-                input_ids,
-                attention_mask,
-                logits_to_keep,
-                batch_size,
-                compute_entropy,
-                compute_aux_loss,
-                **images,
-            )
+            result = super()._get_per_token_logps_and_entropies(*asked, **images)
             self._training_logps = result[0].detach()
             return result
         size = batch_size or len(input_ids)
@@ -347,6 +340,10 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
         return value.loss
 
 
+class WarmUpTrainer(SharedPrefix, SFTTrainer):  # type: ignore[misc]  # trl is not typed
+    """`trl.SFTTrainer` that computes once what all rows of a batch begin with."""
+
+
 def grpo_config(plan: Plan, output_dir: Path) -> GRPOConfig:
     """Translates a plan into TRL's arguments."""
     return GRPOConfig(**grpo_arguments(plan, output_dir))
@@ -369,13 +366,14 @@ def warm_up(
         callbacks: of transformers.
     """
     train = plan.config.train
-    trainer = SFTTrainer(
+    trainer = WarmUpTrainer(
         model=model,
         args=SFTConfig(**warmup_arguments(plan, output_dir)),
         train_dataset=taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size),
         processing_class=tokenizer,
         callbacks=list(callbacks),
     )
+    trainer.shares_prompts = train.share_prompts
     trainer.remove_callback(PrinterCallback)
     trainer.train()
 
