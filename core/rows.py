@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from datasets import Dataset, concatenate_datasets
@@ -73,4 +74,22 @@ def _played(episodes: Sequence[Episode], player: Player) -> Dataset:
             "input_ids": [ids for ids, _ in rows],
             "completion_mask": [[int(said) for said in mask] for _, mask in rows],
         }
+    )
+
+
+def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
+    """Returns what a user should know of worked answers that the policy is too tightly cut to give, or None.
+
+    Args:
+        masks: of each row, 1 for the tokens to be learned; what stands together is a turn.
+        limit: tokens that a turn may have.
+    """
+    turns = [max((sum(run) for learned, run in groupby(mask) if learned), default=0) for mask in masks]
+    longer = sum(turn > limit for turn in turns)
+    if not longer:
+        return None
+    return (
+        f"{longer} of {len(turns)} worked answers of the warm-up have a turn of more than {limit} tokens, where "
+        f"completions are cut: the policy learns what it cannot finish. The longest has {max(turns)}: "
+        f"--max-completion-length {max(turns)}."
     )

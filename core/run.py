@@ -225,7 +225,7 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress) -> 
         model = load_policy(plan.source.path, train.dtype, lora)
         progress.loading("the worked answers")
         told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss))
-        warm_up(model, tokenizer, plan, run_dir.checkpoints, [told])
+        warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned)
         if _is_main():
             save_policy(model, tokenizer, run_dir.warmup)
         _wait()

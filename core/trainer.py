@@ -49,7 +49,7 @@ from grpo.core.played_rollouts import PlayedRollouts
 from grpo.core.proven_steps import ProvenSteps, rolled_out
 from grpo.core.rollout import Rollouts
 from grpo.core.rollout_plan import tolerance_of
-from grpo.core.rows import prompt_rows, taught_rows
+from grpo.core.rows import prompt_rows, taught_rows, unfinished_note
 from grpo.core.sampled_rollouts import SampledRollouts
 from grpo.core.score_early import EarlyCalls
 from grpo.core.score_outcome import Outcome
@@ -190,9 +190,8 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
         stop_on_failures(batch, self._plan.rewards, self._plan.config.failures.stop_share)
         here = self.accelerator.process_index * len(inputs)
         local = slice(here, here + len(inputs))
-        advantages = batch.advantages
         trained = trained_of(batch, self._plan.config.loss)[local].to(output["completion_mask"].dtype)
-        output["advantages"] = advantages.values[local]
+        output["advantages"] = batch.advantages.values[local]
         output["completion_mask"] = output["completion_mask"] * trained[:, None]
         output["num_items_in_batch"] = self.accelerator.gather(counted(output).sum()).sum()
         # In the place of TRL's, which counts failures as missing.
@@ -355,6 +354,7 @@ def warm_up(
     plan: Plan,
     output_dir: Path,
     callbacks: Sequence[TrainerCallback],
+    warned: Callable[[str], None],
 ) -> None:
     """Trains the policy in place on the environment's worked answers, before GRPO.
 
@@ -364,12 +364,16 @@ def warm_up(
         plan: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each.
         output_dir: a folder for what the trainer insists on writing.
         callbacks: of transformers.
+        warned: told of worked answers that completions are too short for.
     """
-    train = plan.config.train
+    train, longest = plan.config.train, plan.config.rollout.max_completion_length
+    rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size)
+    if note := unfinished_note(rows["completion_mask"], longest or 0):
+        warned(note)
     trainer = WarmUpTrainer(
         model=model,
         args=SFTConfig(**warmup_arguments(plan, output_dir)),
-        train_dataset=taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size),
+        train_dataset=rows,
         processing_class=tokenizer,
         callbacks=list(callbacks),
     )

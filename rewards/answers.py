@@ -3,7 +3,7 @@
 What follows the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) is read first, the reasoning itself only
 when nothing follows. In each part the last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`, `#### 72`), then
 "the answer is ...", then the last sentence with a number. All of it is linear in the length of the text, of which the
-last 200,000 characters are read.
+last 200,000 characters are read. A call of a tool (`<tool_call>`) is no answer, also one that nothing could read.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _READ = 200_000
 _LONGEST = 4000
 _CUES = 8
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
+_CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|(?=<answer>)|\Z)", re.DOTALL)
 _MARK = re.compile(
     r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?"
     r"|(?P<hash>\#{4,}+)(?P<line>[^\n<\#\\]*+)",
@@ -81,7 +82,7 @@ class Answer:
 
 def final_answer(completion: str) -> Answer | None:
     """Finds the final answer of a completion, or None when it holds no number and no marked answer."""
-    text = plain_text(completion.strip()[-_READ:])
+    text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     for part in (text[split:], text[:split]):
         answer = _explicit(part) or _cued(part) or _last_sentence(part)

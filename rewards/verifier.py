@@ -19,6 +19,7 @@ from grpo.rewards.answers import Answer, final_answer, gold_number, is_right
         Case("<answer>71</answer>", {"answer": "72"}, False),
         Case("<answer>71 or 72</answer>", {"answer": "72"}, False),
         Case("I cannot tell.", {"answer": "72"}, False),
+        Case('<tool_call>{"name": "python", "arguments": {"code": "print(144/2)', {"answer": "72"}, False),
         Case("<answer>72</answer>", {"answer": "unknown"}, None),
     ],
 )
@@ -29,7 +30,8 @@ def gsm8k(completion: str, answer: str) -> Verdict:
     In it the last of `<answer>`, `<SOLUTION>`, `\\boxed{}` and `#### 72` that is not blank decides; without one, what
     follows "the answer is", "Answer:" or "A:"; without that, the last sentence with a number. Sign, currency,
     thousands, percent, fractions, 1.2e3, LaTeX spellings and units after the number are read. An answer that hedges
-    ("71 or 72") or is left as a sum ("6 * 12") is wrong. Undecided only when the gold is not one number.
+    ("71 or 72") or is left as a sum ("6 * 12") is wrong, and a `<tool_call>` is none. Undecided only when the gold is
+    not one number.
     """
     found = final_answer(completion)
     extracted = _written(found)

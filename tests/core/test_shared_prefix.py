@@ -92,11 +92,12 @@ def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tm
     for shares, found in losses.items():
         train = {"steps": 1, "warmup_steps": 3, "warmup_lr": 1e-2, "prompts_per_step": 4, "group_size": 2, "limit": 40}
         settings = {"share_prompts": shares, "micro_batch_size": 4}
-        tree = {"env": "gsm8k:dataset=embedded", "model": str(tiny_model), "train": train | settings}
+        tree: dict[str, Any] = {"env": "gsm8k:dataset=embedded", "model": str(tiny_model), "train": train | settings}
+        tree["rollout"] = {"max_completion_length": 300}
         plan = make_plan(parse_config(tree), Host.discover())
         policy = load_policy(str(tiny_model), "float32", plan.config.lora)
         told = LossCallback(lambda step, loss, found=found: found.append(loss))  # type: ignore[misc]
-        warm_up(policy, load_tokenizer(str(tiny_model)), plan, tmp_path / str(shares), [told])
+        warm_up(policy, load_tokenizer(str(tiny_model)), plan, tmp_path / str(shares), [told], pytest.fail)
     assert len(losses[True]) == 3
     assert losses[True] == pytest.approx(losses[False], abs=1e-4)
     assert losses[True][2] < losses[True][0]
