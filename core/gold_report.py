@@ -36,7 +36,7 @@ class GoldScores:
     """What one reward gave the gold solutions.
 
     Attributes:
-        reward: its name.
+        reward: its name; of a component `rubric.component`.
         mean, lowest: of its scores, None without any.
         silence: the mean score of saying nothing to the same rows.
         abstained, failed: how often it gave none.
@@ -60,7 +60,7 @@ class Validation:
         rows: how many were looked at.
         without: the places of those that have no gold solution; nothing is known of them.
         refused: those whose solution is not accepted, in order.
-        rewards: what each reward gave.
+        rewards: what each reward gave, and after a rubric each of its components.
         verifier: the verifier's name, or None.
         verdicts: "right", "wrong", "undecided" and "failed" to how often it said so; empty without one.
         silence_right: rows where the verifier accepts saying nothing too.

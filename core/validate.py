@@ -23,6 +23,7 @@ from grpo.core.score_outcome import explain
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import SandboxUnavailable, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.rubric import parts
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion
 
@@ -91,7 +92,7 @@ def validate(
         rows=len(episodes),
         without=tuple(episode.place for episode in episodes if not episode.gold_actions),
         refused=tuple(refused),
-        rewards=tuple(_scores(reward.name, judged) for reward in chosen),
+        rewards=tuple(_scores(part.name, judged) for reward in chosen for part in parts(reward)),
         verifier=verifier.name if verifier else None,
         verdicts=_verdicts(judged) if verifier else {},
         silence_right=sum(one.silence_right for one in judged),

@@ -18,7 +18,7 @@ def accepted(report: Validation, rows: int, best: float) -> None:
     """Asserts that every solution is accepted, and gets the best total that the default rewards give."""
     assert report.ok, str(report)
     assert (report.rows, report.silence_right) == (rows, 0)
-    lowest = [scores.lowest for scores in report.rewards]
+    lowest = [scores.lowest for scores in report.rewards if not scores.reward.startswith("email.")]
     assert sum(score for score in lowest if score is not None) == best, str(report)
 
 
