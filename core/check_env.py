@@ -72,8 +72,13 @@ class _Check:
 
     def all(self) -> None:
         """Tries the relations one after another; what the environment raises is a finding of the one it spoils."""
+        try:
+            instance = self._bound.make()
+        except BaseException as error:  # also an environment that exits
+            self._findings.add("error", "it can be made", explain(error))
+            return
         for relation, check in (
-            ("gymnasium's checker", self._gymnasium),
+            ("gymnasium's checker", partial(self._gymnasium, instance)),
             ("rows", self._read_rows),
             ("same seed, same episode", self._deterministic),
             ("no leak between episodes", self._leaks),
@@ -86,14 +91,13 @@ class _Check:
             self._findings.tried(relation)
             try:
                 check(relation)
-            except Exception as error:
+            except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
                 self._findings.add("error", relation, f"it raised {explain(error)}")
 
-    def _gymnasium(self, relation: str) -> None:
+    def _gymnasium(self, instance: Any, relation: str) -> None:
         import gymnasium
         from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-        instance = self._bound.make()
         try:
             if not isinstance(instance, gymnasium.Env):
                 self._findings.add("error", relation, f"the factory returned a {type(instance).__name__}")

@@ -22,7 +22,8 @@ class StepAnswer:
         observation: the next message to the policy.
         reward: of the turn; finite.
         terminated, truncated: whether the episode is over.
-        info: the entries that JSON can hold; only those are recorded and reach rewards.
+        info: the entries that JSON can hold, as it reads them back; only those are recorded and reach rewards.
+            Numbers of numpy become Python's own.
     """
 
     observation: str
@@ -95,12 +96,21 @@ def _checked(observation: Any, reward: Any, terminated: Any, truncated: Any, inf
 
 
 def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(key): value for key, value in info.items() if _is_json(value)}
+    plain: dict[str, Any] = {}
+    for key, value in info.items():
+        try:
+            plain[str(key)] = json.loads(json.dumps(value, allow_nan=False, default=_number))
+        except (TypeError, ValueError, RecursionError):
+            continue
+    return plain
 
 
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+def _number(value: Any) -> Any:
+    """Returns a number of numpy or torch as Python's own.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if getattr(value, "shape", None) != ():
+        raise TypeError(f"a {type(value).__name__} is no number")
+    return value.item()

@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from grpo.envs.named_module import named_module
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.signature import RESERVED_OPTIONS, options_of
-from grpo.plugins.specs import EnvSpec, Option
+from grpo.plugins.specs import REQUIRED, EnvSpec, Option
 
 if TYPE_CHECKING:
     import gymnasium
@@ -38,7 +39,7 @@ def make(
     """Any registered gymnasium environment, played by text: `gym:FrozenLake-v1`.
 
     Args:
-        member: the id, for example FrozenLake-v1, or module:ID for a module that registers it.
+        member: the id, for example FrozenLake-v1, or module:ID or ./file.py:ID for what registers it.
         render: what an observation shows: ansi (the environment's own drawing, colours as brackets), values (the
             observation written down), or auto (ansi where there is one).
         rules: what the policy is told first; default: what is known of the environment.
@@ -67,7 +68,7 @@ def make(
     draws = "ansi" in modes and render != "values"
     try:
         game: gymnasium.Env[Any, Any] = gymnasium.make(
-            spec, render_mode="ansi" if draws else None, disable_env_checker=True, **inner
+            spec, disable_env_checker=True, **({"render_mode": "ansi"} if draws else {}), **inner
         )
     except (gymnasium.error.Error, TypeError, ValueError, LookupError, AssertionError) as error:
         raise OptionError(f"gym:{member} cannot be made with {inner or 'its defaults'}: {error}") from error
@@ -94,10 +95,13 @@ def resolve(member: str) -> EnvSpec:
     """
     spec = _registered(member)
     own = {option.name for option in GYM.options}
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     inner = tuple(
-        Option(name, Any, spec.kwargs.get(name, parameter.default))
+        Option(
+            name, Any, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default)
+        )
         for name, parameter in inspect.signature(_creator(spec)).parameters.items()
-        if parameter.default is not parameter.empty and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
+        if parameter.kind in kinds and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
     )
     return replace(
         GYM,
@@ -121,17 +125,18 @@ def _registered(member: str) -> Any:
                     f"gym:{member} comes with {module}, which is not installed ({error}). Install it with: pip install "
                     f"{module}"
                 ) from error
+    place, colon, env_id = member.rpartition(":")
+    if colon:
+        named_module(place, f"gym:{member}", f"gym:./file.py:{env_id}")
     try:
-        module, colon, env_id = member.rpartition(":")
-        if colon:
-            importlib.import_module(module)
         return gymnasium.spec(env_id)
     except gymnasium.error.Error as error:
-        raise PluginNotFound(
-            f"gymnasium knows no environment '{member}': {error} If a package registers it, write gym:PACKAGE:{member}."
-        ) from error
-    except ImportError as error:
-        raise PluginNotFound(f"gym:{member}: the module '{module}' cannot be imported: {error}.") from error
+        where = (
+            ""
+            if colon
+            else f" If a module or a file registers it, write gym:MODULE:{member} or gym:./file.py:{member}."
+        )
+        raise PluginNotFound(f"gymnasium knows no environment '{env_id}': {error}{where}") from error
 
 
 def _creator(spec: Any) -> Any:

@@ -1,16 +1,22 @@
 """The gymnasium space of texts. In: nothing. Out: a space that holds every string.
 
 Gymnasium's own `Text` needs a fixed alphabet and a greatest length; over all of Unicode it takes many seconds to
-build. Questions and completions have neither limit.
+build. Questions and completions have neither limit. Only in the memory that the processes of an `AsyncVectorEnv` share
+there is one, since that is laid out once: a text has room for `SHARED` bytes there.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import string
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
+from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
+SHARED = 2**16  # bytes of UTF-8 for one environment
+_LENGTH = 4  # bytes before a text that hold its length
 _SAMPLED = string.ascii_letters + string.digits + string.punctuation + " \n"
 
 
@@ -56,3 +62,55 @@ class AnyText(gymnasium.Space[str]):
         return isinstance(other, AnyText)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class SharedTexts(Sequence[str]):
+    """The texts that processes have written to their shared memory, as they are now.
+
+    A copy is a tuple that stays as it is; `AsyncVectorEnv` returns one unless it is made with copy=False.
+
+    Args:
+        memory: what `create_shared_memory` returned.
+        count: how many texts there are.
+    """
+
+    def __init__(self, memory: Any, count: int) -> None:
+        self._memory = memory.get_obj()
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[one] for one in range(*index.indices(self._count)))
+        start = range(self._count)[index] * (_LENGTH + SHARED)
+        length = int.from_bytes(self._memory[start : start + _LENGTH], "little")
+        text: bytes = self._memory[start + _LENGTH : start + _LENGTH + length]
+        return text.decode("utf-8", "surrogatepass")
+
+    def __deepcopy__(self, _: Any) -> tuple[str, ...]:
+        return tuple(self)
+
+
+@create_shared_memory.register(AnyText)
+def _create(space: AnyText, n: int = 1, ctx: Any = multiprocessing) -> Any:
+    return ctx.Array("c", n * (_LENGTH + SHARED))
+
+
+@read_from_shared_memory.register(AnyText)
+def _read(space: AnyText, shared_memory: Any, n: int = 1) -> SharedTexts:
+    return SharedTexts(shared_memory, n)
+
+
+@write_to_shared_memory.register(AnyText)
+def _write(space: AnyText, index: int, value: str, shared_memory: Any) -> None:
+    text = value.encode("utf-8", "surrogatepass")
+    if len(text) > SHARED:
+        raise ValueError(
+            f"a text of {len(text)} bytes does not fit the {SHARED} that AsyncVectorEnv shares for each environment. "
+            "Make it with shared_memory=False."
+        )
+    start = index * (_LENGTH + SHARED)
+    whole = len(text).to_bytes(_LENGTH, "little") + text
+    shared_memory.get_obj()[start : start + len(whole)] = whole

@@ -6,18 +6,16 @@ methods of the class, and whose reward is its `get_reward`. TRL itself is not im
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo.envs.named_module import named_module
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.signature import options_of
-from grpo.plugins.source_file import module_from_file
 from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
@@ -108,18 +106,7 @@ def _factory(member: str) -> Callable[[], Any]:
     place, colon, name = member.rpartition(":")
     if not colon or not place:
         raise PluginNotFound(f"'{member}' names no class. Write trl:MODULE:CLASS or trl:./file.py:CLASS.")
-    if place.endswith(".py"):
-        path = Path(place).expanduser()
-        if not path.is_file():
-            raise PluginNotFound(f"no file '{place}' (looked in {path.absolute().parent}).")
-        module = module_from_file(path.resolve())
-    else:
-        try:
-            module = importlib.import_module(place)
-        except ImportError as error:
-            raise PluginNotFound(
-                f"trl:{member}: the module '{place}' cannot be imported: {error}. Write a file as trl:./file.py:{name}."
-            ) from error
+    module = named_module(place, f"trl:{member}", f"trl:./file.py:{name}")
     found = getattr(module, name, None)
     if not callable(found):
         classes = [other for other, value in vars(module).items() if inspect.isclass(value)]

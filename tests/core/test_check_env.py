@@ -216,3 +216,23 @@ def test_what_cannot_be_made_or_hangs_is_a_finding() -> None:
 def test_a_wrong_name_is_the_users_error() -> None:
     with pytest.raises(PluginNotFound, match="Did you mean 'gsm8k'"):
         check_env("gsm8")
+
+
+def test_an_environment_that_cannot_be_made_is_one_finding() -> None:
+    def broken() -> Any:
+        raise OSError("no such game")
+
+    report = check_env(spec_of(broken))
+    assert [(finding.relation, finding.message) for finding in report.findings] == [
+        ("it can be made", "OSError: no such game")
+    ]
+
+
+def test_an_environment_that_exits_ends_nothing_but_its_relation() -> None:
+    class Exits(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            raise SystemExit(3)
+
+    report = check_env(spec_of(Exits, scores_itself=True))
+    assert {"hostile actions", "same seed, same episode"} <= errors(report)
+    assert "SystemExit: 3" in str(report)

@@ -65,8 +65,7 @@ def test_gymnasium_checks_real_rows(shared_data: Path) -> None:
 
 @pytest.mark.parametrize("vector", [gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv])
 def test_it_runs_in_gymnasiums_vector_environments(vector: Any) -> None:
-    options = {"shared_memory": False} if vector is gymnasium.vector.AsyncVectorEnv else {}
-    envs = vector([lambda: gymnasium.make("grpo/gsm8k-v1", size=20)] * 2, **options)
+    envs = vector([lambda: gymnasium.make("grpo/gsm8k-v1", size=20)] * 2)
     questions, info = envs.reset(seed=3)
     assert questions[0] != questions[1]
     assert [prompt[-1]["content"] for prompt in info["prompt"]] == list(questions)

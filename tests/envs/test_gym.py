@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -169,6 +170,9 @@ def test_words_and_rules_can_be_given(host: Host) -> None:
     [
         ("gym:FrozenLak-v1", "Did you mean: `FrozenLake`", PluginNotFound),
         ("gym:no_such_module:X-v0", "'no_such_module' cannot be imported", PluginNotFound),
+        ("gym:no_such_module:X-v0", "Write a file as gym:./file.py:X-v0", PluginNotFound),
+        ("gym:./no_such_file.py:X-v0", "no file './no_such_file.py'", PluginNotFound),
+        ("gym:./no_such_file:X-v0", "is not the name of a module", PluginNotFound),
         ("gym", "Name one: gym:NAME", OptionError),
         ("gym:", "names no environment of 'gym'", UsageError),
         ("gym:CliffWalking-v1:slippery=true", "Did you mean 'is_slippery'", OptionError),
@@ -181,6 +185,40 @@ def test_what_cannot_be_played_is_said_plainly(host: Host, text: str, fault: str
     with pytest.raises(error) as caught:
         host.env(text).make()
     assert fault in str(caught.value)
+
+
+OWN = (
+    """
+import gymnasium
+
+class Plain(gymnasium.Env):
+    """
+    + '"""Takes no render mode, and asks for a size."""'
+    + """
+    observation_space = action_space = gymnasium.spaces.Discrete(9)
+    def __init__(self, size, start=0):
+        self.size, self.start = size, start
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.start, {}
+    def step(self, action):
+        return self.size, 1.0, True, False, {}
+
+gymnasium.register("own/Plain-v0", entry_point=Plain)
+"""
+)
+
+
+def test_an_environment_is_taken_from_a_file_as_it_is_written(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    where = f"gym:{tmp_path}/own.py:own/Plain-v0"
+    with pytest.raises(OptionError, match="size"):
+        host.env(where)
+    env = host.env(f"{where}:size=3").make()
+    assert env.reset(seed=0)[0] == "0"
+    assert env.step("<action>1</action>")[:3] == ("3", 1.0, True)
+    with pytest.raises(PluginNotFound, match="Did you mean: `Plain`"):
+        host.env(f"gym:{tmp_path}/own.py:own/Plan-v0")
 
 
 def test_the_same_state_for_each_member_of_a_group(host: Host) -> None:

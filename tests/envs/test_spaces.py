@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import gymnasium
 import pytest
+from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
-from grpo.envs.spaces import AnyText
+from grpo.envs.spaces import SHARED, AnyText
 
 
 def test_every_text_is_a_member_and_nothing_else_is() -> None:
@@ -38,3 +42,21 @@ def test_spaces_are_equal_and_survive_json() -> None:
     assert space != gymnasium.spaces.Text(5)
     assert space.from_jsonable(space.to_jsonable(["a", "b"])) == ["a", "b"]
     assert not space.is_np_flattenable
+
+
+def test_texts_pass_through_the_memory_that_processes_share() -> None:
+    space = AnyText()
+    memory = create_shared_memory(space, n=4)
+    seen: Any = read_from_shared_memory(space, memory, n=4)
+    assert tuple(seen) == ("",) * 4
+    texts = ("Zoë 🥚\n", "", "\ud800\x00.", "x" * SHARED)
+    for written in (texts, ("longer", "b", "", "short")):
+        before = copy.deepcopy(seen)
+        for index, text in enumerate(written):
+            write_to_shared_memory(space, index, text, memory)
+        assert (len(seen), seen[0], seen[-1], seen[1:3]) == (4, written[0], written[-1], written[1:3])
+        assert copy.deepcopy(seen) == written != before
+    with pytest.raises(ValueError, match="shared_memory=False"):
+        write_to_shared_memory(space, 0, "é" * SHARED, memory)
+    with pytest.raises(IndexError):
+        seen[4]

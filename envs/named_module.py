@@ -1,0 +1,37 @@
+"""Modules that a SPEC names, `my_package.games` or `./games.py`: a name in, the imported module out."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+from grpo.plugins.errors import PluginNotFound
+from grpo.plugins.source_file import module_from_file
+
+
+def named_module(place: str, spec: str, file_spec: str) -> ModuleType:
+    """Imports a module, or executes a Python file.
+
+    Args:
+        place: a module's name, or a path that ends in .py.
+        spec: what the user wrote, for errors.
+        file_spec: how the user may name a file instead, for errors.
+
+    Raises:
+        PluginNotFound: there is no such module or file.
+        UsageError: the file raises.
+    """
+    if place.endswith(".py"):
+        path = Path(place).expanduser()
+        if not path.is_file():
+            raise PluginNotFound(f"no file '{place}' (looked in {path.absolute().parent}).")
+        return module_from_file(path.resolve())
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise PluginNotFound(f"{spec}: '{place}' is not the name of a module. Write a file as {file_spec}.")
+    try:
+        return importlib.import_module(place)
+    except ImportError as error:
+        raise PluginNotFound(
+            f"{spec}: the module '{place}' cannot be imported: {error}. Write a file as {file_spec}."
+        ) from error
