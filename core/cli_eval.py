@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,12 +63,14 @@ def evaluate(
     if output is not None:
         refuse_unwritable_file(output)
     weights, host = find_weights(model, adapter), Host.discover()
-    plans = [plan_evaluation(weights, host, chosen) for chosen in for_each_env(weights, host, Choices(**given), envs)]
+    with contextlib.redirect_stdout(sys.stderr):  # what environments print is no result
+        choices = for_each_env(weights, host, Choices(**given), envs)
+        plans = [plan_evaluation(weights, host, chosen) for chosen in choices]
     for note in filter(None, [weights.note, *(plan.env.spec.note for plan in plans)]):
         click.echo(f"note: {note}", err=True)
     found: list[tuple[EvaluationPlan, Measurement]] = []
     for plan in plans:
-        with ProgressBar(len(plan.episodes) * plan.samples, "loading") as bar:
+        with ProgressBar(len(plan.episodes) * plan.samples, "loading") as bar, contextlib.redirect_stdout(sys.stderr):
             found.append((plan, measure(plan, loaded=partial(bar.begins, "sampling"), sampled=bar.advanced)))
         if not as_json:
             click.echo("\n".join([*([""] if len(found) > 1 else []), *report(*found[-1])]))
@@ -79,7 +83,13 @@ def evaluate(
         for name, traceback in measurement.first_failure.items():
             told = f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}"
             click.echo(printable(told), err=True)
+        if failures := measurement.evaluation.env_failures:
+            count = len(measurement.evaluation.completions)
+            told = f"warning: {len(failures)} of {count} rollouts failed and are left out. The first: {failures[0]}"
+            click.echo(printable(told), err=True)
     for plan, measurement in found:
+        if len(measurement.evaluation.env_failures) == len(measurement.evaluation.completions):
+            raise RunError(f"every rollout of {plan.env.name} failed in the environment. Nothing is known of it.")
         verdicts = measurement.evaluation.verdicts
         if verdicts and all(judgement.kind == "failure" for judgement in verdicts):
             raise RunError(f"the verifier of {plan.env.name} failed on every completion: nothing is known of accuracy.")
@@ -120,6 +130,7 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
         },
         "mean_tokens": sum(lengths) / len(lengths),
         "cut": sum(completion.finish_reason == "length" for completion in evaluation.completions),
+        "failed_rollouts": len(evaluation.env_failures),
         "seconds": round(measurement.seconds, 2),
     }
 
@@ -153,10 +164,10 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
     completions = evaluation.completions
     cut = sum(completion.finish_reason == "length" for completion in completions)
     mean = sum(len(completion.token_ids) for completion in completions) / len(completions)
+    where = f"at {plan.max_tokens}" if plan.env.spec.max_turns == 1 else "by a budget of turns or tokens"
     lines += [
         "",
-        f"length {mean:.1f} tokens on average, {cut} of {len(completions)} cut at {plan.max_tokens}; "
-        f"{measurement.seconds:.1f} s",
+        f"length {mean:.1f} tokens on average, {cut} of {len(completions)} cut {where}; {measurement.seconds:.1f} s",
     ]
     return lines
 

@@ -61,6 +61,11 @@ class Evaluation:
     verdicts: tuple[Judgement, ...]
     outcomes: Mapping[str, tuple[Outcome, ...]]
 
+    @property
+    def env_failures(self) -> tuple[str, ...]:
+        """Why rollouts failed in their environment; nothing is known of these completions."""
+        return tuple(str(one.info.get("failure")) for one in self.completions if one.finish_reason == "error")
+
 
 def complete(
     rollouts: Rollouts,

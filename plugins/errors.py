@@ -68,3 +68,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     folded = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
     return f" Did you mean '{folded[close[0]]}'?" if close else ""
+
+
+def with_article(noun: str) -> str:
+    """Returns "a reward", "an env"."""
+    return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"

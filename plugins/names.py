@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from grpo.plugins.discovery import normalized
-from grpo.plugins.errors import AmbiguousName, PluginNotFound, did_you_mean
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, did_you_mean, with_article
 from grpo.plugins.loading import Registration
 from grpo.plugins.problems import Problem
 from grpo.plugins.spec_text import SpecText
@@ -89,7 +89,7 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
     elif any(other.kind == kind for other in here):
         message += f" It is in {_listed(other.distribution for other in here if other.kind == kind)}."
     elif here:
-        message += f" There is a {_listed((other.kind for other in here), quoted=False)} of that name."
+        message += f" There is {_listed((with_article(other.kind) for other in here), quoted=False)} of that name."
     else:
         message += did_you_mean(text.name, names)
     broken = sorted(

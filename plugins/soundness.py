@@ -10,6 +10,7 @@ import math
 import typing
 from typing import Any
 
+from grpo.plugins.errors import with_article
 from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, VerifierSpec
 from grpo.plugins.types import Case, Isolation
@@ -28,8 +29,12 @@ def spec_fault(kind: Kind, spec: object) -> str:
     """Returns why `spec` cannot be used as a plugin of that kind, or ""."""
     expected = SPEC_OF_KIND[kind]
     if not isinstance(spec, expected):
-        hint = f"; decorate it with @{kind}(version=1)" if inspect.isfunction(spec) and kind in _DECORATED else ""
-        return f"expected a {expected.__name__}, got {_described(spec)}{hint}"
+        hint = ""
+        if inspect.isfunction(spec) and kind in _DECORATED:
+            hint = f"; decorate it with @{kind}(version=1)"
+        elif callable(spec) and kind not in _DECORATED:
+            hint = f"; write {with_article(expected.__name__)} with it as the factory"
+        return f"expected {with_article(expected.__name__)}, got {_described(spec)}{hint}"
     known: Any = spec
     family = isinstance(spec, EnvSpec) and spec.resolve is not None
     if family and known.name not in RESERVED_PREFIXES:

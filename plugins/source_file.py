@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean
+from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, with_article
 from grpo.plugins.from_trl import from_trl, is_trl_function
 from grpo.plugins.loading import Registration
 from grpo.plugins.problems import one_line
@@ -62,7 +62,8 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
         )
     fault = spec_fault(kind, spec)
     if fault:
-        raise UsageError(f"{path_text}:{function} is not a {kind}: {fault}.")
+        more = f" (one that is registered with gymnasium is gym:{path_text}:ID)" if kind == "env" else ""
+        raise UsageError(f"{path_text}:{function} is not {with_article(kind)}: {fault}{more}.")
     if text.version not in (None, spec.version):
         raise PluginNotFound(
             f"no {kind} '{function}' of version {text.version} in {path_text}: the file has version {spec.version}. "

@@ -248,3 +248,52 @@ def test_a_disk_that_fills_up_loses_the_rows_but_not_the_figures(
     assert "No space left on device" in str(result.exception)
     assert "accuracy" in result.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+FLAKY = """
+import gymnasium
+from grpo import EnvSpec
+from grpo.envs.spaces import AnyText
+
+class Flaky(gymnasium.Env):
+    observation_space = action_space = AnyText()
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        print("starting", seed)
+        self.seed = seed
+        return "Go on.", {}
+    def step(self, action):
+        print("stepping")
+        if self.seed % 2 or self.always:
+            raise OSError("the backend is away")
+        return "", 1.0, True, False, {"success": True}
+
+class Broken(Flaky):
+    always = True
+
+class Sometimes(Flaky):
+    always = False
+
+flaky = EnvSpec("flaky", 1, Sometimes, rewards=("environment",), verifier="environment", max_turns=2)
+broken = EnvSpec("broken", 1, Broken, rewards=("environment",), verifier="environment", max_turns=2)
+"""
+
+
+def test_rollouts_that_their_environment_failed_are_counted_and_the_reason_is_told(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "flaky.py"
+    file.write_text(FLAKY, encoding="utf-8")
+    model = ["--model", str(tiny_model), *SMALL]
+    result = invoke("--env", f"{file}:flaky", *model, "--json")
+    assert result.exit_code == 0, result.exception
+    found = json.loads(result.stdout)
+    assert "stepping" in result.stderr, "what environments print is no result"
+    assert (found["failed_rollouts"], found["rewards"]["environment"]["values"]) == (3, 3)
+    assert (found["accuracy"]["mean"], found["verdicts"]["failed"]) == (1.0, 3)
+    assert "3 of 6 rollouts failed and are left out" in result.stderr
+    assert "OSError: the backend is away" in result.stderr
+    result = invoke("--env", f"{file}:broken", *model)
+    assert isinstance(result.exception, RunError)
+    assert "every rollout of broken failed in the environment" in str(result.exception)
+    assert "OSError: the backend is away" in result.stderr

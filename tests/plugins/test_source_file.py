@@ -98,6 +98,16 @@ def test_a_wrong_file_or_function_is_refused_in_words(folder: Path, text: str, w
     assert words in str(caught.value)
 
 
+def test_a_class_is_told_how_to_become_an_environment(folder: Path) -> None:
+    (folder / "game.py").write_text("class Game:\n    pass\n")
+    with pytest.raises(UsageError) as caught:
+        HOST.env("./game.py:Game")
+    assert str(caught.value) == (
+        "./game.py:Game is not an env: expected an EnvSpec, got type; write an EnvSpec with it as the factory (one "
+        "that is registered with gymnasium is gym:./game.py:ID)."
+    )
+
+
 @pytest.mark.parametrize(
     "source", ["def f(:", "raise ValueError('no luck')", "import sys\nsys.exit(1)", "import nope_nope"]
 )
