@@ -66,10 +66,9 @@ def make(
     if render == "ansi" and "ansi" not in modes:
         raise OptionError(f"gym:{member} draws no text (it has: {', '.join(modes) or 'nothing'}). Use render=values.")
     draws = "ansi" in modes and render != "values"
+    given: dict[str, Any] = {**inner, "render_mode": "ansi"} if draws else inner  # not every constructor takes it
     try:
-        game: gymnasium.Env[Any, Any] = gymnasium.make(
-            spec, disable_env_checker=True, **({"render_mode": "ansi"} if draws else {}), **inner
-        )
+        game: gymnasium.Env[Any, Any] = gymnasium.make(spec, disable_env_checker=True, **given)
     except (gymnasium.error.Error, TypeError, ValueError, LookupError, AssertionError) as error:
         raise OptionError(f"gym:{member} cannot be made with {inner or 'its defaults'}: {error}") from error
     if not can_be_written(game.action_space):
