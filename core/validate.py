@@ -96,7 +96,7 @@ def validate(
         verifier=verifier.name if verifier else None,
         verdicts=_verdicts(judged) if verifier else {},
         silence_right=sum(one.silence_right for one in judged),
-        notes=tuple(_notes(bound, chosen, judged)),
+        notes=tuple(_notes(bound, chosen, solved, judged)),
     )
 
 
@@ -167,7 +167,9 @@ def _verdicts(judged: Sequence[JudgedGold]) -> dict[str, int]:
     }
 
 
-def _notes(env: BoundEnv, rewards: Sequence[BoundReward], judged: Sequence[JudgedGold]) -> Iterator[str]:
+def _notes(
+    env: BoundEnv, rewards: Sequence[BoundReward], solved: Sequence[Episode], judged: Sequence[JudgedGold]
+) -> Iterator[str]:
     """Yields what refuses no row and should be looked at."""
     if env.spec.note:
         yield env.spec.note
@@ -176,3 +178,12 @@ def _notes(env: BoundEnv, rewards: Sequence[BoundReward], judged: Sequence[Judge
         both = [(right, nothing) for right, nothing in pairs if right is not None and nothing is not None]
         if both and all(right == nothing and not best(reward, right) for right, nothing in both):
             yield f"{reward.name} gives no gold solution more than silence: it does not fit this layout or these rows"
+            continue
+        accepted = [
+            (score, episode.place)
+            for episode, one in zip(solved, judged, strict=True)
+            if one.complaint is None and (score := one.outcomes[reward.name].score) is not None
+        ]
+        (least, place), (most, _) = min(accepted, default=(0.0, "")), max(accepted, default=(0.0, ""))
+        if least < most:
+            yield f"{place}: {reward.name} gives its solution {least:g}, and others up to {most:g}"

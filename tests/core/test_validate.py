@@ -163,6 +163,17 @@ def test_a_reward_that_fits_no_solution_is_noted_though_another_pays() -> None:
     assert f"note: {note}" in str(report)
 
 
+def test_the_accepted_solution_that_a_reward_likes_least_is_noted(tmp_path: Path) -> None:
+    file = tmp_path / "letters.jsonl"
+    letters = [f"Dear Tom Baker,\n{text}" for text in ("the refund is sent.", "it is sent.", "a refund is sent.")]
+    rows = [{"question": "Write.", "letter": one, "keywords": ["refund"], "recipient": "Tom Baker"} for one in letters]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    report = validate(f"email:dataset={file}")
+    assert report.ok
+    [note] = report.notes
+    assert note.startswith(f"{file}, line 2: email gives its solution ")
+
+
 def test_a_verifier_that_accepts_silence_everywhere_is_no_pass(mine: Path) -> None:
     class Generous(Sums):
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
