@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import selectors
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import cache
@@ -134,8 +135,9 @@ class _Play:
         self._task = task
         self._number = number
         self._line = Line()
-        self._seat = Seat(source.agent, source.toolsets, self._line)
-        self._loop = asyncio.Runner()
+        self._seat = Seat(source.agent, source.tools, self._line)
+        self._numbers = OwnNumbers()
+        self._loop = asyncio.Runner(loop_factory=self._event_loop)
         self._one_at_a_time = threading.Lock()
         self._episode: asyncio.Task[None] | None = None
         self._first: list[Any] | None = None
@@ -151,7 +153,7 @@ class _Play:
         """Returns the tools of the task."""
         self._started()
         assert self._seat.rollout is not None
-        return self._seat.rollout.toolbox.tools(self._run)
+        return self._seat.rollout.tools.tools(self._run)
 
     def answer(self, reply: str | None) -> list[Any] | None:
         """Gives an answer; returns the messages to answer next, or None at the end."""
@@ -185,12 +187,15 @@ class _Play:
 
     def _started(self) -> list[Any]:
         if self._first is None:
-            _allow_files()
-            with OwnNumbers().used(self._number):
+            with self._numbers.used(self._number):
                 self._first = self._run(self._begin())
             if self._first is None:
                 raise RuntimeError(f"verifiers' {type(self._source.env).__name__} ended before the policy could speak")
         return self._first
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        _allow_files()
+        return asyncio.SelectorEventLoop(_Waiting(self._numbers))
 
     def _rollout(self) -> PolicyRollout:
         if self._seat.rollout is None:
@@ -228,6 +233,21 @@ class _Play:
         episode = Episode(env=EnvInfo(id=env.config.env_id), task=traced)
         episode.traces.append(self._rollout().trace)
         await env.finalize(task, episode)
+
+
+class _Waiting(selectors.DefaultSelector):
+    """Waits for what an event loop waits for, and leaves the global random numbers to others meanwhile."""
+
+    def __init__(self, numbers: OwnNumbers) -> None:
+        super().__init__()
+        self._numbers = numbers
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Returns what is ready, as any selector."""
+        if timeout is not None and timeout <= 0:
+            return super().select(timeout)
+        with self._numbers.lent():
+            return super().select(timeout)
 
 
 @cache

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from grpo.envs.verifiers_tools import Toolbox
+from grpo.envs.verifiers_tools import RolloutTools
 
 CUT = "max_turns"  # verifiers' name for a rollout that a budget ended
+Tools = Callable[[Any, Any], RolloutTools]
 _LIMITS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens")
 
 
@@ -51,11 +52,11 @@ class PolicyRollout:
     Args:
         task: the task.
         config: of the agent; its limits count.
-        toolsets: fresh ones.
+        tools: task and trace to the tools of a rollout.
         line: where it waits for the policy.
     """
 
-    def __init__(self, task: Any, config: Any, toolsets: Sequence[Any], line: Line) -> None:
+    def __init__(self, task: Any, config: Any, tools: Tools, line: Line) -> None:
         from verifiers.v1 import AgentInfo, Request, Response, Trace, TraceTask
         from verifiers.v1.session import RolloutLimits, RolloutSession, hook_boundary
         from verifiers.v1.state import state_cls
@@ -66,7 +67,7 @@ class PolicyRollout:
             state=state_cls(type(task))(),
             agent=AgentInfo(config=config),
         )
-        self.toolbox = Toolbox(toolsets, self.trace)
+        self.tools = tools(task, self.trace)
         self.failure: Exception | None = None
         self.closed = False
         self._task = task
@@ -96,8 +97,8 @@ class PolicyRollout:
         from verifiers.v1.utils.decorators import invoke
 
         await invoke(self._task.setup, {"trace": self.trace, "runtime": None})
-        await self.toolbox.open()
-        self.trace.tools = [Tool(**schema["function"]) for schema in self.toolbox.schemas]
+        await self.tools.open()
+        self.trace.tools = [Tool(**schema["function"]) for schema in self.tools.schemas]
         self._pending = opening(self._task.data)
 
     async def step(self, messages: Sequence[Any] | None = None, *, on_input: Any = None) -> bool:
@@ -175,7 +176,7 @@ class PolicyRollout:
             return self.trace
         self.closed = True
         try:
-            await self.toolbox.close()
+            await self.tools.close()
             if self.failure is None:
                 await invoke(self._task.finalize, {"trace": self.trace, "runtime": None})
                 await self._task.score(self.trace)
@@ -188,7 +189,7 @@ class PolicyRollout:
     async def abandon(self) -> None:
         """Ends it where nobody wants its score."""
         self.closed = True
-        await self.toolbox.close()
+        await self.tools.close()
 
 
 class Seat:
@@ -196,7 +197,7 @@ class Seat:
 
     Args:
         config: of the agent.
-        toolsets: task to fresh toolsets.
+        tools: task and trace to the tools of a rollout.
         line: where it waits for the policy.
 
     Attributes:
@@ -204,11 +205,11 @@ class Seat:
         trainable: for the environment to set; it is trained either way.
     """
 
-    def __init__(self, config: Any, toolsets: Any, line: Line) -> None:
+    def __init__(self, config: Any, tools: Tools, line: Line) -> None:
         self.config = config
         self.rollout: PolicyRollout | None = None
         self.trainable = True
-        self._toolsets = toolsets
+        self._tools = tools
         self._line = line
 
     async def run(self, task: Any, **placed: Any) -> Any:
@@ -235,7 +236,7 @@ class Seat:
         for name, value in placed.items():
             if value:
                 raise NotImplementedError(f"its environment gives the rollout of the policy a {name} of its own")
-        rollout = self.rollout = PolicyRollout(task, self.config, self._toolsets(task), self._line)
+        rollout = self.rollout = PolicyRollout(task, self.config, self._tools, self._line)
         await rollout.open()
         talk = Interaction(rollout)  # it has what is asked of a rollout here
         try:

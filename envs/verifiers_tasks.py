@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from grpo.envs.verifiers_tools import RolloutTools, SharedTools
 from grpo.plugins.errors import DatasetError, OptionError
 
 ENDLESS = 1000  # tasks of a taskset without an end, unless the user says how many
@@ -28,17 +29,18 @@ class Source:
         env: verifiers' environment.
         agent: the configuration of its only agent, which the policy plays.
         tasks: the tasks.
+        shared: the tools that tasks of the taskset share, or None.
     """
 
     env: Any
     agent: Any
     tasks: Sequence[Any]
+    shared: SharedTools | None
 
-    def toolsets(self, task: Any) -> list[Any]:
-        """Returns fresh toolsets for a task: its own and, for one of the taskset, those that its tasks share."""
-        taskset = self.env.taskset
-        shared = taskset.toolsets(taskset.config) if isinstance(task, type(taskset).task_type()) else ()
-        return [*task.toolsets(task.config), *shared]
+    def tools(self, task: Any, trace: Any) -> RolloutTools:
+        """Returns the tools of a rollout of a task, which the environment may have made itself."""
+        shared = self.shared if isinstance(task, type(self.env.taskset).task_type()) else None
+        return RolloutTools(shared, task.toolsets(task.config), trace)
 
 
 def config_class(member: str) -> Any:
@@ -86,10 +88,10 @@ def _source(member: str, size: int | None, config: str) -> Source:
     tasks = tuple(islice(taskset, size if size is not None or taskset.bounded else ENDLESS))
     if len(tasks) < 2:
         raise DatasetError(f"verifiers:{member} has {len(tasks)} tasks; a run needs 2 or more.")
-    source = Source(env, next(iter(agents.values())), tasks)
+    shared = taskset.toolsets(taskset.config)
     for task in tasks:
-        _refuse(member, "tasks", _lacks(source, task))
-    return source
+        _refuse(member, "tasks", _lacks(env, task, shared))
+    return Source(env, next(iter(agents.values())), tasks, SharedTools(shared) if shared else None)
 
 
 def _refuse(member: str, what: str, lacks: Iterator[str]) -> None:
@@ -116,13 +118,13 @@ def _lacks_of_env(env: Any, agents: Mapping[str, Any]) -> Iterator[str]:
             yield f"brings up services of its own (in {name})"
 
 
-def _lacks(source: Source, task: Any) -> Iterator[str]:
+def _lacks(env: Any, task: Any, shared: Sequence[Any]) -> Iterator[str]:
     """Yields what a task needs that the policy does not have."""
     if task.NEEDS_CONTAINER:
         yield "need a container"
     if task.data.skills:
         yield "bring skills for a harness"
-    if task.data.prompt is None and _is_plain(type(source.env)):
+    if task.data.prompt is None and _is_plain(type(env)):
         yield "have no prompt"
     for function in task.hooks("reward"):
         runtime = inspect.signature(function).parameters.get("runtime")
@@ -131,7 +133,7 @@ def _lacks(source: Source, task: Any) -> Iterator[str]:
     for function in (task.setup, task.finalize):
         if _uses(function, "runtime"):
             yield f"work in a runtime (in {function.__name__})"
-    toolsets = source.toolsets(task)
+    toolsets = [*shared, *task.toolsets(task.config)]
     yield from (f"have tools in another place ({lack})" for toolset in toolsets for lack in _elsewhere(toolset))
     yield from _rewriting(task, bool(toolsets))
 

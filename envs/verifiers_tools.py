@@ -2,17 +2,22 @@
 
 Verifiers runs a toolset as a server of the Model Context Protocol in a process of its own. Here it is registered with
 the same server and asked directly, so that names, schemas, conversions and error texts are the same ones, and what its
-methods keep in `self.state` goes into the trace of their rollout. A toolset belongs to one rollout.
+methods keep in `self.state` goes into the trace of their rollout. The toolsets of a task belong to one rollout; those
+that a taskset shares are set up once, and their coroutines run in a thread of their own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 _registering = threading.Lock()
+_asking: ContextVar[Any] = ContextVar("the trace of the rollout that asks a shared toolset")
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -41,21 +46,24 @@ class Tool:
 
 
 class Toolbox:
-    """The toolsets of one rollout.
+    """Some toolsets and the names of their tools.
 
     Args:
         toolsets: fresh ones.
-        trace: of the rollout; its state is theirs.
+        trace: returns the trace of the rollout that asks; its state is theirs.
     """
 
-    def __init__(self, toolsets: Sequence[Any], trace: Any) -> None:
+    def __init__(self, toolsets: Sequence[Any], trace: Callable[[], Any]) -> None:
         self._toolsets = toolsets
         self._trace = trace
         self._places: dict[str, tuple[Any, str]] = {}
         self.schemas: list[dict[str, Any]] = []
 
-    async def open(self) -> None:
-        """Sets the toolsets up for the task.
+    async def open(self, data: Any | None) -> None:
+        """Sets the toolsets up.
+
+        Args:
+            data: of the task that they are for; None for shared ones.
 
         Raises:
             ValueError: two tools have one name.
@@ -63,7 +71,8 @@ class Toolbox:
         for toolset in self._toolsets:
             self._share_state(toolset)
             await toolset.setup()
-            await toolset.setup_task(self._trace.task.data)
+            if data is not None:
+                await toolset.setup_task(data)
             server = _registered(toolset)
             for tool in await server.list_tools():
                 name = f"{toolset.server_name}_{tool.name}" if toolset.server_name else tool.name
@@ -72,10 +81,6 @@ class Toolbox:
                 self._places[name] = server, tool.name
                 described = {"name": name, "description": tool.description or "", "parameters": tool.input_schema}
                 self.schemas.append({"type": "function", "function": described})
-
-    def tools(self, run: Run) -> list[Tool]:
-        """Returns the tools, whose coroutines `run` runs."""
-        return [Tool(schema, self.call, run) for schema in self.schemas]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Returns what a tool answers."""
@@ -103,15 +108,86 @@ class Toolbox:
         """Has a toolset read and write the state of the trace in the place of asking verifiers for it by HTTP."""
         from pydantic import TypeAdapter
 
-        adapter = TypeAdapter(type(self._trace.state))
-
         async def pull() -> Any:
-            return adapter.validate_json(adapter.dump_json(self._trace.state))
+            adapter = TypeAdapter(type(self._trace().state))
+            return adapter.validate_json(adapter.dump_json(self._trace().state))
 
         async def push(before: bytes) -> None:
-            self._trace.state = adapter.validate_json(TypeAdapter(type(toolset.state)).dump_json(toolset.state))
+            trace = self._trace()
+            kept = TypeAdapter(type(toolset.state)).dump_json(toolset.state)
+            trace.state = TypeAdapter(type(trace.state)).validate_json(kept)
 
         toolset._pull_state, toolset._push_state = pull, push
+
+
+class SharedTools:
+    """The toolsets that all rollouts of a taskset share.
+
+    Args:
+        toolsets: fresh ones; they are set up at once, and what that raises is raised here.
+    """
+
+    def __init__(self, toolsets: Sequence[Any]) -> None:
+        self._box = Toolbox(toolsets, _asking.get)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="grpo-verifiers-tools", daemon=True).start()
+        asyncio.run_coroutine_threadsafe(self._box.open(None), self._loop).result()
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """What the policy is told of them."""
+        return self._box.schemas
+
+    async def call(self, trace: Any, name: str, arguments: Mapping[str, Any]) -> str:
+        """Returns what a tool answers a rollout."""
+
+        async def asked() -> str:
+            _asking.set(trace)
+            return await self._box.call(name, arguments)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), self._loop))
+
+
+class RolloutTools:
+    """The tools of one rollout.
+
+    Args:
+        shared: those of the taskset, or None.
+        toolsets: fresh ones of the task.
+        trace: of the rollout.
+    """
+
+    def __init__(self, shared: SharedTools | None, toolsets: Sequence[Any], trace: Any) -> None:
+        self._shared = shared
+        self._own = Toolbox(toolsets, lambda: trace)
+        self._trace = trace
+
+    async def open(self) -> None:
+        """Sets the toolsets of the task up.
+
+        Raises:
+            ValueError: two tools have one name.
+        """
+        await self._own.open(self._trace.task.data)
+        names = [schema["function"]["name"] for schema in self.schemas]
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double is not None:
+            raise ValueError(f"two of its tools are named '{double}'")
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """What the policy is told of them."""
+        return [*(self._shared.schemas if self._shared else ()), *self._own.schemas]
+
+    def tools(self, run: Run) -> list[Tool]:
+        """Returns the tools, whose coroutines `run` runs."""
+        shared = self._shared
+        found = [Tool(one, partial(shared.call, self._trace), run) for one in shared.schemas] if shared else []
+        return found + [Tool(one, self._own.call, run) for one in self._own.schemas]
+
+    async def close(self) -> None:
+        """Lets go of what the toolsets of the task hold."""
+        await self._own.close()
 
 
 def _registered(toolset: Any) -> Any:

@@ -73,6 +73,9 @@ for number, one in enumerate(played("verifiers:safes-taskset", 5, lines)):
     assert one.completion.finish_reason == "stop"
     assert told(one, "tool") == ["lower"] * (number % 4) + ["It opens."] * opened
 wrong = [call("dial_divide", number=0), call(turn, number="x"), call("open"), "Well: " + call(turn, number=5)]
+lines = [[call(turn, number=9) * (n % 4 + 1), call("clock_tries"), "so"] for n in range(ROLLOUTS)]
+for number, one in enumerate(played("verifiers:safes-taskset", 5, lines)):
+    assert told(one, "tool")[-1] == str(number % 4 + 1), "shared tools know whom they answer"
 (one,) = played("verifiers:safes-taskset", 5, [wrong])
 assert told(one, "tool")[0] == "Error executing tool divide: float division by zero"
 assert told(one, "tool")[1].startswith("Error executing tool turn: 1 validation error")
@@ -85,6 +88,7 @@ assert (one.completion.info["truncated"], one.completion.info["scores"]["tries"]
 hung, other = played("verifiers:safes-taskset", 5, [[call("clock_wait", seconds=9), "so"], ["so"]], seconds=2.0)
 assert "no answer within 2 s" in told(hung, "tool")[0]
 assert (hung.completion.finish_reason, other.completion.finish_reason) == ("error", "stop")
+assert sys.modules["safes_taskset"].Clock.set_up == 1, "all rollouts share it"
 
 # Several turns: what the environment says is the observation; one that fails or hangs ends its own rollout alone.
 lines = [["1", {0: "crash", 1: "hang"}.get(n % 8, "9"), str(n % 8), "5", "5"] for n in range(ROLLOUTS)]
@@ -102,6 +106,17 @@ for number, one in enumerate(played("verifiers:riddles-taskset", 5, lines, secon
 (one,) = played("verifiers:riddles-taskset", 5, [["1", "2", "3", "4"]])
 assert (one.completion.info["truncated"], one.completion.info["scores"]["found"]) == (True, 0.0)
 assert one.completion.info["scores"]["turns"] == 4.0, "the agent's own limit"
+
+# A task may reword what the policy is told, and stop before it speaks or after it did.
+env = host.env("verifiers:manners-taskset").make()
+for number, said, ended in ((0, "yes", 1.0), (1, "no", 0.0)):
+    _, info = env.reset(options={"row": {"task": number}})
+    assert info["prompt"] == [{"role": "user", "content": ("Please: help", "Please: go")[number]}]
+    _, reward, terminated, _, info = env.step(said)
+    assert (reward, terminated, info["scores"]) == (ended, True, {"kind": ended, "reworded": 1.0})
+with pytest.raises(RuntimeError, match="ended before the policy could speak"):
+    env.reset(options={"row": {"task": 2}})
+env.close()
 
 # What cannot be played here is refused when the tasks are read.
 for way, why in {
@@ -121,7 +136,7 @@ with pytest.raises(OptionError, match=r"has several agents \(first, second\)"):
 # The checks pass, and a run and an evaluation go through.
 check_env.INSTANCES = ROLLOUTS
 for env in ("safes", "riddles"):
-    report = check_env.check_env(f"verifiers:{env}-taskset")
+    report = check_env.check_env(f"verifiers:{env}-taskset", seconds=180)
     assert [one.severity for one in report.findings] == ["note"], report
 envs = ["--env", "verifiers:safes-taskset:as=safes", "--env", "verifiers:riddles-taskset:as=riddles"]
 small = "--steps 2 --prompts-per-step 2 --group-size 2 --limit 2 --eval-size 1 --max-completion-length 8 --quiet"

@@ -29,6 +29,7 @@ class RiddlesEnv(vf.Env[EnvConfig]):
     """Thinks of a number; the agent guesses it by hints."""
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
+        await asyncio.sleep(0.06)  # others start meanwhile, and draw from the same numbers
         drawn = random.randrange(10)
         number = task.data.number
         async with agents.player.interaction(task.with_data(prompt=None)) as talk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import ClassVar
 
 import verifiers.v1 as vf
 
@@ -39,7 +40,17 @@ class Dial(vf.Toolset[vf.ToolsetConfig, State]):
         return {"part": 1 / number}
 
 
-class Clock(vf.Toolset[vf.SharedToolsetConfig, vf.State]):
+class Clock(vf.Toolset[vf.SharedToolsetConfig, State]):
+    set_up: ClassVar[int] = 0
+
+    async def setup(self) -> None:
+        Clock.set_up += 1
+
+    @vf.tool
+    async def tries(self) -> str:
+        """Tells how often the dial was turned."""
+        return str(self.state.tries)
+
     @vf.tool(name="wait")
     def hang(self, seconds: float) -> str:
         """Waits."""
