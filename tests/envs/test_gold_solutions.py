@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from grpo.core.gold_report import Validation
 from grpo.envs.five_letter_words import WORDS
 from grpo.envs.guess import GUESS
 from grpo.envs.wordle import WORDLE
+from grpo.plugins.host import Host
+from grpo.plugins.placed_rows import PlacedRows
 
 
 def accepted(report: Validation, rows: int, best: float) -> None:
@@ -74,3 +77,21 @@ def test_every_published_row_of_gsm8k_can_be_solved(split: str, shared_data: Pat
 )
 def test_published_programs_pass_the_tests_of_their_rows(file: str, split: str, size: int, shared_data: Path) -> None:
     accepted(validate(f"code:dataset={shared_data / file}", split=split, size=size), size, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("env", "row"),
+    [
+        ("gsm8k", {"question": "1 + 1?", "answer": "2"}),
+        ("python-tool", {"question": "1 + 1?", "answer": "2"}),
+        ("code", {"question": "Write two().", "tests": "assert two() == 2"}),
+        ("countdown", {"numbers": [1, 1], "target": 2}),
+        ("email", {"question": "Write."}),
+    ],
+)
+def test_rows_of_a_file_know_their_lines(env: str, row: dict[str, object], tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text((json.dumps(row) + "\n") * 3, encoding="utf-8")
+    rows = Host.discover().env(f"{env}:dataset={file}").rows("test")
+    assert isinstance(rows, PlacedRows)
+    assert rows.places == (f"{file}, line 3",)
