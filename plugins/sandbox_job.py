@@ -46,7 +46,8 @@ class Limits:
         memory_bytes: memory of the program and its children.
         output_bytes: stdout and stderr, each.
         disk_bytes: what it may write in its own folder.
-        processes: how many processes and threads may live at once; with 1, starting any is refused.
+        processes: how many processes and threads may live at once; with 1, starting a process is refused.
+        threads: how many threads a program of one process may have; with 1, starting one is refused.
     """
 
     cpu_seconds: float = 5.0
@@ -55,6 +56,7 @@ class Limits:
     output_bytes: int = 2**20
     disk_bytes: int = 64 * 2**20
     processes: int = 1
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,15 @@ tests' own, so that a solution cannot redefine them. Only the tests are parsed h
 from __future__ import annotations
 
 import ast
-import builtins
 import functools
 import re
-import symtable
-import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from grpo.rewards.code.assert_names import UNITS, missing_imports, refuse_unsafe, solution_aliases, wanted_names
 from grpo.rewards.code.results import UnusableTests
 
-UNITS = "__grpo_units__"
-SOLUTION_MODULES = frozenset({"solution", "submission", "candidate", "main", "answer"})
-_UNSAFE = frozenset({"eval", "exec", "compile", "globals", "locals", "vars", "breakpoint", "__import__"})
-_UNSAFE_MODULES = frozenset({"pickle", "marshal", "shelve", "dill", "importlib", "subprocess", "ctypes", "mock", "gc"})
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -70,9 +64,10 @@ def plan_tests(
     leading = _parsed(before, "the code before the tests")
     every = [*leading, *(statement for body in bodies for statement in body)]
     if safe:
-        _refuse_unsafe(every)
-    names = _wanted(every, setup, entry)
+        refuse_unsafe(every)
+    names = wanted_names(every, setup, entry)
     arranged = _Arranged(every, names, entry_point)
+    arranged.add_raw(missing_imports(every, names))
     arranged.add_raw(leading)
     for body in bodies:
         arranged.add(body, whole=len(bodies) > 1)
@@ -105,7 +100,7 @@ class _Arranged:
         self.count = 0
         self._pending: list[ast.stmt] = []
         self._last: ast.With | None = None
-        self._names = names | _aliases(every)
+        self._names = names | solution_aliases(every)
         functions = {node.name: node for node in every if isinstance(node, ast.FunctionDef)}
         self._asserting = _asserting(functions)
         called = _called_alone(every)
@@ -232,89 +227,6 @@ def _setup(prompt: str, entry_point: str) -> list[ast.stmt]:
             continue
         return [node for node in body if getattr(node, "name", "") != entry_point]
     return []
-
-
-def _refuse_unsafe(every: Sequence[ast.stmt]) -> None:
-    """Refuses tests that could run what the solution returns, or that look for what is not here."""
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        named = ""
-        if isinstance(node, ast.Name) and node.id in _UNSAFE:
-            named = node.id
-        elif isinstance(node, ast.Import):
-            named = next((a.name for a in node.names if a.name.split(".")[0] in _UNSAFE_MODULES), "")
-        elif isinstance(node, ast.ImportFrom):
-            parts = {*(node.module or "").split("."), *(alias.name for alias in node.names)}
-            named = next(iter(sorted(parts & _UNSAFE_MODULES)), "")
-        if named:
-            raise UnusableTests(f"the tests use '{named}', which cannot be judged in two sandboxes")
-
-
-def _wanted(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_point: str) -> set[str]:
-    """Returns the globals that the solution must define."""
-    free = _free_names(every)
-    imported = set()
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_MODULES:
-            imported |= {alias.name for alias in node.names if alias.name != "*"}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in SOLUTION_MODULES:
-            imported.add(node.attr)
-    trusted = _free_and_defined(setup)[1]
-    modules = _module_names(every) & sys.stdlib_module_names
-    found = {name for name in free if not hasattr(builtins, name)} - trusted - modules - {UNITS}
-    found |= imported | ({entry_point} if entry_point else set())
-    if not found:
-        found = _outermost_called(every)
-    return {name for name in found if not (name.startswith("__") and name.endswith("__"))}
-
-
-def _free_names(every: Sequence[ast.stmt]) -> set[str]:
-    free, defined = _free_and_defined(every)
-    return free - defined
-
-
-def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
-    """Returns the global names that statements use, and those that they define."""
-    source = ast.unparse(ast.Module(list(statements), []))
-    top = symtable.symtable(source, "tests", "exec")
-    defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    used = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
-    tables = list(top.get_children())
-    while tables:
-        table = tables.pop()
-        used |= {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
-        tables.extend(table.get_children())
-    return used, defined
-
-
-def _module_names(every: Sequence[ast.stmt]) -> set[str]:
-    """Returns the names that are used with a dot after them only, as modules are."""
-    dotted, bare = set(), set()
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            dotted.add(id(node.value))
-    names = [node for statement in every for node in ast.walk(statement) if isinstance(node, ast.Name)]
-    bare = {node.id for node in names if id(node) not in dotted}
-    return {node.id for node in names} - bare
-
-
-def _outermost_called(every: Sequence[ast.stmt]) -> set[str]:
-    """Returns the function that each assertion calls first, for solutions that are named like a built-in."""
-    found: set[str] = set()
-    for node in (inner for statement in every for inner in ast.walk(statement) if isinstance(inner, ast.Assert)):
-        called = [inner.func for inner in ast.walk(node.test) if isinstance(inner, ast.Call)]
-        found |= set([function.id for function in called if isinstance(function, ast.Name)][:1])
-    return found
-
-
-def _aliases(every: Sequence[ast.stmt]) -> set[str]:
-    """Returns the names that solution modules and what is imported from them have in the tests."""
-    found: set[str] = set()
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_MODULES:
-            found |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name for alias in node.names if alias.name in SOLUTION_MODULES}
-    return found
 
 
 def _asserting(functions: dict[str, ast.FunctionDef]) -> set[str]:

@@ -1,7 +1,8 @@
 """The program in a completion: its text in, source code out, or None where there is none.
 
 A fenced block wins: of the blocks that are Python, or that name no language, the last one that defines what is asked
-for, or else the last. Without a fence the text after the reasoning is the program. Reads any text in linear time.
+for; where none does, the last that says that it is Python, as one that says nothing is often a sample of the output.
+Without a fence the text after the reasoning is the program. Reads any text in linear time.
 """
 
 from __future__ import annotations
@@ -13,26 +14,30 @@ from collections.abc import Iterator
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _PYTHON = frozenset({"python", "py", "python3", "py3", "python2", "pycon", "ipython", "sage", ""})
 _THOUGHT = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
+_METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
-def program_of(completion: str, entry_point: str = "") -> str | None:
+def program_of(completion: str, *wanted: str) -> str | None:
     """Returns the program that a completion offers.
 
     Args:
         completion: the text.
-        entry_point: the function or class asked for; "" if unknown.
+        wanted: the functions and classes asked for, as far as they are known; methods of `Solution` will do.
     """
     text = completion.replace("\r\n", "\n")
     text = text[max((text.rfind(mark) + len(mark) for mark in _THOUGHT if mark in text), default=0) :]
     blocks = list(fenced_blocks(text))
     if blocks:
-        usable = [body for language, body in blocks if language in _PYTHON]
-        defining = [body for body in usable if entry_point and defines(body, entry_point)]
-        chosen = (defining or usable or [""])[-1]
+        usable = [(language, body) for language, body in blocks if language in _PYTHON]
+        most = max((_defined(body, wanted) for _, body in usable), default=0)
+        defining = [body for _, body in usable if most and _defined(body, wanted) == most]
+        named = [body for language, body in usable if language]
+        chosen = (defining or named or [body for _, body in usable] or [""])[-1]
     else:
         answers = _ANSWER.findall(text) if text.count("<answer>") == 1 else []
         chosen = answers[-1].strip("\n") if answers else text
+    chosen = chosen.removeprefix("\ufeff")
     return chosen if chosen.strip() else None
 
 
@@ -44,10 +49,10 @@ def fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
         if opened is None:
             opened = match
         elif fence[0] == opened[1][0] and len(fence) >= len(opened[1]) and not language:
-            yield _language(opened), text[opened.end() + 1 : match.start()]
+            yield _language(opened), _body(opened, text[opened.end() + 1 : match.start()])
             opened = None
     if opened is not None:
-        yield _language(opened), text[opened.end() + 1 :]
+        yield _language(opened), _body(opened, text[opened.end() + 1 :])
 
 
 def defines(program: str, name: str) -> bool:
@@ -57,6 +62,21 @@ def defines(program: str, name: str) -> bool:
     word = re.escape(name)
     pattern = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{word}\b|^{word}[ \t]*(?::[^=\n]*)?=(?!=)"
     return re.search(pattern, program, re.MULTILINE) is not None
+
+
+def _defined(program: str, wanted: tuple[str, ...]) -> int:
+    """Returns how many of the names a program defines, as globals or as methods of `Solution`."""
+    methods = set(_METHOD.findall(program)) if defines(program, "Solution") else set()
+    return sum(bool(name) and (name in methods or defines(program, name)) for name in wanted)
+
+
+def _body(opened: re.Match[str], text: str) -> str:
+    """Returns the text of a block without the blanks by which all of it, as its fence, is set in."""
+    blanks = opened[0][: len(opened[0]) - len(opened[0].lstrip(" \t"))]
+    lines = text.split("\n")
+    if not blanks or not all(line.startswith(blanks) or not line.strip() for line in lines):
+        return text
+    return "\n".join(line.removeprefix(blanks) for line in lines)
 
 
 def _language(opened: re.Match[str]) -> str:

@@ -1,8 +1,9 @@
-"""What a program may take for granted: names that contest sites import for it, and a stand-in for pytest.
+"""What a program may take for granted: names that contest sites import for it, and what stands in for a library.
 
 In: compiled code. Out: the customary names that it mentions (`List`, `math`, `deque`, ...), to be set before it runs;
 what the program imports or defines itself replaces them. Programs that mention pytest, which sandboxes seldom have,
-get a module with the part of it that decorates, compares and expects exceptions.
+get a module with the part of it that decorates, compares and expects exceptions; programs that open `/dev/stdin` or
+`/dev/stdout`, which need `/proc`, get the descriptor.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -31,7 +32,7 @@ _FROM = {
     ),
     "heapq": "heapify heappop heappush heappushpop heapreplace nlargest nsmallest",
     "bisect": "bisect_left bisect_right insort",
-    "math": "ceil comb factorial floor gcd inf isqrt lcm log2 sqrt",
+    "math": ("atan2 ceil comb cos factorial floor gcd hypot inf isqrt lcm log log10 log2 pi prod sin sqrt tan"),
     "string": "ascii_letters ascii_lowercase ascii_uppercase digits",
     "dataclasses": "dataclass field",
     "enum": "Enum",
@@ -39,6 +40,7 @@ _FROM = {
 }
 NAMES = {name: (module, name) for module, names in _FROM.items() for name in names.split()}
 NAMES |= {name: (name, "") for name in _MODULES.split()}
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def customary(code: types.CodeType) -> dict[str, Any]:
@@ -58,6 +60,8 @@ def customary(code: types.CodeType) -> dict[str, Any]:
 
 def run_main(source: str) -> None:
     """Runs a program as `__main__`, with the customary names that it mentions."""
+    if "/dev/std" in source:
+        _offer_streams()
     code = compile(source, "<program>", "exec", dont_inherit=True)
     space = vars(sys.modules["__main__"])
     space.update(customary(code))
@@ -88,6 +92,18 @@ def offer_pytest() -> None:
         module.param = lambda *values, **_: values
         module.main = lambda *_, **__: 0
         sys.modules["pytest"] = module
+
+
+def _offer_streams() -> None:
+    """Makes `open("/dev/stdin")` work."""
+    import builtins
+
+    plain = builtins.open
+
+    def opened(file: Any, *given: Any, **named: Any) -> Any:
+        return plain(_STREAMS.get(file, file) if type(file) is str else file, *given, **named)
+
+    builtins.open = opened
 
 
 class raises:  # noqa: N801 - the name that pytest has

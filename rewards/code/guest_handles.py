@@ -45,9 +45,10 @@ class Inside:
         tested: the tests made it, by calling such a class or by an operator on what they made. The same object is not
             tested where a function or a method returned it.
         mixed: it came of an operator with plain data.
+        own: the stand-in of the same object that is tested, if there is one.
     """
 
-    __slots__ = ("constructs", "is_class", "mixed", "name", "number", "remote", "tested")
+    __slots__ = ("constructs", "is_class", "mixed", "name", "number", "own", "remote", "tested")
 
     def __init__(self, remote: Asked, number: int, name: str, is_class: bool) -> None:
         self.remote = remote
@@ -57,12 +58,23 @@ class Inside:
         self.constructs = False
         self.tested = False
         self.mixed = False
+        self.own: Handle | None = None
 
     def made(self, result: Any) -> Any:
         """Returns a result; an object that the tests made of what they test is tested too."""
         if (self.tested or self.constructs) and type(result) is Handle:
-            inside(result).tested = True
+            its = inside(result)
+            if its.own is None:
+                its.own = its.copied()
+                inside(its.own).tested = True
+            return its.own
         return result
+
+    def copied(self) -> Handle:
+        """Returns another stand-in of the same object."""
+        copy = Inside(self.remote, self.number, self.name, self.is_class)
+        copy.constructs, copy.tested, copy.own = self.constructs, self.tested, self.own
+        return Handle(copy)
 
     def ask(self, kind: str, name: str, *given: Any) -> Any:
         """Asks the other sandbox to do something with the object."""
@@ -103,9 +115,11 @@ def _operator(name: str) -> Callable[[Handle, Any], Any]:
         if plain and not its.tested:
             return NotImplemented
         result = its.made(its.ask("op", name, other))
-        if type(result) is Handle:
-            inside(result).mixed = plain or its.mixed or inside(other).mixed
-        elif plain or its.mixed or inside(other).mixed:
+        mixed = plain or its.mixed or inside(other).mixed
+        if mixed and type(result) is Handle:
+            result = inside(result).copied()
+            inside(result).mixed = True
+        elif mixed:
             raise TypeError(f"{name} of the solution's object and plain data gave plain data")
         return result
 
@@ -129,7 +143,7 @@ class Handle:
         its = inside(self)
         if name == "__name__" and its.name:
             return its.name
-        if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__"):
+        if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__"):
             raise AttributeError(name)
         if name in DATA_METHODS and not its.tested:
             raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
@@ -137,6 +151,9 @@ class Handle:
 
     def __setattr__(self, name: str, value: Any) -> None:
         inside(self).ask("set", name, value)
+
+    def __delattr__(self, name: str) -> None:
+        inside(self).ask("delete", name)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         its = inside(self)
@@ -178,6 +195,21 @@ class Handle:
             raise TypeError("isinstance() arg 2 must be a type")
         return type(instance) is Handle and its.ask("isinstance", "", instance) is True
 
+    def __subclasscheck__(self, kind: Any) -> bool:
+        its = inside(self)
+        if not its.is_class:
+            raise TypeError("issubclass() arg 2 must be a class")
+        return type(kind) is Handle and its.ask("issubclass", "", kind) is True
+
+    def __round__(self, *digits: Any) -> Any:
+        its = inside(self)
+        if its.mixed:
+            raise TypeError("__round__ of what an operator of the solution made of plain data")
+        return its.ask("op", "__round__", *digits)
+
+    def __format__(self, form: str) -> str:
+        return str(inside(self).ask("op", "__format__", form)) if form else str(self)
+
     def __enter__(self) -> Any:
         return inside(self).ask("enter", "")
 
@@ -212,6 +244,7 @@ for _name in [
 ]:
     setattr(Handle, f"__{_name}__", _operator(f"__{_name}__"))
     setattr(Handle, f"__r{_name}__", _operator(f"__r{_name}__"))
+    setattr(Handle, f"__i{_name}__", _operator(f"__i{_name}__"))
 for _name in ("len", "str", "repr", "reversed", "bool"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__"))
 for _name in ("neg", "pos", "invert", "abs", "int", "float", "index"):

@@ -29,6 +29,7 @@ from grpo.rewards.code.guest_values import (
 
 _MOST_ITEMS = 10_000
 _MOST_MATCHED = 300
+_TEXT = "__grpo_text__"
 _FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -43,21 +44,24 @@ class Remote:
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
         raised: the exception that the solution raised last.
+        apart: the solution runs elsewhere, so that what it raises is known.
     """
 
     def __init__(self, channel: Channel, plain_classes: dict[str, type], entry_point: str = "") -> None:
         self.channel = channel
         self.dead = ""
         self.raised: BaseException | None = None
+        self.apart = True
         self._later: list[tuple[Any, Any]] | None = None
         self._first = True
-        self._codec = Codec(self._refer, self._resolve, plain_classes)
+        self._codec = Codec(self._refer, self._resolve, plain_classes, trusted=True)
         self._plain_classes = plain_classes
         self._entry_point = entry_point
         self._functions: list[Any] = []
         self._theirs: dict[int, Any] = {}
         self._given_back = False
         self._errors: dict[str, type[Exception]] = {}
+        self._handles: dict[int, Handle] = {}
 
     def loaded(self, names: list[str]) -> dict[str, Any] | str:
         """Waits for the solution to load; returns those of its globals that are asked for, or why it did not load.
@@ -68,19 +72,20 @@ class Remote:
         answer = self._receive()
         try:
             if answer[0] != "ready":
-                _, kinds, _, given, _ = answer
+                _, kinds, _, given, *_ = answer
                 return f"{kinds[0]}: {', '.join(str(self._codec.read(wire)) for wire in given)}"
             wires: dict[str, Wire] = answer[1]
             wires = {name: wires[name] for name in names if name in wires}
             errors = [(name, wire[4]) for name, wire in wires.items() if _is_error(wire)]
             for name, kinds in sorted(errors, key=lambda error: len(error[1])):
-                self._errors[name] = type(name, (self._error_type(kinds),), {})
+                self._errors[name] = type(name, (self._error_type(kinds),), {"__str__": _told})
             found = {
                 name: self._errors[name] if _is_error(wire) else self._codec.read(wire) for name, wire in wires.items()
             }
-            for name, value in found.items():
-                if type(value) is Handle and inside(value).is_class:
-                    inside(value).constructs = self._looks_like_a_class(name)
+            for name, value in list(found.items()):
+                if type(value) is Handle and inside(value).is_class and self._looks_like_a_class(name):
+                    constructing = found[name] = inside(value).copied()
+                    inside(constructing).constructs = True
             return found
         except _FAULTS as error:
             raise self._ended("garbled", Garbled("what it loaded cannot be read")) from error
@@ -114,8 +119,9 @@ class Remote:
                 _, wire, changed, text = answer
                 result, raised = self._codec.read(wire), None
             else:
-                _, kinds, _, wires, changed, text = answer
-                result, raised = None, self._error(kinds, [self._codec.read(wire) for wire in wires])
+                _, kinds, said, wires, held, changed, text = answer
+                values = [self._codec.read(wire) for wire in wires]
+                result, raised = None, self._error(kinds, said, values, held)
             if changed is not None:
                 pairs = list(zip(given, [self._codec.read(wire) for wire in changed], strict=True))
                 self._later = self._later if self._later is None else [*self._later, *pairs]
@@ -198,19 +204,20 @@ class Remote:
             return ["o", kind.__name__, [[name, parts.write(item)] for name, item in held.items()]]
         if callable(value):
             self._functions.append(value)
-            return ["k", len(self._functions) - 1]
-        if hasattr(kind, "__next__"):
+            name = getattr(value, "__name__", "")
+            return ["k", len(self._functions) - 1, name if type(name) is str else ""]
+        if hasattr(kind, "__next__") and not hasattr(kind, "read"):
             items = list(itertools.islice(value, _MOST_ITEMS + 1))
             if len(items) <= _MOST_ITEMS:
                 return ["I", [self._codec_part().write(item) for item in items]]
         raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
 
     def _resolve(self, tag: str, wire: list[Any]) -> Any:
-        if tag == "h":
+        if tag in ("h", "a"):
             _, number, name, is_class, _ = wire
             if type(number) is not int or type(name) is not str or type(is_class) is not bool:
                 raise Malformed("not an object")
-            return Handle(Inside(self, number, name, is_class))
+            return self._handle(number, name, is_class) if tag == "h" else self._coroutine(number)
         if tag == "k":
             return self._functions[wire[1]]
         if tag == "o":
@@ -223,6 +230,17 @@ class Remote:
                 raise Malformed("a member of what is no enumeration")
             return member(kind, chosen, self._codec_part().read(wire_value))
         raise Malformed(f"no value has the tag {tag!r}")
+
+    def _handle(self, number: int, name: str, is_class: bool) -> Handle:
+        """Returns the stand-in of an object, the same one each time, as `is` would have it."""
+        known = self._handles.get(number)
+        if known is None or inside(known).is_class is not is_class:
+            known = self._handles[number] = Handle(Inside(self, number, name, is_class))
+        return known
+
+    async def _coroutine(self, number: int) -> Any:
+        """Runs a coroutine of the solution to its end."""
+        return self.ask("await", number, "", (), {})
 
     def _object(self, kind: type, pairs: list[list[Any]]) -> Any:
         """Returns an instance of a class of the tests; what the class computes cannot be replaced by attributes.
@@ -243,23 +261,30 @@ class Remote:
         return made
 
     def _codec_part(self) -> Codec:
-        return Codec(self._refer, self._resolve, self._plain_classes)
+        return Codec(self._refer, self._resolve, self._plain_classes, trusted=True)
 
     def _looks_like_a_class(self, name: str) -> bool:
         """Returns whether the tests name a global as they would name a class.
 
         A solution may put a class where a function is asked for, so that it is a class says nothing yet.
         """
-        return name != self._entry_point and name.lstrip("_")[:1].isupper()
+        bare = name.lstrip("_")
+        return name != self._entry_point and bare[:1].isupper() and "_" not in bare
 
-    def _error(self, kinds: list[str], values: list[Any]) -> BaseException:
+    def _error(self, kinds: list[str], said: Any, values: list[Any], held: list[list[Any]]) -> BaseException:
         kind = self._error_type(kinds)
+        if kinds[0] not in self._errors and kind.__name__ != kinds[0] and _is_public(kinds[0]):
+            kind = type(kinds[0], (kind,), {"__str__": _told})
         if issubclass(kind, StopIteration | StopAsyncIteration):
             kind = RuntimeError  # it would end a loop of the tests, and the assertions in it
         try:
             error: BaseException = kind(*values)
         except Exception:
             error = RuntimeError(*values)
+        if vars(type(error)).get("__str__") is _told:
+            known = set(dir(type(error)))
+            vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
+            vars(error)[_TEXT] = said if type(said) is str else ""
         return error
 
     def _error_type(self, kinds: list[str]) -> Any:
@@ -271,6 +296,16 @@ class Remote:
             if isinstance(known, type) and issubclass(known, (Exception, SystemExit)):
                 return known
         return RuntimeError
+
+
+def _told(error: BaseException) -> str:
+    """Returns what the solution's exception says of itself, or what any exception would."""
+    said: str | None = vars(error).get(_TEXT)
+    return BaseException.__str__(error) if said is None else said
+
+
+def _is_public(name: Any) -> bool:
+    return type(name) is str and name.isidentifier() and name[0] != "_"
 
 
 def _is_error(wire: Wire) -> bool:

@@ -30,6 +30,7 @@ class Here:
     Attributes:
         dead: nothing ends here but the process.
         raised: no exception comes from elsewhere.
+        apart: what the solution raises cannot be told from what the tests raise.
         channel: has the deadline that `Units` sets; nobody keeps it.
     """
 
@@ -37,6 +38,7 @@ class Here:
         self._seconds = seconds
         self.dead = ""
         self.raised: BaseException | None = None
+        self.apart = False
         self.channel = types.SimpleNamespace(deadline=None)
 
     def begin_unit(self) -> None:

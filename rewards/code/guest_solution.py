@@ -24,11 +24,13 @@ from grpo.rewards.code.guest_values import Codec, Malformed, Unsendable, Wire, a
 
 MODULE = "solution"
 _MOST_OUTPUT = 2**16
+_MOST_ATTRIBUTES = 16
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne contains getitem setitem"
-    " delitem"
+    " delitem iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift"
 )
 _BINARY = {f"__{name}__": getattr(operator, f"__{name}__") for name in _OPERATORS.split()}
+_BINARY |= {"__round__": round, "__format__": format}
 _UNARY: dict[str, Callable[..., Any]] = {
     "__neg__": operator.neg,
     "__pos__": operator.pos,
@@ -44,6 +46,7 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "__hash__": hash,
     "__iter__": iter,
     "__reversed__": reversed,
+    "__round__": round,
 }
 
 
@@ -66,29 +69,32 @@ class Server:
         self._shadows: dict[str, type] = {}
         self._waiting: dict[int, Exception] = {}
         self._output = _Output()
+        self._loop: Any = None
         self._module = types.ModuleType(MODULE)
 
     def load(self, before: str, source: str, names: list[str]) -> bool:
         """Runs the program and reports the globals that the tests want; returns whether it got that far."""
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
         sys.modules[MODULE] = self._module
-        sys.stdout = self._output
-        sys.stdin = io.StringIO()
+        sys.stdout = self._output  # stdin is at its end
         space = vars(self._module)
         try:
             for text in (before, source) if before else (source,):
                 code = compile(text, f"<{MODULE}>", "exec", dont_inherit=True)
-                space.update({name: value for name, value in customary(code).items() if name not in space})
+                offered = {name: value for name, value in customary(code).items() if name not in space}
+                space.update(offered)
                 exec(code, space)
         except BaseException as error:  # the program may also call sys.exit()
             self._answer(["failed", *self._error(error)])
             return False
         found: dict[str, Wire] = {}
         for name in names:
-            if name in space:
+            own = name in space and space[name] is not offered.get(name, found)
+            kind = space.get("Solution")
+            if not own and isinstance(kind, type) and callable(getattr(kind, name, None)):
+                found[name] = self._safe(_method_of_new(kind, name))
+            elif name in space:
                 found[name] = self._safe(space[name])
-            elif isinstance(space.get("Solution"), type) and callable(getattr(space["Solution"], name, None)):
-                found[name] = self._safe(getattr(space["Solution"](), name))
         self._answer(["ready", found])
         return True
 
@@ -127,14 +133,18 @@ class Server:
             return setattr(target, name, given[0])
         if kind == "items":
             return self._items(number, target, given[0])
-        if kind == "isinstance":
-            return isinstance(given[0], target)
+        if kind == "delete":
+            return delattr(target, name)
+        if kind in ("isinstance", "issubclass"):
+            return (isinstance if kind == "isinstance" else issubclass)(given[0], target)
+        if kind == "await":
+            return self._awaited(target)
         if kind == "enter":
             return target.__enter__()
         if kind == "exit":
             error = None if given[0] is None else RuntimeError(given[0])
             return target.__exit__(None if error is None else RuntimeError, error, None)
-        if name in _UNARY:
+        if name in _UNARY and not given:
             return _UNARY[name](target)
         if name in _BINARY:
             return _BINARY[name](target, *given)
@@ -157,12 +167,20 @@ class Server:
                 break
         return False, items
 
+    def _awaited(self, coroutine: Any) -> Any:
+        """Returns what a coroutine gives, run in the one event loop of this solution."""
+        import asyncio
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(coroutine)
+
     def _answer(self, answer: list[Any]) -> None:
         text = self._output.taken()
         try:
             self._channel.send([*answer, text])
         except ValueError as error:
-            self._channel.send(["raise", ["ValueError", "Exception"], 0, [str(error)], None, text])
+            self._channel.send(["raise", ["ValueError", "Exception"], str(error), [str(error)], [], None, text])
 
     def _safe(self, value: Any) -> Wire:
         """Returns the wire form of a result; what cannot cross by value stays here as an object."""
@@ -182,15 +200,20 @@ class Server:
         return None if after == wires else after
 
     def _error(self, error: BaseException) -> list[Any]:
-        """Returns the names of an exception's classes, its class as an object, and its arguments."""
+        """Returns the names of an exception's classes, its text, its arguments and its other attributes."""
         kinds = [kind.__name__ for kind in type(error).__mro__]
+        try:
+            text = str(error)[:_MOST_OUTPUT]
+            held = [[name, self._safe(value)] for name, value in list(vars(error).items())[:_MOST_ATTRIBUTES]]
+        except Exception:
+            text, held = "", []  # of an exception whose own methods fail only its class is told
         given = []
         for argument in error.args[:8]:
             try:
                 given.append(self._codec.write(argument))
             except (Unsendable, RecursionError):
                 given.append(type(argument).__name__)
-        return [kinds, self._number(type(error)), given]
+        return [kinds, text, given, held]
 
     def _number(self, value: Any) -> int:
         """Keeps an object and returns its number, the same one each time."""
@@ -205,11 +228,12 @@ class Server:
         if isinstance(value, type) and issubclass(value, BaseException):
             kinds = [kind.__name__ for kind in value.__mro__]
         name = getattr(value, "__name__", "")
-        return ["h", self._number(value), name if type(name) is str else "", isinstance(value, type), kinds]
+        tag = "a" if type(value) is types.CoroutineType else "h"
+        return [tag, self._number(value), name if type(name) is str else "", isinstance(value, type), kinds]
 
     def _refer(self, value: Any) -> Wire:
         if isinstance(value, Callback):
-            return ["k", value.number]
+            return ["k", value.number, ""]
         kind = type(value)
         held = attributes(value) if kind.__name__ in self._plain_classes else None
         if held is not None:
@@ -223,7 +247,7 @@ class Server:
         if tag == "h":
             return self._objects[wire[1]]
         if tag == "k":
-            return Callback(wire[1], self._ask)
+            return Callback(wire[1], wire[2], self._ask)
         if tag == "I":
             return iter([self._codec_part_read(item) for item in wire[1]])
         if tag == "o":
@@ -260,18 +284,36 @@ class Server:
 class Callback:
     """A function of the tests, as the solution sees it."""
 
-    def __init__(self, number: int, ask: Callable[[int, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+    def __init__(self, number: int, name: str, ask: Callable[[int, tuple[Any, ...], dict[str, Any]], Any]) -> None:
         self.number = number
+        self.__name__ = self.__qualname__ = name
         self._ask = ask
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         return self._ask(self.number, given, named)
 
 
+def _method_of_new(kind: type, name: str) -> Callable[..., Any]:
+    """Returns a function that calls a method of a new object each time, as contest sites do with `Solution`."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        return getattr(kind(), name)(*given, **named)
+
+    call.__name__ = name
+    return call
+
+
 class _Output(io.TextIOBase):
-    """What the solution prints, kept up to a limit until the next answer."""
+    """What the solution prints, kept up to a limit until the next answer.
+
+    Attributes:
+        buffer: takes bytes, as that of the interpreter's own stream.
+    """
+
+    encoding, errors, mode, name = "utf-8", "strict", "w", "<stdout>"
 
     def __init__(self) -> None:
+        self.buffer = _Bytes(self)
         self._pieces: list[str] = []
         self._room = _MOST_OUTPUT
 
@@ -286,11 +328,34 @@ class _Output(io.TextIOBase):
             self._room -= len(text)
         return len(text)
 
+    def fileno(self) -> int:
+        return 1
+
+    def reconfigure(self, **_: Any) -> None:
+        """Takes what the interpreter's own stream takes; there is nothing to set here."""
+
     def taken(self) -> str:
         """Returns and forgets what was written."""
         text = "".join(self._pieces)
         self._pieces, self._room = [], _MOST_OUTPUT
         return text
+
+
+class _Bytes(io.BufferedIOBase):
+    """The bytes that the solution prints, as the text that they are."""
+
+    def __init__(self, output: _Output) -> None:
+        self._output = output
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def write(self, data: Any) -> int:
+        self._output.write(bytes(data).decode("utf-8", "replace"))
+        return len(data)
 
 
 def from_input(descriptor: int) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo.plugins.errors import DatasetError
-from grpo.rewards.code.assert_plan import UNITS, Plan, leading_name, plan_tests
+from grpo.rewards.code.assert_names import UNITS
+from grpo.rewards.code.assert_plan import Plan, leading_name, plan_tests
 from grpo.rewards.code.extraction import defines, program_of
 from grpo.rewards.code.results import UnusableTests
 
@@ -64,9 +65,14 @@ class Task:
         return plan_tests(self.sources, before=self.before, prompt=self.prompt, entry_point=self.entry_point, safe=safe)
 
     def program(self, completion: str) -> str | None:
-        """Returns the whole program that a completion offers, or None when it offers none."""
+        """Returns the whole program that a completion offers, or None when it offers none.
+
+        Raises:
+            UnusableTests: what the tests ask for cannot be found in them.
+        """
         name = leading_name(self.entry_point)
-        offered = program_of(completion, name)
+        asked = (name,) if name or not self.sources else self.plan(safe=False).names
+        offered = program_of(completion, *asked)
         if offered is None or not self.prompt or defines(offered, name):
             return offered
         return self.prompt + offered

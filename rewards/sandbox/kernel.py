@@ -103,9 +103,9 @@ def read_only_copy(path: str) -> int:
 
 
 def device_copy(path: str) -> int:
-    """Returns a descriptor of a detached mount of one device file."""
+    """Returns a descriptor of a detached mount of one device file, which can be written to but not touched."""
     tree = _call(f"open_tree {path}", _OPEN_TREE, -100, ctypes.c_char_p(path.encode()), 1 | os.O_CLOEXEC)
-    _mount_setattr(tree, struct.pack("=QQQQ", ATTR_NOSUID, 0, 0, 0))
+    _mount_setattr(tree, struct.pack("=QQQQ", ATTR_RDONLY | ATTR_NOSUID, 0, 0, 0))
     return tree
 
 

@@ -139,8 +139,14 @@ class Plans:
             "links": [*dict.fromkeys((*found.links, *profile.links))],
             "devices": _DEVICES,
             "argv": [found.executable, "-s", "-S", "-B", "-X", "utf8", "-c", SERVE],
-            # What is bound once in the zygote need not be bound in every program.
-            "environment": {**_ENVIRONMENT, "LD_LIBRARY_PATH": LIBRARIES, "LD_BIND_NOW": "1"},
+            # What is bound once in the zygote need not be bound in every program. An arena for each thread would take
+            # an eighth of the default memory, as address space is what is limited.
+            "environment": {
+                **_ENVIRONMENT,
+                "LD_LIBRARY_PATH": LIBRARIES,
+                "LD_BIND_NOW": "1",
+                "MALLOC_ARENA_MAX": "1",
+            },
             "inside": inside,
         }
         return Planned(self._python, plan, self._missing, profile, group)

@@ -1,14 +1,18 @@
 """Runs a Python program as `__main__` in this process: source in, exit code out, ended as the interpreter would.
 
 Exit codes, `SystemExit`, uncaught exceptions on stderr, threads that are waited for, `atexit`, a flush that fails:
-all as in `python program.py`. What differs: `__del__` is not called at the end, and the text streams are UTF-8.
+all as in `python program.py`. What differs: `__del__` is not called at the end, though files that globals hold are
+flushed, and the text streams are UTF-8.
 
 This module runs inside the sandbox and imports the standard library only.
 """
 
 from __future__ import annotations
 
+import _io
+import _sitebuiltins
 import atexit
+import builtins
 import gc
 import io
 import linecache
@@ -19,14 +23,17 @@ import threading
 import traceback
 import types
 from collections.abc import Iterable
+from typing import Any
 
 from grpo.rewards.sandbox import wire
 
 _FLUSH_FAILED = 120
 _INTERRUPTED = 130
+_THREAD_STACK = 8 * 2**20
 
 
 _ready: dict[bytes, types.CodeType] = {}
+_main = types.ModuleType("__main__")
 
 
 def prepare_main(name: str, folder: str, known: Iterable[str]) -> None:
@@ -41,22 +48,23 @@ def prepare_main(name: str, folder: str, known: Iterable[str]) -> None:
         known: the source of programs that will come often.
     """
     _open_streams()
+    for word in ("exit", "quit"):  # the site package, which is not loaded, would do this
+        setattr(builtins, word, _sitebuiltins.Quitter(word, "Ctrl-D (i.e. EOF)"))
+    threading.stack_size(_THREAD_STACK)  # else that of the main thread, which is large
     _ready.update({text.encode(): compile(text, name, "exec", dont_inherit=True) for text in known})
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=name, __builtins__=__builtins__)
-    sys.modules["__main__"] = main
+    _main.__dict__.update(__file__=name, __builtins__=__builtins__)
+    sys.modules["__main__"] = _main
     sys.path.insert(0, folder)
     sys.argv = [name]
 
 
-def run_python(program: bytes, name: str, notes: mmap.mmap, *, alone: bool) -> int:
+def run_python(program: bytes, name: str, notes: mmap.mmap) -> int:
     """Runs a program after `prepare_main`.
 
     Args:
         program: its source.
         name: its file name, in tracebacks.
         notes: shared with the zygote; the first byte says why the program failed.
-        alone: it cannot have started a thread, so that none is waited for.
     """
     try:
         code = _ready.get(program) or compile(program, name, "exec", dont_inherit=True)
@@ -68,17 +76,22 @@ def run_python(program: bytes, name: str, notes: mmap.mmap, *, alone: bool) -> i
     gc.enable()
     status = 0
     try:
-        exec(code, sys.modules["__main__"].__dict__)
+        exec(code, _main.__dict__)
     except BaseException as error:
         status = _status_of(error, notes)
-    return _ended(status, notes, alone)
+    return _ended(status, notes)
 
 
 def _open_streams() -> None:
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), encoding="utf-8")
-    raw = io.BufferedWriter(io.FileIO(2, "w", closefd=False))
-    sys.stderr = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    raw: list[Any] = [io.FileIO(number, mode, closefd=False) for number, mode in enumerate("rww")]
+    for file, name in zip(raw, ("<stdin>", "<stdout>", "<stderr>"), strict=True):
+        file.name = name
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(raw[0]), encoding="utf-8")
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw[1]), encoding="utf-8")
+    errors = io.BufferedWriter(raw[2])
+    sys.stderr = io.TextIOWrapper(errors, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    for stream, mode in ((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")):
+        stream.mode = mode  # type: ignore[misc]  # as the interpreter does
     sys.__dict__.update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
 
 
@@ -106,10 +119,10 @@ def _status_of(error: BaseException, notes: mmap.mmap) -> int:
     return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
-def _ended(status: int, notes: mmap.mmap, alone: bool) -> int:
+def _ended(status: int, notes: mmap.mmap) -> int:
     """Does what the interpreter does when the main module is through."""
     try:
-        if not alone:
+        if len(threading._active) > 1 or threading._threading_atexits:  # type: ignore[attr-defined]
             threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
     except BaseException as error:
@@ -124,8 +137,14 @@ def _flushed(status: int) -> int:
         if not getattr(sys.stdout, "closed", False):
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "backslashreplace"))
             status = status or _FLUSH_FAILED
-    try:
-        sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
-        status = status or _FLUSH_FAILED
+    for file in (sys.stderr, sys.__stdout__, *_open_files()):
+        try:
+            file.flush()
+        except (OSError, ValueError, AttributeError):
+            status = status or (_FLUSH_FAILED if file is sys.stderr else 0)
     return status
+
+
+def _open_files() -> list[Any]:
+    """Returns the files that globals of the program hold, which its end would close."""
+    return [each for each in vars(_main).values() if issubclass(type(each), _io._IOBase)]

@@ -88,7 +88,7 @@ class Runner:
         processes = max(request.processes, _COMPILER if self._plan["compile"] else 1)
         self._limit(resource.RLIMIT_CPU, int(request.cpu) + 2)
         self._limit(resource.RLIMIT_FSIZE, max(request.disk, request.output) + 2**20)
-        self._limit(resource.RLIMIT_NPROC, processes + self._beside)
+        self._limit(resource.RLIMIT_NPROC, max(processes, request.threads) + self._beside)
         self._limit(self._memory, request.memory)
         if self._user >= 0:
             os.setresgid(self._user, self._user, self._user)
@@ -110,9 +110,10 @@ class Runner:
         """Runs the program; returns its exit code when it ran in this process."""
         plan, notes, alone = self._plan, self._notes, request.processes == 1
         if not plan["command"]:
-            kernel.install(self._calls.alone if alone else self._calls.starting)
+            calls = self._calls.threading if request.threads > 1 else self._calls.alone
+            kernel.install(calls if alone else self._calls.starting)
             self._begin()
-            return run_python(program, plan["file"], notes, alone=alone)
+            return run_python(program, plan["file"], notes)
         with open(plan["file"], "xb") as source:
             source.write(program)
         environment = dict(os.environ)
@@ -120,8 +121,8 @@ class Runner:
             notes[0] = wire.NOTED_COMPILE
             self._begin()
             return 1
-        self._limit(resource.RLIMIT_NPROC, request.processes + self._beside)
-        kernel.install(self._calls.replaced if alone else self._calls.starting)
+        self._limit(resource.RLIMIT_NPROC, max(request.processes, request.threads) + self._beside)
+        kernel.install(self._calls.replaced if alone and request.threads == 1 else self._calls.starting)
         self._begin()
         os.execve(plan["command"][0], plan["command"], environment)
 

@@ -46,7 +46,7 @@ DEADLY = """
     seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self kcmp lookup_dcookie modify_ldt
     vhangup
 """
-_NAMESPACES = 0x7E020080
+_NAMESPACES, _THREAD = 0x7E020080, 0x00010000
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
 _FCNTLS = (0, 1, 2, 3, 4, 1030, 1032)  # DUPFD GETFD SETFD GETFL SETFL DUPFD_CLOEXEC GETPIPE_SZ
 _PRCTLS = (1, 3, 15, 16)  # SET_PDEATHSIG GET_DUMPABLE SET_NAME GET_NAME
@@ -73,20 +73,27 @@ class Filters:
 
     Attributes:
         alone: a program in the zygote's own interpreter that may start nothing.
+        threading: likewise for one that may start threads.
         replaced: likewise for a program that replaces the process.
         starting: a program that may start threads and processes.
     """
 
-    __slots__ = ("alone", "replaced", "starting")
+    __slots__ = ("alone", "replaced", "starting", "threading")
 
     def __init__(self, available: bool) -> None:
         self.alone = filter_program() if available else None
+        self.threading = filter_program(threads=True) if available else None
         self.replaced = filter_program("execve") if available else None
         self.starting = filter_program(STARTING) if available else None
 
 
-def filter_program(more: str = "") -> FilterProgram:
-    """Returns a filter, ready for `kernel.install`; `more` names calls to allow beside `ALLOWED`."""
+def filter_program(more: str = "", *, threads: bool = False) -> FilterProgram:
+    """Returns a filter, ready for `kernel.install`.
+
+    Args:
+        more: calls to allow beside `ALLOWED`; with `STARTING`, processes and threads may be started.
+        threads: threads of the process itself may be started.
+    """
     judged: dict[int, Code] = dict.fromkeys(numbers(f"{ALLOWED} {more}"), (_op(_RETURN, _ALLOW),))
     judged |= dict.fromkeys(numbers(DEADLY), (_op(_RETURN, _KILL),))
     for name, argument, values in (
@@ -97,8 +104,9 @@ def filter_program(more: str = "") -> FilterProgram:
         ("socketpair", 0, (_AF_UNIX,)),
     ):
         judged |= dict.fromkeys(numbers(name), (_load(argument), *_any_of(values)))
-    if more == STARTING:
-        judged |= dict.fromkeys(numbers("clone"), (_load(0), _op(_AND, _NAMESPACES), *_any_of((0,))))
+    if threads or more == STARTING:
+        kinds = (_THREAD,) if threads else (0, _THREAD)
+        judged |= dict.fromkeys(numbers("clone"), (_load(0), _op(_AND, _NAMESPACES | _THREAD), *_any_of(kinds)))
     # The flags of clone3 are out of sight; the C library then uses clone.
     judged |= dict.fromkeys(numbers("clone3"), (_op(_RETURN, _ERRNO | _ENOSYS),))
     code = [

@@ -26,6 +26,7 @@ START_SECONDS = 30.0
 MOST_JOBS = 5000
 _ENDING = 0.5  # seconds
 _OWN_MEMORY = 64 * 2**20  # of the launcher and the zygote
+_MOST_THREADS = 1024
 
 _alive: weakref.WeakSet[Slot] = weakref.WeakSet()
 
@@ -112,6 +113,7 @@ class Slot:
             limits.output_bytes,
             limits.disk_bytes,
             processes,
+            min(limits.threads, _MOST_THREADS),
         )
         program = job.program.encode("utf-8", "surrogatepass")
         sent: list[int] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-_REQUEST = struct.Struct("=ddQQQI")
+_REQUEST = struct.Struct("=ddQQQII")
 _ANSWER = struct.Struct("=iBBddQ")
 
 STOP = b"stop"
@@ -28,15 +28,19 @@ NOTED_SETUP = 255
 class Request:
     """One program to run: its limits, in the units of `Limits`."""
 
-    __slots__ = ("cpu", "disk", "memory", "output", "processes", "wall")
+    __slots__ = ("cpu", "disk", "memory", "output", "processes", "threads", "wall")
 
-    def __init__(self, cpu: float, wall: float, memory: int, output: int, disk: int, processes: int) -> None:
+    def __init__(
+        self, cpu: float, wall: float, memory: int, output: int, disk: int, processes: int, threads: int
+    ) -> None:
         self.cpu, self.wall = cpu, wall
-        self.memory, self.output, self.disk, self.processes = memory, output, disk, processes
+        self.memory, self.output, self.disk = memory, output, disk
+        self.processes, self.threads = processes, threads
 
     def packed(self) -> bytes:
         """Returns the packet."""
-        return _REQUEST.pack(self.cpu, self.wall, self.memory, self.output, self.disk, self.processes)
+        sizes = self.memory, self.output, self.disk, self.processes, self.threads
+        return _REQUEST.pack(self.cpu, self.wall, *sizes)
 
     @classmethod
     def unpacked(cls, packet: bytes) -> Request:

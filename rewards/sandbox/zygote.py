@@ -40,6 +40,7 @@ _INODES = 1024
 _ENDING = 0.05  # seconds for a program that is told to end and is about to end by itself
 _LOOK = 0.2  # seconds between looks at the size of the output
 _EXTRA_DISK = 4096
+_BLANK = bytes(mmap.PAGESIZE)
 _CLOCK = 5  # the descriptor of the control group's clock
 
 
@@ -72,7 +73,8 @@ class Zygote:
             self._tidy(request.disk)
             answer = self._run(request, files)
             self._control.send(answer.packed())
-            self._notes[0] = self._begun[0] = 0
+            self._notes[:] = _BLANK  # the program may have left something for the next one in it
+            self._begun[0] = 0
 
     def prepare(self) -> None:
         """Does everything that can be done before the first program."""
@@ -103,7 +105,8 @@ class Zygote:
         if self._disk < 0:
             return ()
         room, folder = os.statvfs(self._own), os.stat(self._own)
-        return room.f_bfree, room.f_ffree, folder.st_ctime_ns, folder.st_mtime_ns, folder.st_mode, folder.st_dev
+        times = folder.st_atime_ns, folder.st_mtime_ns, folder.st_ctime_ns
+        return room.f_bfree, room.f_ffree, *times, folder.st_mode, folder.st_dev
 
     def _run(self, request: wire.Request, files: list[int]) -> wire.Answer:
         began = time.monotonic()

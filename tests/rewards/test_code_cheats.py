@@ -17,9 +17,10 @@ from grpo.rewards.code.task import Columns, task_of
 from grpo.rewards.sandbox.docker_pool import connected
 from grpo.rewards.sandbox.engine_image import made_image
 
-_MODULE = runpy.run_path(str(Path(__file__).with_name("code_cheats.py")))
-CHEATS: dict[str, str] = _MODULE["CHEATS"]
-CHECK: str = _MODULE["CHECK"]
+_KINDS = ("", "_answers", "_reach")
+_MODULES = [runpy.run_path(str(Path(__file__).with_name(f"code_cheats{kind}.py"))) for kind in _KINDS]
+CHEATS: dict[str, str] = {name: source for module in _MODULES for name, source in module["CHEATS"].items()}
+CHECK: str = _MODULES[0]["CHECK"]
 HONEST = "def answer(x):\n    return 7 * x + 3"
 PARTIAL = {"the first tests only": 4}
 
@@ -40,16 +41,19 @@ def docker_sandbox() -> str:
 def results(request):
     """How every cheat did, judged side by side, with an honest program before and after them.
 
-    On the first sandbox every test runs, on the second those up to the first that fails.
+    On the first sandbox every test runs for the first kind, everywhere else those up to the first that fails.
     """
     sandbox = docker_sandbox() if request.param == "docker" else "local"
     programs = {"honest": HONEST, **CHEATS, "honest at the end": HONEST}
     task = task_of(Columns(test=CHECK, entry_point="answer"))
-    allowance = Allowance(seconds=1.0, stop=request.param == "docker")
+    every_test = set() if request.param == "docker" else {"honest", "honest at the end", *_MODULES[0]["CHEATS"]}
 
     async def every() -> list[CodeResult]:
         judged = await asyncio.gather(
-            *(judge(pool_of(sandbox), source, task, allowance=allowance) for source in programs.values())
+            *(
+                judge(pool_of(sandbox), source, task, allowance=Allowance(seconds=1.0, stop=name not in every_test))
+                for name, source in programs.items()
+            )
         )
         return [result for _, result in judged]
 

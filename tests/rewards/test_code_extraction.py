@@ -22,7 +22,7 @@ F = "def f():\n    return 1\n"
         (f"```{{.python}}\n{F}```", F),
         (f"```python title=a.py\n{F}```", F),
         (f"First:\n```python\nx = 1\n```\nthen\n```python\n{F}```", F),
-        (f"```python\n{F}```\nOutput:\n```\n1\n```\n", "1\n"),
+        (f"```python\n{F}```\nOutput:\n```\n1\n```\n", F),
         (f"```python\n{F}```\nRun it:\n```bash\npython f.py\n```", F),
         (f"```python\n{F}```\n```text\n1\n```", F),
         (f"```python\n{F}", F),

@@ -166,4 +166,15 @@ def test_a_wire_form_that_is_too_deep_is_refused():
     for _ in range(DEEPEST + 1):
         wire = ["l", [wire]]
     with pytest.raises(Malformed):
-        Codec(refused, unknown).read(wire)
+        Codec(refused, unknown, trusted=True).read(wire)
+    assert Codec(refused, unknown).read(wire)
+
+
+def test_an_argument_may_hold_the_deepest_answer_and_more():
+    answer = []
+    for _ in range(DEEPEST):
+        answer = [answer]
+    with pytest.raises(Unsendable):
+        Codec(refused, unknown).write([answer])
+    wire = Codec(refused, unknown, trusted=True).write([[[answer]]])
+    assert Codec(refused, unknown).read(wire) == [[[answer]]]

@@ -40,6 +40,39 @@ def test_a_program_ends_as_under_the_interpreter() -> None:
     assert b"runner" not in failed.stderr
 
 
+def test_threads_may_be_allowed_where_processes_are_not() -> None:
+    program = "import os, threading\nt = threading.Thread(target=print, args=('in a thread',))\nt.start()\n"
+    assert b"can't start new thread" in run(program).stderr
+    assert run(program, limits=Limits(threads=4)).stdout == b"in a thread\n"
+    assert b"not permitted" in run(program + "os.fork()", limits=Limits(threads=4)).stderr
+    bomb = "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
+    assert b"can't start new thread" in run(bomb, limits=Limits(threads=16)).stderr
+    spin = "import threading\ndef spin():\n    while True: pass\n"
+    spin += "for _ in range(6): threading.Thread(target=spin).start()"
+    assert run(spin, limits=Limits(threads=16, cpu_seconds=0.3)).outcome == "time_cpu"
+
+
+def test_nothing_that_a_program_leaves_in_memory_reaches_the_next_one() -> None:
+    program = """
+import mmap, sys
+frame, pages = sys._getframe().f_back, {}
+while frame:
+    pages.update((id(page), page) for page in frame.f_locals.values() if isinstance(page, mmap.mmap))
+    frame = frame.f_back
+for page in pages.values():
+    if not page.closed:
+        print(page[64:68])
+        page[64:68] = b"left"
+"""
+    results = run_jobs([Job(program)] * 12, "local:slots=2")
+    assert {result.stdout for result in results} == {b"b'\\x00\\x00\\x00\\x00'\n"}
+
+
+def test_a_device_of_the_host_can_be_used_and_not_touched() -> None:
+    result = run("import os\nopen('/dev/null', 'w').write('x')\nos.utime('/dev/null')")
+    assert b"Read-only file system" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("program", "limits", "outcome"),
     [
