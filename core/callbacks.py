@@ -6,6 +6,7 @@ In: the trainer's events. Out: rows of metrics, complete checkpoints, calls of t
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,9 @@ def event_files(folder: Path) -> TrainerCallback:
     return callback
 
 
+STOPPING = "\nstopping after this step, with a checkpoint; once more stops at once\n"
+
+
 class StopRequest:
     """Set by the first Ctrl-C or SIGTERM; the step that is under way still ends. A second one stops at once."""
 
@@ -56,6 +60,7 @@ class StopRequest:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        os.write(2, STOPPING.encode())  # not by print, which the signal may have interrupted
 
 
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed

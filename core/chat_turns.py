@@ -5,13 +5,15 @@ or tokenised again. After a turn only the text between is added: the end of the 
 user message, the start of the next message of the policy. That text is found once, by rendering a conversation with
 markers in the place of what was said and observed. A template that renders the prompt otherwise once the conversation
 goes on would show the policy another prompt than it answered: it is refused. One that only rewrites what the policy
-said earlier (it drops earlier thinking) is used as it is, since the sampled tokens stay; the note says so.
+said earlier (it drops earlier thinking) is used as it is, since the sampled tokens stay; the note says so. Blanks
+around an observation are left out where the template leaves them out of a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import UsageError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 SAID = ("SAID0SAID", "SAID1SAID")
 SEEN = ("SEEN0SEEN", "SEEN1SEEN")
+BLANKS = " \n "
 THOUGHT = "<think>\nTHOUGHT\n</think>\n\n"
 
 
@@ -33,11 +36,13 @@ class TurnFormat:
         before: ends the policy's message and begins the observation's.
         after: ends the observation's message and begins the policy's next one.
         note: how the template would rewrite what the policy said earlier, or None when it leaves that alone.
+        trims: whether the template leaves out the blanks that an observation begins with, and those at its end.
     """
 
     before: str
     after: str
     note: str | None = None
+    trims: tuple[bool, bool] = (False, False)
 
     def ids(self, tokenizer: PreTrainedTokenizerBase, observation: str, last: int) -> list[int]:
         """Returns the tokens between two turns.
@@ -47,6 +52,8 @@ class TurnFormat:
             observation: what the environment answered; special tokens that it spells out stay plain text.
             last: the last token of the turn before; when it is the one that ends a message, it is not repeated.
         """
+        observation = observation.lstrip() if self.trims[0] else observation
+        observation = observation.rstrip() if self.trims[1] else observation
         special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
         if any(token in observation for token in special):
             pieces = [(self.before, False), (observation, True), (self.after, False)]
@@ -56,35 +63,50 @@ class TurnFormat:
         return found[1:] if found[:1] == [last] else found
 
 
-def turn_format(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message]) -> TurnFormat:
+def turn_format(
+    tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+) -> TurnFormat:
     """Finds the text between two turns of a conversation that begins with `prompt`.
+
+    Args:
+        tokenizer: the policy's.
+        prompt: chat messages.
+        tools: schemas of the functions that the policy may call.
 
     Raises:
         UsageError: the template cannot go on with a conversation, or renders what came before otherwise then.
     """
+    render = partial(_rendered, tokenizer, tools=tools)
     start = [dict(message) for message in prompt]
     first = [*start, _message("assistant", SAID[0]), _message("user", SEEN[0])]
     second = [*first, _message("assistant", SAID[1]), _message("user", SEEN[1])]
-    asked = _rendered(tokenizer, start, generate=False)
-    begun = _rendered(tokenizer, start, generate=True)
-    once = _rendered(tokenizer, first, generate=True)
-    twice = _rendered(tokenizer, second, generate=True)
+    wide = [*first[:-1], _message("user", BLANKS + SEEN[0] + BLANKS)]
+    asked = render(start, generate=False)
+    begun = render(start, generate=True)
+    once = render(first, generate=True)
+    twice = render(second, generate=True)
     before, after = _between(once, SAID[0], SEEN[0])
     if not once.startswith(asked):
         raise _refused("renders the prompt otherwise once an answer follows it")
-    grown = _rendered(tokenizer, first, generate=False)
+    grown = render(first, generate=False)
     if _between(twice, SAID[1], SEEN[1]) != (before, after) or not twice.startswith(grown):
         raise _refused("renders earlier turns otherwise once the conversation goes on")
-    return TurnFormat(before, after, _rewritten(tokenizer, start, begun, once))
+    note = _beginning(begun, once) or _thinking(render, start)
+    left, right = _between(render(wide, generate=True), SAID[0], SEEN[0])
+    return TurnFormat(before, after, note, (left == before, right == after))
 
 
-def _rewritten(tokenizer: Any, start: list[dict[str, Any]], begun: str, once: str) -> str | None:
-    if not once.startswith(begun) or not once[len(begun) :].lstrip().startswith(SAID[0]):
-        return "the chat template begins an earlier message of the policy otherwise than the one to be written"
+def _beginning(begun: str, once: str) -> str | None:
+    if once.startswith(begun) and once[len(begun) :].lstrip().startswith(SAID[0]):
+        return None
+    return "the chat template begins an earlier message of the policy otherwise than the one to be written"
+
+
+def _thinking(render: Callable[..., str], start: list[dict[str, Any]]) -> str | None:
     thinking = [*start, _message("assistant", THOUGHT + SAID[0]), _message("user", SEEN[0])]
-    if THOUGHT.strip() not in _rendered(tokenizer, thinking, generate=True):
-        return "the chat template drops the thinking of earlier turns"
-    return None
+    if THOUGHT.strip() in render(thinking, generate=True):
+        return None
+    return "the chat template drops the thinking of earlier turns"
 
 
 def _between(rendered: str, said: str, seen: str) -> tuple[str, str]:
@@ -94,11 +116,15 @@ def _between(rendered: str, said: str, seen: str) -> tuple[str, str]:
     return before, after
 
 
-def _rendered(tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool) -> str:
+def _rendered(
+    tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool, tools: Sequence[Mapping[str, Any]]
+) -> str:
     from jinja2 import TemplateError
 
     try:
-        text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=generate, tokenize=False)
+        text: str = tokenizer.apply_chat_template(
+            messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
+        )
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in messages)
         raise _refused(f"refuses the messages ({roles}): {error}") from None
@@ -110,7 +136,7 @@ def _message(role: str, content: str) -> dict[str, Any]:
 
 
 def _tokens(tokenizer: Any, text: str, plain: bool) -> list[int]:
-    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain)["input_ids"]
+    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
     return found
 
 

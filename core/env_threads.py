@@ -12,6 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -115,4 +116,11 @@ class _Lane:
                 result = Raised(error)
             self._done.put((self, result))
         if env is not None:
-            env.close()
+            try:
+                env.close()
+            except Exception as error:  # of no rollout: this one has ended
+                warnings.warn(
+                    f"an environment raised when it was closed: {type(error).__name__}: {error}",
+                    RuntimeWarning,
+                    stacklevel=1,
+                )

@@ -6,6 +6,7 @@ In: a bound environment and a split. Out: one frozen `Episode` per row, in the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,7 @@ def start_episode(
         PluginError: the environment breaks the contract.
     """
     try:
-        observation, info = instance.reset(**how)
+        observation, info = instance.reset(**deepcopy(how))  # it may write into the row
     except DatasetError:
         raise
     except Exception as error:

@@ -205,7 +205,7 @@ def _special(tokenizer: Any) -> list[str]:
 
 
 def _tokens(tokenizer: Any, text: str, plain: bool) -> list[int]:
-    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain)["input_ids"]
+    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
     return found
 
 

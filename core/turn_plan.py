@@ -125,14 +125,14 @@ def player_of(
         )
     if not env.spec.played:
         return None
-    form = turn_format(tokenizer, episodes[0].prompt) if env.spec.max_turns > 1 else NO_TURNS
+    tools = tool_format(tokenizer, schemas, known_response_template) if schemas else None
+    form = turn_format(tokenizer, episodes[0].prompt, schemas) if env.spec.max_turns > 1 else NO_TURNS
     assert rollout.max_completion_length is not None
     limits = TurnLimits(
         turns=min(rollout.max_turns or 1, env.spec.max_turns),
         tokens=rollout.max_rollout_length or rollout.max_completion_length,
         seconds=rollout.step_timeout,
     )
-    tools = tool_format(tokenizer, schemas, known_response_template) if schemas else None
     return Player(env, tokenizer, form, limits, tools)
 
 

@@ -16,6 +16,7 @@ answered with an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -324,7 +325,14 @@ def _start(episode: Episode, env: Any) -> dict[str, Callable[..., Any]]:
     Raises:
         ValueError: it does not start as it did when its prompt was made.
     """
-    observation, info = env.reset(**dict(episode.reset))
+    # A copy, since members of a group have one row, and an environment may write into what it is given.
+    observation, info = env.reset(**deepcopy(dict(episode.reset)))
     if prompt_of(observation, info) != episode.prompt:
         raise ValueError("reset with the same seed and options gave another prompt than before")
+    if "row" in info and not _same(dict(info["row"]), dict(episode.row)):
+        raise ValueError("reset with the same seed and options gave another row for the rewards than before")
     return functions_of(env)
+
+
+def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    return repr(row) == repr(other) or bool(row == other)

@@ -70,6 +70,34 @@ def test_another_beginning_of_earlier_messages_is_noted(tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("m.content", " \n It is higher.\n"),
+        ("m.content | trim", "It is higher."),
+        ("m.content.lstrip()", "It is higher.\n"),
+        ("m.content.rstrip()", " \n It is higher."),
+    ],
+)
+def test_an_observation_is_trimmed_as_the_template_trims_messages(tokenizer: Any, content: str, shown: str) -> None:
+    tokenizer.chat_template = HEAD + PLAIN.replace("m.content", content) + TAIL
+    form = turn_format(tokenizer, PROMPT)
+    ids = form.ids(tokenizer, " \n It is higher.\n", tokenizer.eos_token_id)
+    assert tokenizer.decode(ids) == f"\n<|im_start|>user\n{shown}<|im_end|>\n<|im_start|>assistant\n"
+    whole = [*PROMPT, {"role": "assistant", "content": "7"}, {"role": "user", "content": " \n It is higher.\n"}]
+    assert tokenizer.apply_chat_template(whole, add_generation_prompt=True, tokenize=False).endswith(
+        f"user\n{shown}<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_tools_that_move_to_the_last_message_of_the_user_are_refused(tokenizer: Any) -> None:
+    last = "{% if tools and loop.last %}TOOLS{{ tools | length }}\n{% endif %}"
+    tokenizer.chat_template = HEAD + PLAIN.replace("{{ m.content }}", last + "{{ m.content }}") + TAIL
+    assert turn_format(tokenizer, PROMPT).note is None
+    with pytest.raises(UsageError, match="renders the prompt otherwise"):
+        turn_format(tokenizer, PROMPT, [{"type": "function", "function": {"name": "weigh"}}])
+
+
+@pytest.mark.parametrize(
     ("template", "why"),
     [
         (HEAD + "{% if loop.last %}" + PLAIN + "{% endif %}" + TAIL, "leaves out messages"),
@@ -98,6 +126,7 @@ def test_the_templates_of_common_models_go_on(tokenizer: Any, name: str) -> None
     tokenizer.bos_token = "<|im_start|>"
     tokenizer.chat_template = file.read_text(encoding="utf-8")
     form = turn_format(tokenizer, PROMPT[1:])
+    assert form.trims == ((True, True) if name in {"qwen3_5_think", "llama3", "gemma3"} else (False, False))
     assert form.before
     assert form.after
     assert (form.note is None) == (name in {"qwen2_5", "llama3", "gemma3", "phi3"})

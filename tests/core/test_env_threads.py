@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from grpo.core.env_threads import EnvThreads, Raised
 
 
@@ -83,3 +85,19 @@ def test_an_environment_that_cannot_be_made_is_a_failure() -> None:
     with EnvThreads(broken, seconds=1.0) as threads:
         found = threads.call({0: lambda env: env})
     assert "no such game" in str(found[0].error)
+
+
+def test_one_that_cannot_be_closed_is_a_warning() -> None:
+    class Stuck(Slow):
+        def close(self) -> None:
+            raise OSError("the server is away")
+
+    def used_and_closed() -> None:
+        with EnvThreads(Stuck, seconds=5.0) as threads:
+            assert threads.call({0: lambda env: "fine"}) == {0: "fine"}
+        for thread in threading.enumerate():
+            if thread.name == "grpo-env-0":
+                thread.join(5.0)
+
+    with pytest.warns(RuntimeWarning, match="OSError: the server is away"):
+        used_and_closed()

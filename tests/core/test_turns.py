@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy
 import pytest
 import torch
 
@@ -34,7 +35,10 @@ class Counting(gymnasium.Env[str, str]):
         self.goal = (seed or 0) + 2
         if self.bad.get("turn0") == "moves" and seed == 1:
             self.goal = time.monotonic_ns()
-        return f"Count to {self.goal}.", {"row": {"goal": self.goal}, "demonstration": ["1", "2"]}
+        row: dict[str, Any] = {"goal": self.goal}
+        if self.bad.get("turn0") == "hides" and seed == 1:
+            row["secret"] = time.monotonic_ns()
+        return f"Count to {self.goal}.", {"row": row, "demonstration": ["1", "2"]}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         self.turn += 1
@@ -136,7 +140,12 @@ def test_a_turn_that_is_cut_is_an_action_and_marks_the_rollout(tokenizer: Any) -
         ({"turn1": "hangs"}, "failed in turn 1: TimeoutError: no answer within 0.5 s", 1),
         ({"turn2": "nan"}, "the reward is nan", 2),
         ({"turn1": "number"}, "the observation is a int, not text", 1),
-        ({"turn0": "moves"}, "could not start: ValueError: reset with the same seed", 0),
+        (
+            {"turn0": "moves"},
+            "could not start: ValueError: reset with the same seed and options gave another prompt",
+            0,
+        ),
+        ({"turn0": "hides"}, "gave another row for the rewards than before", 0),
     ],
 )
 def test_an_environment_fails_its_own_rollout(tokenizer: Any, bad: dict[str, str], why: str, turns: int) -> None:
@@ -178,3 +187,25 @@ def test_a_plain_forward_pass_gives_the_recorded_log_probabilities(tokenizer: An
         mask = torch.tensor(one.sampled)
         torch.testing.assert_close(computed[mask], torch.tensor(one.logprobs)[mask], rtol=0, atol=2e-5)
         assert not mask.all()
+
+
+class Greedy(gymnasium.Env[str, str]):
+    """Takes its answers out of the row that it is given, whose columns cannot be compared by == alone."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        row = (options or {})["row"]
+        self.answer = row["answers"].pop()
+        return f"What is it? {len(row['answers'])} left.", {"row": {**row, "nan": float("nan")}}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", float(self.answer == "b"), True, False, {}
+
+
+def test_what_an_environment_writes_into_its_row_is_not_seen_by_other_members(tokenizer: Any) -> None:
+    rows = [{"answers": ["a", "b"], "grid": numpy.zeros(2)}]
+    spec = EnvSpec("greedy", 1, Greedy, dataset=lambda split: rows, max_turns=2)
+    of, episodes = player(BoundEnv(spec, "some-dist"), tokenizer)
+    found = play((of, episodes * 4), Script(tokenizer))
+    assert [one.completion.info["rewards"] for one in found] == [[1.0]] * 4
+    assert rows[0]["answers"] == ["a", "b"]
