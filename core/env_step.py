@@ -22,8 +22,8 @@ class StepAnswer:
         observation: the next message to the policy.
         reward: of the turn; finite.
         terminated, truncated: whether the episode is over.
-        info: the entries that JSON can hold, as it reads them back; only those are recorded and reach rewards.
-            Numbers of numpy become Python's own.
+        info: the entries that JSON can hold, numbers of numpy as Python's own; only those are recorded and reach
+            rewards.
     """
 
     observation: str
@@ -99,10 +99,23 @@ def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for key, value in info.items():
         try:
-            plain[str(key)] = json.loads(json.dumps(value, allow_nan=False, default=_number))
+            plain[str(key)] = _held_by_json(value)
         except (TypeError, ValueError, RecursionError):
             continue
     return plain
+
+
+def _held_by_json(value: Any) -> Any:
+    """Returns a value that JSON can hold, with numbers of numpy or torch as Python's own.
+
+    Raises:
+        TypeError, ValueError, RecursionError: JSON cannot hold it.
+    """
+    try:
+        json.dumps(value, allow_nan=False)
+    except TypeError:
+        return json.loads(json.dumps(value, allow_nan=False, default=_number))
+    return value
 
 
 def _number(value: Any) -> Any:
