@@ -50,7 +50,7 @@ def take_step(action: str, env: Any) -> StepAnswer:
         TypeError, ValueError: it is not what gymnasium's contract says, or no tokenizer reads it.
         Exception: whatever the environment raises.
     """
-    return _checked(*env.step(action))
+    return _checked(env.step(action))
 
 
 def tell_of_calls(said: str, calls: Sequence[ToolCall], answers: Sequence[str], env: Any) -> StepAnswer | None:
@@ -81,11 +81,15 @@ def cut_off(calling: bool, env: Any) -> StepAnswer | None:
     """
     end = getattr(getattr(env, "unwrapped", env), "cut", None)
     if callable(end):
-        return _checked(*end())
+        return _checked(end())
     return take_step("", env) if calling else None
 
 
-def _checked(observation: Any, reward: Any, terminated: Any, truncated: Any, info: Mapping[str, Any]) -> StepAnswer:
+def _checked(answer: Any) -> StepAnswer:
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        given = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+        raise TypeError(f"step returned {given}, not observation, reward, terminated, truncated and info")
+    observation, reward, terminated, truncated, info = answer
     if not isinstance(observation, str):
         raise TypeError(f"the observation is a {type(observation).__name__}, not text")
     observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer
