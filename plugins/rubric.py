@@ -261,6 +261,8 @@ def _refuse_unusable(spec: RubricSpec) -> None:
         what = f"{where}, component '{component.name or component.reward}'"
         if not _is_number(component.weight):
             raise SpecError(f"{what}: weight {component.weight!r} must be a finite number.")
+        if component.timeout is not None and not (_is_number(component.timeout) and component.timeout > 0):
+            raise SpecError(f"{what}: timeout {component.timeout!r} must be a finite number of seconds above 0.")
         if component.passes is not None and not _is_number(component.passes):
             raise SpecError(
                 f"{what}: passes {component.passes!r} must be a finite number, the lowest score that passes."
@@ -273,6 +275,8 @@ def _refuse_unusable(spec: RubricSpec) -> None:
             )
         if spec.combine == "any" and component.gate:
             raise SpecError(f"{what}: a gate has no meaning in a rubric that combines by 'any'. Leave it out.")
+    if spec.combine == "sum" and not any(component.weight for component in spec.components):
+        raise SpecError(f"{where}: every weight is 0, so that its score is always 0. Give one of them a weight.")
     names = [component.name for component in spec.components if component.name]
     for name in names:
         if names.count(name) > 1:
@@ -293,6 +297,8 @@ def _refuse_unbounded(spec: RubricSpec) -> None:
         low, high = component.spec.range
         if (component.gate or spec.combine != "sum") and component.passes is None and math.isinf(high):
             raise SpecError(f"{what}: its scores have no upper limit, so say from which one it passes (passes=...).")
+        if component.passes is not None and component.passes > high:
+            raise SpecError(f"{what}: passes {component.passes:g} is never reached, as its scores end at {high:g}.")
         lowest = low if component.weight > 0 else high
         if guarded and spec.combine == "sum" and component.weight and math.isinf(lowest):
             raise SpecError(

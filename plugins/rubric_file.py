@@ -29,6 +29,7 @@ from typing import Any
 
 from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean
 from grpo.plugins.rubric import Component, RubricSpec, rubric
+from grpo.plugins.soundness import metadata_fault
 from grpo.plugins.spec_text import is_file
 from grpo.plugins.types import Case
 
@@ -68,8 +69,17 @@ def rubric_from_file(path: Path) -> RubricSpec:
         raise PluginNotFound(f"no file '{path}' (looked in {path.absolute().parent}).") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path} is not text in UTF-8, as TOML has to be: {error.reason} at byte {error.start}."
+        ) from None
     except ValueError as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from None
+    fault = metadata_fault(path.stem, 1, 1.0) if "name" not in table else ""
+    if fault:
+        raise UsageError(
+            f"{path}: a rubric is called as its file unless it says otherwise, and {fault}. Give it a name = ..."
+        )
     try:
         return _rubric({"name": path.stem, "version": 1, **table}, path.resolve().parent, _RUBRIC_KEYS)
     except SpecError as error:
@@ -127,4 +137,5 @@ def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], what: str)
             raise SpecError(f"{what}: unknown key '{key}'.{did_you_mean(key, known)} Allowed: {', '.join(known)}.")
         types = _TYPES[key]
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise SpecError(f"{what}: {key} is {value!r}; it must be {_WORDS.get(types[-1], 'a table')}.")
+            way = f": write [[{key}]]" if list in types and isinstance(value, dict) else ""
+            raise SpecError(f"{what}: {key} is {value!r}; it must be {_WORDS.get(types[-1], 'a table')}{way}.")

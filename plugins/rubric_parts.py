@@ -49,6 +49,9 @@ def _found(rubric: Registration, component: Component, find: Find, inside: tuple
         )
     if text.reads is not None:
         raise UsageError(f"'{text.written}': what is read belongs to the rubric as a whole: write reads= in its SPEC.")
+    for name in component.options:
+        if name in text.options:
+            raise UsageError(f"'{text.written}': '{name}' stands in the SPEC and under options. Keep one.")
     given = {name: Value(value) for name, value in component.options.items()}
     known = find(text)
     place = f"{known.distribution}/{known.spec.name}"

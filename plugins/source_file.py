@@ -35,8 +35,11 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     """
     path_text, function = text.path, text.name
     path = Path(path_text).expanduser()
+    if path.is_dir():
+        raise PluginNotFound(f"'{path_text}' is a folder. Name a file in it: ./file.py:function or ./rubric.toml.")
     if not path.is_file():
-        raise PluginNotFound(f"no file '{path_text}' (looked in {path.absolute().parent}). Write ./file.py:function.")
+        form = "./rubric.toml" if path.suffix == ".toml" else "./file.py:function"
+        raise PluginNotFound(f"no file '{path_text}' (looked in {path.absolute().parent}). Write {form}.")
     path = path.resolve()
     if path.suffix == ".toml":
         if kind != "reward":

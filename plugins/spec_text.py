@@ -3,7 +3,7 @@
 A family of environments takes a name more, `gym:FrozenLake-v1[:key=value,...]`.
 
 In: text such as `length:limit=80,weight=2,as=short`, `./mine.py:score` or `./rubric.toml`, or the table
-`{name = "length", weight = 2, as = "short", options = {limit = 80}}`. Out: a `SpecText`. Nothing is looked up.
+`{name = "length", weight = 2, as = "short", options = {limit = 80}}`. Out: a `SpecText`. No plugin is looked up.
 A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text up to the next comma.
 """
 
@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.soundness import RESERVED_PREFIXES
+from grpo.plugins.specs import Kind
 from grpo.plugins.types import Reads
 
 SYNTAX = "[dist/]name[@version][:key=value,...], ./file.py:function[:key=value,...] or ./rubric.toml[:key=value,...]"
@@ -96,6 +97,8 @@ def _split(text: str) -> tuple[str, str | None]:
     if is_file(text):
         match = _FILE.fullmatch(text)
         if match is None or not match["function"]:
+            if Path(text).expanduser().is_dir():
+                raise UsageError(f"'{text}' is a folder. Name a file in it: ./file.py:function or ./rubric.toml.")
             raise UsageError(
                 f"'{text}' does not name a function of a Python file, nor a rubric. Write ./file.py:function or "
                 "./rubric.toml."
@@ -107,6 +110,11 @@ def _split(text: str) -> tuple[str, str | None]:
         if match is None:
             raise UsageError(f"'{text}' names no environment of '{head}'. Write {head}:NAME[:key=value,...].")
         return f"{head}:{match['member']}", match["options"]
+    if head in get_args(Kind) and colon and "=" not in options:
+        raise UsageError(
+            f"'{text}': a SPEC does not name the kind. Write '{options.strip()}'; whether that is a reward, a "
+            "verifier, an env or a sandbox follows from where the SPEC stands."
+        )
     return head, options if colon else None
 
 

@@ -90,6 +90,11 @@ def test_rubrics_nest_and_their_options_with_them() -> None:
         ([Component(has, name="a b")], "sum", "a name has no"),
         ([Component(has, math.nan)], "sum", "weight nan must be a finite number"),
         ([Component(has, passes=math.inf)], "sum", "passes inf must be"),
+        ([Component(has, passes=1.5)], "all", "passes 1.5 is never reached, as its scores end at 1"),
+        ([Component(has, timeout=0)], "sum", "timeout 0 must be a finite number of seconds above 0"),
+        ([Component(has, timeout=-1.0)], "sum", "timeout -1.0 must be"),
+        ([Component(has, timeout=math.inf)], "sum", "timeout inf must be"),
+        ([Component(has, 0.0), Component(equals, 0.0)], "sum", "every weight is 0"),
         ([Component(has, 2.0)], "all", "weight has no meaning in a rubric that combines by 'all'"),
         ([Component(has, gate=True), Component(equals)], "any", "a gate has no meaning"),
         ([Component(has)], "al", "combine is 'al'"),
@@ -215,6 +220,12 @@ def test_a_rubric_comes_from_a_toml_file(tidy: Path, near_entry: Entry) -> None:
         ("completion", "compulsion", "a case is"),
         ("expect", "expected", "unknown key 'expected'"),
         ('name = "either", ', "", "need a 'name'"),
+        ("weight = 0.5", "timeout = 0", "timeout 0 must be a finite number of seconds above 0"),
+        ("near:tolerance=0.2", "verifier:math", "a SPEC does not name the kind. Write 'math'"),
+        ("mine.py:mine", "./", "is a folder. Name a file in it"),
+        ("weight = 0.5", "options = { tolerance = 0.3 }", "'tolerance' stands in the SPEC and under options. Keep one"),
+        ("[[cases]]", "[cases]", "it must be a list of tables: write [[cases]]"),
+        ("passes = 0.5", "passes = 5", "passes 5 is never reached"),
     ],
 )
 def test_a_toml_file_that_cannot_be_used_says_why(
@@ -227,8 +238,30 @@ def test_a_toml_file_that_cannot_be_used_says_why(
 
 
 def test_no_file_no_rubric(tmp_path: Path) -> None:
-    with pytest.raises(PluginNotFound, match="no file"):
+    with pytest.raises(PluginNotFound, match=r"no file .* Write \./rubric\.toml"):
         Host([]).reward(str(tmp_path / "none.toml"))
+
+
+def test_a_folder_is_no_rubric(tmp_path: Path) -> None:
+    (tmp_path / "rubric.toml").mkdir()
+    for path in (tmp_path, tmp_path / "rubric.toml"):
+        with pytest.raises(UsageError, match=r"is a folder\. Name a file in it"):
+            Host([]).reward(str(path))
+
+
+def test_a_rubric_in_a_file_whose_name_cannot_be_its_own_needs_another(tidy: Path, near_entry: Entry) -> None:
+    path = tidy.with_name("my rubric.toml")
+    path.write_text(TOML)
+    with pytest.raises(UsageError, match="Give it a name = "):
+        Host([near_entry]).reward(str(path))
+    path.write_text(f'name = "mine"\n{TOML}')
+    assert Host([near_entry]).reward(str(path)).name == "mine"
+
+
+def test_a_file_that_is_not_utf_8_says_so(tidy: Path, near_entry: Entry) -> None:
+    tidy.write_bytes(b"doc = '\xff'")
+    with pytest.raises(UsageError, match="not text in UTF-8"):
+        Host([near_entry]).reward(str(tidy))
 
 
 def test_the_lock_of_a_rubric_holds_its_components(tidy: Path, near_entry: Entry) -> None:

@@ -98,7 +98,7 @@ def test_a_table_may_name_a_file() -> None:
     [
         ("", "empty SPEC"),
         (":a=1", "does not name a plugin"),
-        ("/", "does not name a function"),
+        ("/", "is a folder"),
         ("two words", "does not name a plugin"),
         ("near@two", "whole number"),
         ("near@", "whole number"),
