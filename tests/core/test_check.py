@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-import subprocess
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -361,84 +356,6 @@ def test_the_copied_proximity_rule_pays_a_right_answer_less_than_silence() -> No
     comma = next(f for f in check_reward("proximity:table=qwen3_4b").findings if f.relation == "thousands comma")
     assert comma.message == "it means what the gold means, which scores 5; it scored -4.5"
     assert "<SOLUTION>1,200</SOLUTION>" in comma.example
-
-
-def grpo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "grpo", "plugins", "check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
-
-
-def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity() -> None:
-    done = grpo("gsm8k", "--json")
-    assert [report["plugin"] for report in json.loads(done.stdout)] == ["verifier gsm8k", "env gsm8k"]
-    assert done.returncode == 0
-    done = grpo("reward:length")
-    assert done.returncode == 0
-    assert "1 warning" in done.stdout.splitlines()[0]
-    done = grpo("proximity:table=qwen3_4b", "--json")
-    [report] = json.loads(done.stdout)
-    assert (done.returncode, report["ok"], report["plugin"]) == (1, False, "reward proximity:table=qwen3_4b")
-    assert {finding["severity"] for finding in report["findings"]} == {"error", "warning"}
-
-
-def test_options_choose_among_the_kinds_of_a_name() -> None:
-    done = grpo("gsm8k:size=20", "--json")
-    assert [report["plugin"] for report in json.loads(done.stdout)] == ["env gsm8k:size=20"]
-    done = grpo("gsm8k:sise=20")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "has no option 'sise'" in done.stderr
-
-
-def test_all_that_is_installed_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRPO_PLUGINS", "envs")  # our environment without our rewards
-    done = grpo("--all", "--json")
-    reports = {report["plugin"]: report for report in json.loads(done.stdout)}
-    assert done.returncode == 1
-    assert "no reward 'proximity'" in reports["env gsm8k"]["findings"][0]["message"]
-
-
-def test_the_command_refuses_in_words() -> None:
-    done = grpo("proximty")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Did you mean 'proximity'?" in done.stderr
-    for arguments in ((), ("proximity", "--all")):
-        done = grpo(*arguments)
-        assert done.returncode == 2
-        assert "name one plugin" in done.stderr
-
-
-def test_the_fixture_fails_the_test_with_the_report(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        textwrap.dedent(
-            """
-            import pytest
-            from grpo.plugins.host import Host
-
-            def test_bad(grpo_check):
-                grpo_check(Host.discover().reward("gsm8k.soft_format:variant=gist"))
-
-            def test_good(grpo_check):
-                assert grpo_check(Host.discover().verifier("gsm8k")).ok
-
-            def test_neither(grpo_check):
-                with pytest.raises(TypeError, match="not str"):
-                    grpo_check("gsm8k")
-            """
-        ),
-        encoding="utf-8",
-    )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:grpo", "-p", "grpo.core.pytest_plugin", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert "1 failed, 2 passed" in done.stdout
-    assert "error: leading space" in done.stdout
-
-
-def test_the_pytest_plugin_imports_nothing_heavy() -> None:
-    code = "import pytest, sys; had = set(sys.modules); import grpo.core.pytest_plugin; print(*set(sys.modules) - had)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {name.split(".")[0] for name in done.stdout.split()} == {"grpo"}
-    assert importlib.util.find_spec("grpo.core.check") is not None
-    assert "grpo.core.check" not in done.stdout.split()
 
 
 def test_any_plugin_survives_its_check(tmp_path: Path) -> None:

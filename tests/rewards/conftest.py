@@ -1,7 +1,8 @@
-"""How the tests of this folder read recorded cases, and the server that stands in for an LLM judge's."""
+"""How the tests of this folder read recorded cases, judge programs, and ask a stand-in for an LLM judge's server."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import select
@@ -14,6 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from grpo.core.score import Scorer
+from grpo.core.score_outcome import Outcome
+from grpo.plugins.binding import BoundReward
+from grpo.plugins.host import Host
+from grpo.plugins.sandbox_pools import close_pools, pool_of
+from grpo.plugins.types import Completion
+from grpo.rewards import judge as judge_module
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.judge import judge
+from grpo.rewards.code.results import CodeResult
+from grpo.rewards.code.task import Columns, task_of
 
 ReadCases = Callable[[str], list[dict[str, Any]]]
 Messages = list[dict[str, str]]
@@ -207,3 +220,86 @@ def stand_in() -> Iterator[StandIn]:
 def judges() -> dict[str, Any]:
     """The ways to judge, and what a test needs to make another one."""
     return {"faithful": faithful, "gullible": gullible, "parrot": parrot, "verdict": verdict, "reply": reply}
+
+
+@pytest.fixture
+def judge_key(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The key of the stand-in, in the variable JUDGE_KEY, and a judge that remembers nothing."""
+    monkeypatch.setattr(judge_module, "_verdicts", type(judge_module._verdicts)())
+    monkeypatch.setenv("JUDGE_KEY", "sk-secret-4711")
+    return "sk-secret-4711"
+
+
+def _bound(server: StandIn, **options: Any) -> BoundReward:
+    table = {"base_url": server.url, "model": "stand-in", "api_key_env": "JUDGE_KEY", "retries": 0, **options}
+    return Host.discover().reward({"name": "judge", "options": table})
+
+
+@pytest.fixture
+def bound(judge_key: str) -> Callable[..., BoundReward]:
+    """Binds the reward `judge` to a server, with options."""
+    return _bound
+
+
+@pytest.fixture
+def outcomes(judge_key: str) -> Callable[..., list[Outcome]]:
+    """Scores texts with the judge of a server: its outcomes, in order."""
+
+    def score(server: StandIn, texts: list[str], row: dict[str, Any] | None = None, **options: Any) -> list[Outcome]:
+        row = {"question": "What is the capital of France?", "answer": "Paris"} if row is None else row
+        with Scorer([_bound(server, **options)], retries=0) as scorer:
+            return list(scorer.score([Completion(text, row=row) for text in texts])["judge"])
+
+    return score
+
+
+@pytest.fixture(scope="module")
+def sandbox_pools() -> Iterator[None]:
+    """Closes the pools of a module that judges programs, at its end."""
+    yield
+    close_pools()
+
+
+def _judged(
+    program: str,
+    *,
+    pool: Any = None,
+    seconds: float = 2.0,
+    stop: bool = False,
+    integrity: Any = "split",
+    compare: Any = "trimmed",
+    **row: Any,
+) -> CodeResult:
+    allowance = Allowance(seconds=seconds, stop=stop)
+    task = task_of(Columns(**row))
+    judging = judge(pool or pool_of(), program, task, allowance=allowance, integrity=integrity, comparison=compare)
+    return asyncio.run(judging)[1]
+
+
+@pytest.fixture(scope="session")
+def judged() -> Callable[..., CodeResult]:
+    """Judges a program by the tests of a row, in the real sandbox."""
+    return _judged
+
+
+@pytest.fixture(scope="session")
+def passes() -> Callable[..., None]:
+    """Asserts that a program passes all of some assertions."""
+
+    def passed(program: str, *tests: str, **row: Any) -> None:
+        result = _judged(program, tests=list(tests), **row)
+        assert result.outcome == "accepted", result.line()
+
+    return passed
+
+
+@pytest.fixture(scope="session")
+def fails() -> Callable[..., CodeResult]:
+    """Asserts that a program fails one of some assertions, and returns how it did."""
+
+    def failed(program: str, *tests: str, **row: Any) -> CodeResult:
+        result = _judged(program, tests=list(tests), **row)
+        assert result.passed < result.count
+        return result
+
+    return failed

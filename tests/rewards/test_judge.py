@@ -1,55 +1,28 @@
-"""The judge over real HTTP: what it asks, what it takes for a verdict, and that everything else is a failure."""
+"""The judge over real HTTP: what it asks, what it remembers, what it costs, and when it gives up."""
 
 import asyncio
 import json
-import logging
-import re
 import threading
 import time
 
 import pytest
-from click.testing import CliRunner
 
-from grpo.core.cli import cli
 from grpo.core.score import Scorer
-from grpo.plugins.errors import OptionError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion, Message
 from grpo.rewards import judge as judge_module
 
-KEY = "sk-secret-4711"
-RUBRIC = """
-version = 1
-[[components]]
-reward = "judge"
-options = {{ {options} }}
-"""
+pytestmark = pytest.mark.usefixtures("judge_key")
 ROW = {"question": "What is the capital of France?", "answer": "Paris"}
 
 
-@pytest.fixture(autouse=True)
-def no_memory(monkeypatch):
-    monkeypatch.setattr(judge_module, "_verdicts", type(judge_module._verdicts)())
-    monkeypatch.setenv("JUDGE_KEY", KEY)
-
-
-def bound(server, **options):
-    table = {"base_url": server.url, "model": "stand-in", "api_key_env": "JUDGE_KEY", "retries": 0, **options}
-    return Host.discover().reward({"name": "judge", "options": table})
-
-
-def outcomes(server, texts, row=ROW, **options):
-    with Scorer([bound(server, **options)], retries=0) as scorer:
-        return scorer.score([Completion(text, row=row) for text in texts])["judge"]
-
-
-def test_the_cases_score_what_they_say(stand_in):
+def test_the_cases_score_what_they_say(stand_in, outcomes):
     for case in judge_module.judge.cases:
         [outcome] = outcomes(stand_in, [case.completion], case.row)
         assert outcome.score == case.expect
 
 
-def test_the_points_are_a_share_of_the_highest(stand_in, judges):
+def test_the_points_are_a_share_of_the_highest(stand_in, judges, outcomes):
     stand_in.brain = lambda messages: judges["verdict"](messages, 3)
     assert outcomes(stand_in, ["x"], points=4)[0].score == 0.75
     assert outcomes(stand_in, ["x"])[0].score == 0.3
@@ -57,7 +30,7 @@ def test_the_points_are_a_share_of_the_highest(stand_in, judges):
     assert "from 0 to 2" in outcomes(stand_in, ["x"], points=2)[0].reason
 
 
-def test_the_request_names_model_temperature_limit_and_schema(stand_in):
+def test_the_request_names_model_temperature_limit_and_schema(stand_in, outcomes, judge_key):
     outcomes(stand_in, ["Paris"], rubric="Is it {true}?", points=2, max_tokens=50)
     [body] = stand_in.bodies
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("stand-in", 0.0, 50)
@@ -67,15 +40,15 @@ def test_the_request_names_model_temperature_limit_and_schema(stand_in):
     assert asked["json_schema"]["schema"]["properties"]["points"]["enum"] == [0, 1, 2]
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert "Is it {true}?" in body["messages"][0]["content"]
-    assert stand_in.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert stand_in.headers[0]["Authorization"] == f"Bearer {judge_key}"
 
 
-def test_the_temperature_can_be_left_to_the_server(stand_in):
+def test_the_temperature_can_be_left_to_the_server(stand_in, outcomes):
     outcomes(stand_in, ["Paris"], temperature=None, structured=False)
     assert not {"temperature", "response_format"} & set(stand_in.bodies[0])
 
 
-def test_the_judge_sees_the_prompt_or_else_the_question_and_the_reference(stand_in):
+def test_the_judge_sees_the_prompt_or_else_the_question_and_the_reference(stand_in, bound):
     prompt = (Message(role="system", content="Be brief."), Message(role="user", content="Capital?"))
     talk = (Message(role="assistant", content="Hm."), Message(role="user", content="So?"))
     last = (Message(role="assistant", content="Paris"),)
@@ -92,19 +65,19 @@ def test_the_judge_sees_the_prompt_or_else_the_question_and_the_reference(stand_
     assert "task begins\n| Capital?\n" in texts[2]
 
 
-def test_the_mark_is_drawn_anew_for_each_request(stand_in):
+def test_the_mark_is_drawn_anew_for_each_request(stand_in, outcomes):
     outcomes(stand_in, ["a", "b", "c"])
     marks = {body["messages"][1]["content"].split("\n")[0] for body in stand_in.bodies}
     assert len(marks) == 3
 
 
-def test_a_blank_completion_scores_0_and_a_null_reference_abstains_without_a_question(stand_in):
+def test_a_blank_completion_scores_0_and_a_null_reference_abstains_without_a_question(stand_in, outcomes):
     assert outcomes(stand_in, [" \n"])[0].score == 0.0
     assert outcomes(stand_in, ["Paris"], {"answer": None})[0].kind == "abstain"
     assert stand_in.bodies == []
 
 
-def test_of_a_very_long_completion_the_judge_sees_both_ends_and_is_told(stand_in):
+def test_of_a_very_long_completion_the_judge_sees_both_ends_and_is_told(stand_in, outcomes):
     [outcome] = outcomes(stand_in, ["Paris" + "x" * 1000 + "end"], max_characters=20)
     assert outcome.score == 1.0
     text = stand_in.bodies[0]["messages"][1]["content"]
@@ -112,91 +85,7 @@ def test_of_a_very_long_completion_the_judge_sees_both_ends_and_is_told(stand_in
     assert " rest of the answer, 988 characters later, begins\n| xxxxxxxend\n" in text
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        None,
-        "10",
-        "10/10",
-        "I give 10 points.",
-        '{"points": 10}',
-        '{"mark": "MARK", "points": 10}',
-        '{"mark": "MARK", "reasoning": "", "points": 10, "more": 1}',
-        '{"mark": "MARK", "reasoning": "", "points": 11}',
-        '{"mark": "MARK", "reasoning": "", "points": -1}',
-        '{"mark": "MARK", "reasoning": "", "points": 10.0}',
-        '{"mark": "MARK", "reasoning": "", "points": "10"}',
-        '{"mark": "MARK", "reasoning": "", "points": true}',
-        '{"mark": "MARK", "reasoning": "", "points": null}',
-        '{"mark": "MARK", "reasoning": "", "points": NaN}',
-        '{"mark": "MARK", "reasoning": 1, "points": 1}',
-        '{"mark": "MARK", "reasoning": "", "points": ' + "9" * 5000 + "}",
-        '{"mark": "MARK", "reasoning": "", "points": 0, "points": 10}',
-        '{"mark": "0123", "reasoning": "", "points": 10}',
-        '{"mark": "MARK", "reasoning": "", "points": 10} and more',
-        '{"mark": "MARK", "reasoning": "", "points": 0}\n{"mark": "MARK", "reasoning": "", "points": 10}',
-        '<think>hm</think>{"mark": "MARK", "reasoning": "", "points": 10}',
-        '```json\n{"mark": "MARK", "reasoning": "", "points": 10}\n```\nDone.',
-        '[{"mark": "MARK", "reasoning": "", "points": 10}]',
-        "[" * 100_000,
-    ],
-)
-def test_a_reply_that_is_not_the_one_object_is_a_failure(stand_in, content):
-    def brain(messages):
-        mark = messages[1]["content"].split("\n")[0].removeprefix("The mark of this message: ")
-        return content and content.replace("MARK", mark)
-
-    stand_in.brain = brain
-    [outcome] = outcomes(stand_in, ["Paris"])
-    assert (outcome.kind, outcome.score) == ("failure", None)
-    assert "JudgeError: the judge's" in outcome.reason
-
-
-def test_a_verdict_alone_in_a_code_fence_is_a_verdict(stand_in, judges):
-    stand_in.brain = lambda messages: f"\n```json\n{judges['verdict'](messages, 7)}\n```\n"
-    assert outcomes(stand_in, ["Paris"])[0].score == 0.7
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"choices": []}, "no choices"),
-        ({}, "no choices"),
-        ([1], "JudgeError"),
-        ({"choices": ["x"]}, "empty"),
-        ("<html>", "JudgeError"),
-        ({"choices": [{"finish_reason": "stop", "message": None}]}, "empty"),
-        ({"choices": [{"finish_reason": "stop", "message": {"content": {"a": 1}}}]}, "empty"),
-    ],
-)
-def test_a_body_that_is_no_chat_completion_is_a_failure(stand_in, body, words):
-    stand_in.script = [(200, body, {})]
-    [outcome] = outcomes(stand_in, ["Paris"])
-    assert outcome.kind == "failure"
-    assert words in outcome.reason
-
-
-def test_a_body_that_is_no_json_is_a_failure(stand_in):
-    for data in (b"not json", b"", b"\xff\xfe"):
-        stand_in.script = [data]
-        [outcome] = outcomes(stand_in, ["Paris"])
-        assert outcome.kind == "failure"
-        assert "Judge" in outcome.reason
-
-
-@pytest.mark.parametrize("ending", ["length", "content_filter", "tool_calls"])
-def test_a_reply_cut_short_is_a_failure_even_when_it_reads_like_a_verdict(stand_in, judges, ending):
-    stand_in.script = [(200, judges["reply"]('{"points": 10}', ending), {})]
-    assert f"finish_reason '{ending}'" in outcomes(stand_in, ["Paris"])[0].reason
-
-
-def test_a_refusal_is_a_failure(stand_in, judges):
-    stand_in.script = [(200, judges["reply"](None, refusal="I cannot."), {})]
-    assert "refused: I cannot." in outcomes(stand_in, ["Paris"])[0].reason
-
-
-def test_transient_failures_are_retried_and_what_is_left_is_masked(stand_in):
+def test_transient_failures_are_retried_and_what_is_left_is_masked(stand_in, outcomes):
     brief = {"Retry-After-Ms": "10"}
     stand_in.script = [(429, {}, brief), (503, {}, brief), (500, {}, brief), "drop"]
     assert outcomes(stand_in, ["Paris"], retries=4)[0].score == 1.0
@@ -208,7 +97,7 @@ def test_transient_failures_are_retried_and_what_is_left_is_masked(stand_in):
     assert len(stand_in.bodies) == 8
 
 
-def test_what_is_not_transient_is_not_retried(stand_in):
+def test_what_is_not_transient_is_not_retried(stand_in, outcomes):
     for status in (400, 401, 403, 404):
         stand_in.script = [(status, {"error": {"message": "no"}}, {})]
         before = len(stand_in.bodies)
@@ -216,7 +105,7 @@ def test_what_is_not_transient_is_not_retried(stand_in):
         assert len(stand_in.bodies) == before + 1
 
 
-def test_a_failure_is_not_remembered_and_a_verdict_is(stand_in):
+def test_a_failure_is_not_remembered_and_a_verdict_is(stand_in, bound):
     with Scorer([bound(stand_in)], retries=0) as scorer:
         completion = [Completion("Paris", row=ROW)]
         stand_in.script = [(400, {}, {}), (200, {"choices": []}, {})]
@@ -227,7 +116,7 @@ def test_a_failure_is_not_remembered_and_a_verdict_is(stand_in):
     assert kinds[3].metrics == {"prompt_tokens": 0, "completion_tokens": 0, "cached": 1.0}
 
 
-def test_equal_completions_of_a_batch_cost_one_question_unless_the_cache_is_off(stand_in):
+def test_equal_completions_of_a_batch_cost_one_question_unless_the_cache_is_off(stand_in, outcomes):
     stand_in.delay = 0.05
     assert [o.score for o in outcomes(stand_in, ["Paris"] * 6 + ["Lyon"])] == [1.0] * 6 + [0.0]
     assert len(stand_in.bodies) == 2
@@ -235,7 +124,7 @@ def test_equal_completions_of_a_batch_cost_one_question_unless_the_cache_is_off(
     assert len(stand_in.bodies) == 5
 
 
-def test_what_is_remembered_holds_for_the_same_material_and_settings_only(stand_in):
+def test_what_is_remembered_holds_for_the_same_material_and_settings_only(stand_in, outcomes):
     for options in ({}, {"rubric": "other"}, {"points": 5}, {"temperature": 1.0}, {"model": "other"}):
         outcomes(stand_in, ["Paris"], **options)
     outcomes(stand_in, ["Paris"], {"question": "Another?", "answer": "Paris"})
@@ -244,12 +133,12 @@ def test_what_is_remembered_holds_for_the_same_material_and_settings_only(stand_
     assert len(stand_in.bodies) == 6
 
 
-def test_the_cost_follows_from_tokens_and_prices(stand_in):
+def test_the_cost_follows_from_tokens_and_prices(stand_in, outcomes):
     [outcome] = outcomes(stand_in, ["Paris"], input_price=2.0, output_price=10.0)
     assert outcome.metrics["cost"] == pytest.approx((100 * 2 + 20 * 10) / 1e6)
 
 
-def test_a_server_that_counts_no_tokens_gives_no_such_metrics(stand_in, judges, monkeypatch):
+def test_a_server_that_counts_no_tokens_gives_no_such_metrics(stand_in, judges, monkeypatch, outcomes):
     monkeypatch.setattr("secrets.token_hex", lambda size: "5" * (2 * size))
     text = json.dumps({"mark": "5" * 32, "reasoning": "", "points": 10})
     for usage in (None, {"prompt_tokens": None, "completion_tokens": -1, "total_tokens": 0}):
@@ -258,14 +147,14 @@ def test_a_server_that_counts_no_tokens_gives_no_such_metrics(stand_in, judges, 
         assert (outcome.score, outcome.metrics) == (1.0, {})
 
 
-def test_no_more_requests_run_at_once_than_allowed(stand_in):
+def test_no_more_requests_run_at_once_than_allowed(stand_in, outcomes):
     stand_in.delay = 0.05
     texts = [f"Paris {n}" for n in range(12)]
     assert [o.score for o in outcomes(stand_in, texts, max_concurrency=3)] == [1.0] * 12
     assert stand_in.most_at_once == 3
 
 
-def test_a_server_without_schemas_is_asked_without_one_and_still_read_strictly(stand_in, judges):
+def test_a_server_without_schemas_is_asked_without_one_and_still_read_strictly(stand_in, judges, bound):
     complaint = {"error": {"message": "Invalid parameter: 'response_format' of type 'json_schema' is not supported."}}
     stand_in.script = [(400, complaint, {})]
     with Scorer([bound(stand_in)], retries=0) as scorer:
@@ -276,7 +165,7 @@ def test_a_server_without_schemas_is_asked_without_one_and_still_read_strictly(s
     assert ["response_format" in body for body in stand_in.bodies] == [True, False, False]
 
 
-def test_a_server_that_wants_the_newer_name_of_the_limit_gets_it(stand_in):
+def test_a_server_that_wants_the_newer_name_of_the_limit_gets_it(stand_in, outcomes):
     complaint = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
     stand_in.script = [(400, complaint, {})]
     assert outcomes(stand_in, ["Paris"], max_tokens=77)[0].score == 1.0
@@ -284,7 +173,7 @@ def test_a_server_that_wants_the_newer_name_of_the_limit_gets_it(stand_in):
     assert "max_tokens" not in stand_in.bodies[1]
 
 
-def test_a_request_that_hangs_is_ended_at_its_limit(stand_in):
+def test_a_request_that_hangs_is_ended_at_its_limit(stand_in, outcomes):
     stand_in.script = ["hang"]
     start = time.monotonic()
     [outcome] = outcomes(stand_in, ["Paris"], request_timeout=0.3)
@@ -295,7 +184,7 @@ def test_a_request_that_hangs_is_ended_at_its_limit(stand_in):
     assert outcomes(stand_in, ["Paris"], request_timeout=0.3, retries=1)[0].score == 1.0
 
 
-def test_a_reply_that_drips_is_ended_too(stand_in, judges):
+def test_a_reply_that_drips_is_ended_too(stand_in, judges, bound):
     """Each byte comes in time, and the whole never does: only a limit for the whole ends that."""
     stand_in.brain = lambda messages: judges["verdict"](messages, 10)
     handler = stand_in.RequestHandlerClass
@@ -319,7 +208,7 @@ def test_a_reply_that_drips_is_ended_too(stand_in, judges):
     assert time.monotonic() - start < 3
 
 
-def test_the_time_limit_of_the_call_ends_the_request(stand_in):
+def test_the_time_limit_of_the_call_ends_the_request(stand_in, bound):
     stand_in.script = ["hang"]
     table = {"name": "judge", "timeout": 0.3, "options": bound(stand_in).options}
     start = time.monotonic()
@@ -331,7 +220,7 @@ def test_the_time_limit_of_the_call_ends_the_request(stand_in):
     assert "time limit of 0.3 s" in (late.reason or fine.reason)
 
 
-def test_closing_the_scorer_hangs_up(stand_in):
+def test_closing_the_scorer_hangs_up(stand_in, bound):
     stand_in.script = ["hang"] * 2
     reward = bound(stand_in)
     scorer = Scorer([reward], retries=0)
@@ -347,7 +236,7 @@ def test_closing_the_scorer_hangs_up(stand_in):
     assert wait_for(lambda: len(stand_in.hung_up) == 2)
 
 
-def test_each_loop_closes_its_connections(stand_in):
+def test_each_loop_closes_its_connections(stand_in, bound):
     from grpo.rewards import judge_client
 
     reward = bound(stand_in)
@@ -360,113 +249,6 @@ def test_each_loop_closes_its_connections(stand_in):
     assert asyncio.run(twice()) == (1.0, 0.0)
     assert asyncio.run(twice()) == (1.0, 0.0)
     assert judge_client._loops == {}
-
-
-def test_the_key_is_nowhere_to_be_seen(stand_in, caplog, capsys):
-    echo = {"error": {"message": f"Incorrect API key provided: {KEY}."}}
-    stand_in.script = [(401, echo, {}), (403, echo, {}), (200, {"choices": []}, {})]
-    reward = bound(stand_in)
-    with caplog.at_level(logging.DEBUG), Scorer([reward], retries=0) as scorer:
-        found = [scorer.score([Completion(f"Paris {n}", row=ROW)])["judge"][0] for n in range(4)]
-        traceback = scorer.first_failure["judge"]
-    assert [outcome.kind for outcome in found] == ["failure", "failure", "failure", "score"]
-    assert "***" in found[0].reason
-    printed = capsys.readouterr()
-    record = json.dumps(Host.discover().lock(reward), default=str)
-    for text in (traceback, caplog.text, printed.out, printed.err, record, *(str(o) for o in found)):
-        assert KEY not in text
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"api_key_env": "NO_SUCH_KEY"}, "variable NO_SUCH_KEY is not set"),
-        ({"api_key_env": KEY}, "not the name of an environment variable"),
-        ({"base_url": "http://127.0.0.1:9/v1"}, "nothing answers at http://127.0.0.1:9/v1"),
-        ({"base_url": "localhost:8000"}, "is no URL"),
-        ({"base_url": "http://[::1/v1"}, "is no URL"),
-        ({"base_url": "http://localhost:99999/v1"}, "is no URL"),
-        ({"base_url": f"http://user:{KEY}@localhost/v1"}, "holds a user"),
-        ({"base_url": f"http://localhost/v1?key={KEY}"}, "holds a user, a query"),
-        ({"model": " "}, "model is blank"),
-        ({"rubric": ""}, "rubric is blank"),
-        ({"points": 0}, "points=0"),
-        ({"points": 101}, "points=101"),
-        ({"retries": -1}, "retries=-1"),
-        ({"max_concurrency": 0}, "max_concurrency=0"),
-        ({"max_tokens": 0}, "max_tokens=0"),
-        ({"request_timeout": 0.0}, "request_timeout=0"),
-        ({"temperature": -1.0}, "temperature=-1"),
-        ({"input_price": float("nan")}, "input_price=nan"),
-    ],
-)
-def test_what_cannot_work_is_refused_when_it_is_named(stand_in, options, words):
-    with pytest.raises(OptionError) as caught:
-        bound(stand_in, **options)
-    assert words in str(caught.value)
-    assert KEY not in str(caught.value)
-    assert caught.value.__cause__ is None or KEY not in str(caught.value.__cause__)
-
-
-def test_a_key_that_the_server_refuses_is_refused_when_it_is_named(stand_in):
-    stand_in.key = "another"
-    with pytest.raises(OptionError, match="refuses the key in JUDGE_KEY"):
-        bound(stand_in)
-    with pytest.raises(OptionError, match="refuses a request without a key"):
-        bound(stand_in, api_key_env="")
-    stand_in.key = ""
-    assert outcomes(stand_in, ["Paris"], api_key_env="")[0].score == 1.0
-
-
-def test_without_the_client_the_remedy_is_named(stand_in, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'grpo-kit\[judge\]'"):
-        bound(stand_in)
-
-
-def test_a_run_without_the_endpoint_stops_before_a_model_loads(tmp_path):
-    spec = "judge:base_url=http://127.0.0.1:9/v1,model=m,api_key_env=JUDGE_KEY"
-    done = CliRunner().invoke(cli, ["run", "--env", "gsm8k", "--reward", spec, "--out", str(tmp_path / "run")])
-    assert isinstance(done.exception, UsageError)
-    assert "nothing answers at http://127.0.0.1:9/v1" in str(done.exception)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_component_of_a_rubric_is_refused_just_so(stand_in, tmp_path):
-    file = tmp_path / "graded.toml"
-    options = f'base_url = "{stand_in.url}", model = "m", api_key_env = "JUDGE_KEY", retries = 0'
-    file.write_text(RUBRIC.format(options=options))
-    reward = Host.discover().reward(str(file))
-    with Scorer([reward], retries=0) as scorer:
-        found = scorer.score([Completion("Paris", row=ROW), Completion("Lyon", row=ROW)])
-    assert [outcome.score for outcome in found["graded.judge"]] == [1.0, 0.0]
-    assert found["graded.judge"][0].metrics["prompt_tokens"] == 100
-    file.write_text(RUBRIC.format(options=options.replace("JUDGE_KEY", "NO_SUCH_KEY")))
-    with pytest.raises(UsageError, match="variable NO_SUCH_KEY is not set"):
-        Host.discover().reward(str(file))
-
-
-def test_the_check_refuses_the_judge_without_an_endpoint_and_tries_it_with_one(stand_in, judges):
-    done = CliRunner().invoke(cli, ["plugins", "check", "judge"])
-    assert "needs the option 'base_url'" in str(done.exception)
-    spec = f"judge:base_url={stand_in.url},model=m,api_key_env=JUDGE_KEY,retries=0"
-    stand_in.brain = knowing
-    done = CliRunner().invoke(cli, ["plugins", "check", spec])
-    assert (done.exit_code, done.exception) == (0, None), done.output
-    assert "relations tried, 1 note" in done.output
-    stand_in.brain = judges["faithful"]
-    done = CliRunner().invoke(cli, ["plugins", "check", spec.replace("model=m", "model=n")])
-    assert done.exit_code == 1
-    assert "error: alternatives" in done.output
-
-
-def knowing(messages):
-    """A judge that knows the one right answer in its two forms, and takes nothing else for it."""
-    found = re.search(r" answer begins\n((?:\| .*\n)+)\w+ answer ends\n(?!.* answer begins)", messages[1]["content"])
-    words = re.sub(r"^\| ", "", found[1], flags=re.MULTILINE).strip(" .\n").split()
-    mark = messages[1]["content"].split("\n")[0].removeprefix("The mark of this message: ")
-    points = 10 if " ".join(words) in ("The capital of France is Paris", "Paris") else 0
-    return json.dumps({"mark": mark, "reasoning": "", "points": points})
 
 
 def wait_for(condition, seconds=5.0):
