@@ -176,12 +176,12 @@ def test_a_server_that_wants_the_newer_name_of_the_limit_gets_it(stand_in, outco
 def test_a_request_that_hangs_is_ended_at_its_limit(stand_in, outcomes):
     stand_in.script = ["hang"]
     start = time.monotonic()
-    [outcome] = outcomes(stand_in, ["Paris"], request_timeout=0.3)
-    assert "no complete reply within 0.3 s" in outcome.reason
+    [outcome] = outcomes(stand_in, ["Paris"], request_timeout=1.5)
+    assert "no complete reply within 1.5 s" in outcome.reason
     assert wait_for(lambda: stand_in.hung_up)
-    assert stand_in.hung_up[0] - start < 3
+    assert stand_in.hung_up[0] - start < 12
     stand_in.script = ["hang"]
-    assert outcomes(stand_in, ["Paris"], request_timeout=0.3, retries=1)[0].score == 1.0
+    assert outcomes(stand_in, ["Paris"], request_timeout=1.5, retries=1)[0].score == 1.0
 
 
 def test_a_reply_that_drips_is_ended_too(stand_in, judges, bound):
