@@ -14,8 +14,8 @@ beside all of this.
 The engine draws from torch's generators in this process. Nobody else may meanwhile, so a policy with dropout is
 refused, and afterwards the generators are as they were.
 
-A checkpoint holds no rollouts: a resumed run samples the next batch anew, from the policy of the checkpoint. No prompt
-is lost or repeated, because the order of the prompts is that of the steps.
+A checkpoint holds the batch that is ready then (core/ahead_record.py), so a resumed run trains on the same rollouts as
+one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from grpo.core.ahead_record import AheadRecord, read_ahead, write_ahead
 from grpo.core.episodes import Episode
 from grpo.core.mismatch import Mismatch, difference_sums
 from grpo.core.plan import Plan
@@ -38,6 +40,7 @@ from grpo.core.randomness import preserved_randomness
 from grpo.core.rollout import SEEDS, Rollouts, evaluating
 from grpo.core.rollout_plan import tolerance_of
 from grpo.core.sampled_rollouts import Generation
+from grpo.core.score_early import EarlyCalls
 from grpo.core.sync_fault import SyncFault
 from grpo.plugins.errors import RunError, UsageError
 
@@ -91,11 +94,18 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A batch that was sampled ahead and proven."""
+    """A batch that was sampled ahead and proven.
+
+    Attributes:
+        starts: the episodes of its rollouts.
+        generation: the rollouts.
+        mean, largest: difference in nats between the engine that sampled it and the policy.
+    """
 
     starts: Sequence[Episode]
     generation: Generation
-    apart: Mismatch
+    mean: float
+    largest: float
 
 
 class OverlappedSteps:
@@ -120,9 +130,11 @@ class OverlappedSteps:
     mismatch_text: Callable[[tuple[float, float], Mismatch], str]
     add_metric: Callable[[str, float], None]
     _get_per_token_logps_and_entropies: Callable[..., Any]
+    _begin_scoring: Callable[[], EarlyCalls]
 
     _ahead: Ahead | None = None
     _ready: Ready | None = None
+    _recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
     staleness = 0  # optimizer steps between the policy that sampled the present batch and the one that trains on it
 
     def train(self, *arguments: Any, **options: Any) -> Any:
@@ -134,11 +146,11 @@ class OverlappedSteps:
 
     def generation_of(self, prompt_ids: list[list[int]]) -> Generation:
         """Returns the present batch: as it was sampled ahead, else sampled now."""
-        ready, self._ready = self._ready, None
+        ready, self._ready = self._ready or self._resumed(prompt_ids), None
         if ready is not None and self._ahead is None and list(ready.starts) == list(self._starts):
             self.staleness = 1
-            self.add_metric("sampling/sampling_logp_difference/mean", ready.apart.mean)
-            self.add_metric("sampling/sampling_logp_difference/max", ready.apart.largest)
+            self.add_metric("sampling/sampling_logp_difference/mean", ready.mean)
+            self.add_metric("sampling/sampling_logp_difference/max", ready.largest)
             found = ready.generation
         else:  # the first batch, or one that has to be sampled again
             self._forget()
@@ -167,6 +179,28 @@ class OverlappedSteps:
             self._metrics["train"]["step_time"][-1] += waited
         return loss
 
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)  # type: ignore[misc]
+        ready = self._ready
+        if ready is not None:
+            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            found = ready.generation
+            write_ahead(folder, found.prompts, found.rollouts, mean=ready.mean, largest=ready.largest)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
+        self._recorded = read_ahead(Path(resume_from_checkpoint))
+
+    def _resumed(self, prompt_ids: Sequence[Sequence[int]]) -> Ready | None:
+        """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
+        recorded, self._recorded = self._recorded, None
+        rollouts = recorded.rollouts_of(self._starts, prompt_ids) if recorded is not None else None
+        if recorded is None or rollouts is None:
+            return None
+        early = self._begin_scoring()
+        early.begin(range(len(rollouts)), [one.completion for one in rollouts])
+        return Ready(self._starts, Generation(prompt_ids, rollouts, early), recorded.mean, recorded.largest)
+
     def _sample_ahead(self) -> None:
         """Begins to sample the batch after the present one, if there is one."""
         count = self._plan.config.train.prompts_per_step
@@ -193,7 +227,7 @@ class OverlappedSteps:
         else:
             apart = self._apart(found)
             if not apart.too_far:
-                return Ready(ahead.starts, found, apart)
+                return Ready(ahead.starts, found, apart.mean, apart.largest)
             before = apart.mean, apart.largest
             found.early.drop()
         self._doubted = True
@@ -203,7 +237,7 @@ class OverlappedSteps:
         if apart.too_far:
             raise RunError(self.mismatch_text(before or (apart.mean, apart.largest), apart))
         self.add_metric("sync/batches_again", 1.0)
-        return Ready(ahead.starts, found, apart)
+        return Ready(ahead.starts, found, apart.mean, apart.largest)
 
     def _apart(self, generation: Generation) -> Mismatch:
         """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""

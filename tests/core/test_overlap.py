@@ -40,7 +40,8 @@ class Copied(HfRollouts):
 
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
         if self._copy is None:
-            self._copy = type(model)(model.config)
+            with torch.random.fork_rng():
+                self._copy = type(model)(model.config)
         if self._arrives(len(self.syncs), again):
             self._copy.load_state_dict(model.state_dict())
         self.syncs.append(again)
@@ -144,6 +145,10 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+def seconds(metric: str) -> bool:
+    return metric.startswith("time/")
+
+
 def rollouts(run: Path, column: str) -> list[list[Any]]:
     from grpo.core.record import RunDir, read_rollouts
 
@@ -163,15 +168,23 @@ def test_the_next_batch_is_sampled_beside_training_and_is_one_step_old(held: Hel
     assert not any("sync/batches_again" in row for row in rows)
 
 
-def test_a_run_is_repeatable_and_one_that_was_killed_loses_no_prompt(held: Held, job: Job) -> None:
+def test_a_run_is_repeatable_and_one_that_was_killed_goes_on_with_the_batch_that_was_ready(
+    held: Held, job: Job
+) -> None:
     run = job(Copied())
     assert rollouts(run, "completion") == rollouts(held.path, "completion")
     # As kill -9 leaves it after the checkpoint of step 2, with the third batch trained and the fourth under way.
     shutil.rmtree(run / "model")
     shutil.rmtree(run / "checkpoints" / "checkpoint-4")
-    job(Copied(), resumed=run)
-    assert rollouts(run, "prompt") == rollouts(held.path, "prompt")
-    assert [row["sampling/staleness"] for row in metrics(run)] == [0.0, 1.0, 0.0, 1.0]
+    engine = Copied()
+    job(engine, resumed=run)
+    assert len(engine.threads) == 1, "the third batch was sampled anew"
+    for column in ("prompt", "completion", "advantage", "finish_reason"):
+        assert rollouts(run, column) == rollouts(held.path, column)
+    for row, other in zip(metrics(run), metrics(held.path), strict=True):
+        assert {key: value for key, value in row.items() if not seconds(key)} == {
+            key: value for key, value in other.items() if not seconds(key)
+        }
 
 
 def test_a_batch_of_other_weights_or_of_an_engine_that_lost_them_is_sampled_again_before_it_trains(
