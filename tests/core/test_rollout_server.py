@@ -212,6 +212,28 @@ def test_a_server_that_does_not_fit_is_refused_before_anything_loads(
         make_plan(config_of(server.url, **settings), Host.discover())
 
 
+def test_several_environments_are_sampled_one_batch_ahead(server: Server, tmp_path: Path) -> None:
+    from grpo.core.progress import Silent
+    from grpo.core.record import RunDir, read_metrics
+    from grpo.core.run import start
+    from grpo.plugins.host import Host
+
+    config = config_of(
+        server.url,
+        env=["gsm8k:weight=0.5", "guess:weight=0.5"],
+        rewards=[],
+        train={"steps": 3, "lr": 1e-3, "prompts_per_step": 4, "group_size": 4},
+        rollout={"overlap": True, "max_turns": 3, "max_completion_length": 24},
+    ).model_copy(update={"out": tmp_path / "run"})
+    assert start(config, Host.discover(), Silent()).status == "done"
+    rows = read_metrics(RunDir(tmp_path / "run"))
+    assert [row["sampling/staleness"] for row in rows] == [0.0, 1.0, 1.0]
+    assert max(row["env/guess/turns"] for row in rows) > 1.0
+    assert all(row["env/gsm8k/share"] == 0.5 for row in rows)
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
+    assert not any("sync/batches_again" in row or "sync/repeated" in row for row in rows)
+
+
 def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -99,6 +100,52 @@ def test_a_policy_learns_from_rollouts_that_are_one_step_old_and_the_engine_eval
     assert json.loads((tmp_path / "run" / "config.json").read_text())["loss"]["rollout_correction"] == "token_truncate"
     assert all(row["sync/spot_difference"] < 1e-3 for row in rows[:-1])
     assert not any("sync/batches_again" in row or "sync/repeated" in row for row in rows)
+
+
+def test_several_environments_one_batch_ahead_and_a_killed_run_goes_on_with_the_batch_that_was_ready(
+    tmp_path: Path,
+) -> None:
+    """Rollouts of one turn and of several in each batch, an adapter, and the engine started anew in between."""
+    from grpo.core.progress import Silent
+    from grpo.core.record import RunDir, read_metrics, read_rollouts
+    from grpo.core.run import resume
+    from grpo.plugins.host import Host
+
+    def trained(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
+        kept = [{k: v for k, v in row.items() if "seconds" not in k and "time/" not in k} for row in rows]
+        for row in kept:
+            row.pop("sync/bytes", None)  # an engine that starts anew gets the base along with the adapter
+        sampled = [[row["completion"] for row in read_rollouts(run, step)] for step in (1, 2, 3, 4)]
+        return kept, sampled
+
+    run = RunDir(tmp_path / "run")
+    rows = learn(
+        run.path,
+        env=["gsm8k:weight=0.5", "guess:weight=0.5"],
+        rewards=[],
+        train={"steps": 4, "lr": 1e-2, "prompts_per_step": 4, "group_size": 4},
+        rollout={
+            "backend": "vllm",
+            "overlap": True,
+            "max_completion_length": 24,
+            "max_turns": 3,
+            "lora_sync": "adapter",
+        },
+        lora={"enabled": True},
+        output={"save_every": 2},
+    )
+    assert [row["sampling/staleness"] for row in rows] == [0.0, 1.0, 1.0, 1.0]
+    assert max(row["env/guess/turns"] for row in rows) > 1.0
+    assert all(row["env/gsm8k/turns"] == 1.0 and row["env/gsm8k/share"] == 0.5 for row in rows)
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
+    assert not any("sync/batches_again" in row or "sync/repeated" in row for row in rows)
+    whole = trained(rows)
+
+    # As kill -9 leaves it after the checkpoint of step 2.
+    shutil.rmtree(run.path / "model")
+    shutil.rmtree(run.checkpoints / "checkpoint-4")
+    resume(run.path, Host.discover(), Silent())
+    assert trained(read_metrics(run)) == whole
 
 
 def long_model(folder: Path, rope: dict[str, Any], like: Path) -> Any:
