@@ -137,7 +137,8 @@ def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock
     from grpo.core.config import RolloutSection
     from grpo.core.episodes import episodes_of
     from grpo.core.policy import encode_starts, end_ids
-    from grpo.core.rollout import HfRollouts, Sampled, SamplingParams
+    from grpo.core.rollout import Sampled, SamplingParams
+    from grpo.core.rollout_hf import HfRollouts
     from grpo.core.turn_plan import player_of
     from grpo.plugins.binding import BoundEnv
     from grpo.plugins.specs import EnvSpec

@@ -87,7 +87,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     from grpo.core.config import parse_config
     from grpo.core.plan import make_plan
     from grpo.core.policy import load_policy, load_tokenizer
-    from grpo.core.rollout import HfRollouts
+    from grpo.core.rollout_hf import HfRollouts
     from grpo.core.rows import prompt_rows
     from grpo.core.score_outcome import Outcome
     from grpo.core.trainer import PolicyTrainer, grpo_config

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grpo.core.policy import encode_prompts, end_ids, load_model_config, load_tokenizer
-from grpo.core.rollout import SamplingParams, context_length, refuse_unsafe_rope, sample
+from grpo.core.rollout import SamplingParams, context_length, refuse_unsafe_rope
+from grpo.core.rollout_hf import sample
 from grpo.core.weights import Weights, load_weights
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message

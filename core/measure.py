@@ -16,7 +16,8 @@ from grpo.core.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.plan import check_prompts
 from grpo.core.policy import end_ids, load_model_config, load_tokenizer
-from grpo.core.rollout import HfRollouts, SamplingParams, refuse_unsafe_rope
+from grpo.core.rollout import SamplingParams, refuse_unsafe_rope
+from grpo.core.rollout_hf import HfRollouts
 from grpo.core.run_envs import refuse_missing_columns, rewards_of, with_dataset
 from grpo.core.score import Judgement, Scorer
 from grpo.core.turn_plan import narrowed, player_of, with_turns

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from grpo.core.config import Correction, RunConfig
-from grpo.core.rollout import HfRollouts, Rollouts, context_length
+from grpo.core.rollout import Rollouts, context_length
+from grpo.core.rollout_hf import HfRollouts
 from grpo.core.rollout_spread import SpreadRollouts
 from grpo.plugins.errors import UsageError
 

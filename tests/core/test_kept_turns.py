@@ -12,7 +12,8 @@ import torch
 
 from grpo.core.kept_turns import KeptTurns
 from grpo.core.policy import load_model
-from grpo.core.rollout import HfRollouts, Sampled, SamplingParams, sample
+from grpo.core.rollout import Sampled, SamplingParams
+from grpo.core.rollout_hf import HfRollouts, sample
 
 ENDS = tuple(range(2, 60))  # so many that rows end at different steps, and the batch shrinks
 PARAMS = SamplingParams(max_tokens=12, eos_ids=ENDS, pad_id=0)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.rollout import HfRollouts, OnDone, Sampled, SamplingParams
+from grpo.core.rollout import OnDone, Sampled, SamplingParams
+from grpo.core.rollout_hf import HfRollouts
 from grpo.core.sync_fault import SyncFault
 from grpo.plugins.errors import RunError, UsageError
 

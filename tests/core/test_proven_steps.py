@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.rollout import HfRollouts
+from grpo.core.rollout_hf import HfRollouts
 from grpo.plugins.errors import RunError
 
 pytestmark = pytest.mark.slow

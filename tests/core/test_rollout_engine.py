@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.rollout import SamplingParams, sample
+from grpo.core.rollout import SamplingParams
+from grpo.core.rollout_hf import sample
 from grpo.core.sync import fingerprints
 from grpo.plugins.errors import RunError, UsageError
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from grpo import Completion, Component, reward, rubric
-from grpo.core.rollout import HfRollouts, OnDone, Sampled, SamplingParams
+from grpo.core.rollout import OnDone, Sampled, SamplingParams
+from grpo.core.rollout_hf import HfRollouts
 from grpo.core.score import Outcome, Scorer
 from grpo.plugins.binding import BoundReward
 

@@ -145,7 +145,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     from grpo.core.config import parse_config
     from grpo.core.plan import make_plan
     from grpo.core.policy import load_policy, load_tokenizer
-    from grpo.core.rollout import HfRollouts
+    from grpo.core.rollout_hf import HfRollouts
     from grpo.core.rows import prompt_rows
     from grpo.core.trainer import PolicyTrainer, grpo_config
     from grpo.plugins.host import Host

@@ -15,7 +15,8 @@ import torch
 from grpo.core.chat_turns import turn_format
 from grpo.core.episodes import Episode, episodes_of
 from grpo.core.policy import encode_prompts, load_model, load_tokenizer
-from grpo.core.rollout import Sampled, SamplingParams, sample
+from grpo.core.rollout import Sampled, SamplingParams
+from grpo.core.rollout_hf import sample
 from grpo.core.turns import Player, Trajectory, TurnLimits
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.specs import EnvSpec

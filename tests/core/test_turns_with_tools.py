@@ -16,7 +16,8 @@ from grpo.core.chat_turns import turn_format
 from grpo.core.embedded import embedded_model_path
 from grpo.core.episodes import Episode, episodes_of
 from grpo.core.policy import encode_starts, load_model, load_tokenizer
-from grpo.core.rollout import Sampled, SamplingParams, sample
+from grpo.core.rollout import Sampled, SamplingParams
+from grpo.core.rollout_hf import sample
 from grpo.core.turn_plan import player_of
 from grpo.core.turns import Player, Trajectory, TurnLimits
 from grpo.plugins.binding import BoundEnv

@@ -183,8 +183,9 @@ def long_model(folder: Path, rope: dict[str, Any], like: Path) -> Any:
     ids=["plain", "yarn"],
 )
 def test_long_contexts_agree_left_padded_too(rope: dict[str, Any], tiny_model: Path, tmp_path: Path) -> None:
-    from grpo.core.rollout import SamplingParams, sample
+    from grpo.core.rollout import SamplingParams
     from grpo.core.rollout_engine import EngineRollouts
+    from grpo.core.rollout_hf import sample
     from grpo.core.rollout_vllm import EngineSettings, VllmEngine
 
     model = long_model(tmp_path / "model", rope, tiny_model)
