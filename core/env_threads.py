@@ -3,8 +3,9 @@
 Theory of operation. The environment of a rollout is made, reset, stepped and closed in one thread, since some
 libraries want that. The caller hands out calls, at most `at_once` at a time, and waits; a call's time runs from when it
 was handed out. Python cannot end a thread: at its limit a call is a failure, its thread is left alone (a daemon, whose
-late result nobody reads) and the environment is not called again. What hangs inside C code that keeps the interpreter's
-lock holds up everything; that needs an environment in a process of its own.
+late result nobody reads) and the environment is not called again. At the end the environments that answered have
+closed before the next batch makes its own, since a server may have room for one batch only. What hangs inside C code
+that keeps the interpreter's lock holds up everything; that needs an environment in a process of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 AT_ONCE = 64
+CLOSING = 5.0  # seconds to wait for environments that close, all together
 
 Call = Callable[[Any], Any]
 
@@ -46,6 +48,7 @@ class EnvThreads:
         self._at_once = at_once
         self._done: queue.SimpleQueue[tuple[_Lane, Any]] = queue.SimpleQueue()
         self._lanes: dict[int, _Lane] = {}
+        self._closing: list[_Lane] = []
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +58,10 @@ class EnvThreads:
     ) -> None:
         for number in list(self._lanes):
             self.release(number)
+        if error is None:
+            until = time.monotonic() + CLOSING
+            for lane in self._closing:
+                lane.thread.join(max(0.0, until - time.monotonic()))
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Makes one call for each environment and returns number to its result, or to a `Raised`.
@@ -77,6 +84,7 @@ class EnvThreads:
                     del running[lane]
                     found[lane.number] = Raised(TimeoutError(f"no answer within {self._seconds:g} s"))
                     self.release(lane.number)
+                    self._closing.remove(lane)  # nobody knows when
                 continue
             if running.pop(lane, None) is not None:  # else it came after its limit
                 found[lane.number] = result
@@ -89,6 +97,7 @@ class EnvThreads:
         lane = self._lanes.pop(number, None)
         if lane is not None:
             lane.calls.put(None)
+            self._closing.append(lane)
 
     def _lane(self, number: int) -> _Lane:
         if number not in self._lanes:
@@ -104,7 +113,8 @@ class _Lane:
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._make = make
         self._done = done
-        threading.Thread(target=self._run, name=f"grpo-env-{number}", daemon=True).start()
+        self.thread = threading.Thread(target=self._run, name=f"grpo-env-{number}", daemon=True)
+        self.thread.start()
 
     def _run(self) -> None:
         env: Any = None

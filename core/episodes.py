@@ -140,7 +140,8 @@ def start_episode(
         raise
     except Exception as error:
         raise PluginError(
-            f"env '{env.name}' ({env.distribution}) cannot start row {index}: {type(error).__name__}: {error}"
+            f"env '{env.name}' ({env.distribution}) cannot start {f'row {index}' if row else place}: "
+            f"{type(error).__name__}: {error}"
         ) from error
     return Episode(
         index,

@@ -45,9 +45,6 @@ def test_slow_calls_run_at_the_same_time_each_environment_in_one_thread() -> Non
         assert time.monotonic() - start < 5.0, "one after the other it takes 12.8 s"
     assert all(len(seen) == 1 for seen in found.values())
     assert len({next(iter(seen)) for seen in found.values()}) == 32
-    deadline = time.monotonic() + 5
-    while Slow.closed < 32 and time.monotonic() < deadline:
-        time.sleep(0.01)
     assert (Slow.made, Slow.closed) == (32, 32)
 
 
@@ -92,12 +89,28 @@ def test_one_that_cannot_be_closed_is_a_warning() -> None:
         def close(self) -> None:
             raise OSError("the server is away")
 
-    def used_and_closed() -> None:
-        with EnvThreads(Stuck, seconds=5.0) as threads:
-            assert threads.call({0: lambda env: "fine"}) == {0: "fine"}
-        for thread in threading.enumerate():
-            if thread.name == "grpo-env-0":
-                thread.join(5.0)
+    with (
+        pytest.warns(RuntimeWarning, match="OSError: the server is away"),
+        EnvThreads(Stuck, seconds=5.0) as threads,
+    ):
+        assert threads.call({0: lambda env: "fine"}) == {0: "fine"}
 
-    with pytest.warns(RuntimeWarning, match="OSError: the server is away"):
-        used_and_closed()
+
+def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is_not_waited_for() -> None:
+    class Server(Slow):
+        open = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            Server.open += 1
+
+        def close(self) -> None:
+            time.sleep(0.3)
+            Server.open -= 1
+
+    start = time.monotonic()
+    with EnvThreads(Server, seconds=0.5) as threads:
+        found = threads.call({0: sleeping(30.0), **{number: sleeping(0.0) for number in range(1, 9)}})
+    assert isinstance(found[0], Raised)
+    assert Server.open == 1, "a server with room for one batch has room for the next"
+    assert time.monotonic() - start < 5.0
