@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXTRA = "interop"
 MOST_TURNS = 50
-_OURS = ("id", "task", "system_prompt")
+_OURS = ("id", "system_prompt")
 
 
 def make(
@@ -83,7 +83,7 @@ def resolve(member: str) -> EnvSpec:
     taken = {*(option.name for option in VERIFIERS.options), *RESERVED_OPTIONS, *_OURS}
     fields: Mapping[str, Any] = config.model_fields
     inner = tuple(
-        Option(name, Any, None if field.is_required() else field.get_default(call_default_factory=True))
+        Option(name, Any, None if field.is_required() else _plain(field.get_default(call_default_factory=True)))
         for name, field in fields.items()
         if name not in taken
     )
@@ -111,6 +111,12 @@ def _config_class(member: str) -> Any:
         raise PluginNotFound(
             f"verifiers has no taskset '{member}': {' '.join(str(error).split())} Install the package that has it."
         ) from error
+
+
+def _plain(default: Any) -> Any:
+    """Returns a default as an option would set it: settings of a task as a mapping."""
+    dump = getattr(default, "model_dump", None)
+    return dump(mode="json", exclude_defaults=True) if callable(dump) else default
 
 
 VERIFIERS = EnvSpec(

@@ -125,11 +125,14 @@ for way, why in {
     "setup": "work in a runtime .in setup.",
     "remote": "have tools in another place .Remote at http://localhost:1.",
     "boxed": "in a runtime of the kind docker",
+    "beside": "have tools in another place .Remote beside a harness.",
     "reworded": "rewrite what the policy said .in censored.",
     "unasked": "have no prompt",
 }.items():
     with pytest.raises(OptionError, match=f"its tasks .*{why}.* run such tasks with verifiers itself"):
         host.env(f"verifiers:refused-taskset:way={way}").rows("train")
+moved = {"way": "beside", "task": {"tools": {"colocated": False}}}
+assert len(host.env({"name": "verifiers:refused-taskset", "options": moved}).rows("train") or ()) == 2
 with pytest.raises(OptionError, match=r"has several agents \(first, second\)"):
     host.env("verifiers:pair-taskset").rows("train")
 

@@ -10,8 +10,13 @@ import verifiers.v1 as vf
 __all__ = ["RefusedTaskset"]
 
 
+class TaskConfig(vf.TaskConfig):
+    tools: vf.ToolsetConfig = vf.ToolsetConfig(colocated=True)
+
+
 class Config(vf.TasksetConfig):
     way: str = "container"
+    task: TaskConfig = TaskConfig()
 
 
 class Plain(vf.Task[vf.TaskData]):
@@ -54,6 +59,12 @@ class BoxedTools(Plain):
         return [Remote(vf.ToolsetConfig(runtime=vf.DockerConfig()))]
 
 
+class Beside(vf.Task[vf.TaskData, vf.State, TaskConfig]):
+    @classmethod
+    def toolsets(cls, config: TaskConfig) -> list[vf.Toolset]:
+        return [Remote(config.tools)]
+
+
 class Reworded(Plain):
     @vf.intercept
     async def censored(self, response: vf.Response) -> vf.Response | None:
@@ -66,6 +77,7 @@ WAYS: dict[str, Any] = {
     "setup": Setup,
     "remote": RemoteTools,
     "boxed": BoxedTools,
+    "beside": Beside,
     "reworded": Reworded,
     "unasked": Plain,
 }
