@@ -40,7 +40,7 @@ class HealthWatch:
         warnings: list[str] = []
         count = len(completions)
         if step <= FIRST_STEPS:
-            empty = sum(not c.text.strip() for c in completions) / count
+            empty = sum(not c.text.strip() and not c.info.get("tool_calls") for c in completions) / count
             looping = sum(loops(c.text) for c in completions) / count
             unended = sum(c.finish_reason == "length" for c in completions) / count
             if empty > EMPTY_SHARE:
@@ -58,7 +58,11 @@ class HealthWatch:
             if unended > UNENDED_SHARE:
                 warnings += self._once(
                     "unended",
-                    f"{unended:.0%} of the completions of step {step} hit the length limit without ending. Raise "
+                    f"{unended:.0%} of the rollouts of step {step} were ended by a budget, not by their environment. "
+                    "Raise rollout.max_turns or rollout.max_completion_length, or see with `grpo show` what the policy "
+                    "says and is told."
+                    if any(c.turns > 1 for c in completions)
+                    else f"{unended:.0%} of the completions of step {step} hit the length limit without ending. Raise "
                     "rollout.max_completion_length, or check that the chat template and the end token agree.",
                 )
         self._zero_steps = self._zero_steps + 1 if all(total == 0 for total in totals) else 0

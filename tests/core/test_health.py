@@ -29,6 +29,7 @@ def row(step: int, **metrics: float | None) -> dict[str, float | int | None]:
         (batch(" \n"), [0.5] * 8, "are empty"),
         (batch(LOOP), [0.5] * 8, "repeat themselves"),
         (batch(reason="length"), [0.5] * 8, "hit the length limit without ending"),
+        ([Completion(GOOD, finish_reason="length", turns=4)] * 8, [0.5] * 8, "were ended by a budget"),
         (batch(), [0.0] * 8, "every reward was exactly 0"),
     ],
 )
@@ -39,6 +40,11 @@ def test_a_sick_batch_is_warned_about_once(
     warnings = [warning for step in range(1, 31) for warning in watch.batch(step, completions, totals)]
     assert len(warnings) == 1
     assert says in warnings[0]
+
+
+def test_a_rollout_that_ends_with_a_call_is_not_an_empty_answer() -> None:
+    watch = HealthWatch("float32")
+    assert watch.batch(1, [Completion("", turns=2, info={"tool_calls": 2})] * 8, [0.5] * 8) == []
 
 
 def test_late_batches_are_not_searched_for_broken_output() -> None:
