@@ -168,7 +168,7 @@ def test_a_taskset_of_verifiers_is_an_environment_here(libraries: dict[str, str]
 def test_tools_and_turns_of_verifiers_are_played_here(libraries: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, str(HERE / "interop_turns.py"), str(tmp_path)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=600, cwd=tmp_path, env=libraries, check=False
+        command, capture_output=True, text=True, timeout=1200, cwd=tmp_path, env=libraries, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1] == "sound"
