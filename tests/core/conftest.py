@@ -72,6 +72,20 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tied_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny policy with its head tied to the embedding, as most small models have it."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    folder = tmp_path_factory.mktemp("tied") / "model"
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def vowels(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The SPEC of a reward that tells random texts apart."""
     file = tmp_path_factory.mktemp("rewards") / "mine.py"

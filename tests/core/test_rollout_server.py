@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from engine_bench import TOLERANCE, gap, move, prompts_of
 
 from grpo.core.rollout import SamplingParams
 from grpo.core.rollout_hf import sample
@@ -29,7 +30,6 @@ pytestmark = [
 ]
 
 PARAMS = SamplingParams(max_tokens=24, eos_ids=(), pad_id=0)
-TOLERANCE = 2e-4
 STARTED = re.compile(r"serving .* on (http://\S+) \(float32, 512 tokens, adapters up to rank 16\)")
 
 
@@ -115,32 +115,6 @@ def adapted() -> Any:
     model = get_peft_model(embedded(), LoraConfig(r=16, target_modules="all-linear", alpha_pattern={"q_proj": 64}))
     move(model, 0.02)
     return model
-
-
-def move(model: Any, size: float) -> None:
-    generator = torch.Generator().manual_seed(11)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(size * torch.randn(parameter.shape, generator=generator))
-
-
-def gap(model: Any, prompts: list[list[int]], sampled: list[Any]) -> float:
-    """Returns the largest difference of the server's log-probabilities from a forward pass of the policy."""
-    found = 0.0
-    for prompt, one in zip(prompts, sampled, strict=True):
-        ids = torch.tensor([prompt + list(one.token_ids)])
-        with torch.no_grad():
-            logprobs = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
-        mine = logprobs.gather(-1, ids[0, len(prompt) :, None])[:, 0]
-        found = max(found, float((mine - torch.tensor(one.logprobs)).abs().max()))
-    return found
-
-
-def prompts_of(lengths: list[int], copies: int = 1) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(5)
-    drawn = [torch.randint(3, 700, (length,), generator=generator).tolist() for length in lengths]
-    return [prompt for prompt in drawn for _ in range(copies)]
 
 
 def test_full_weights_are_served_as_they_train(server: Server) -> None:
