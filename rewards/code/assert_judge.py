@@ -157,7 +157,7 @@ class _Run:
             source=plan.source,
             code=compiled(plan.source),
             names=list(plan.names),
-            entry_point=leading_name(self.entry_point),
+            entry_point="" if plan.tests_a_class else leading_name(self.entry_point),
             first=self.first,
             seconds=self.allowance.wall_seconds,
             stop=self.allowance.stop,

@@ -12,6 +12,7 @@ import symtable
 import sys
 from collections.abc import Sequence
 
+from grpo.rewards.code.guest_values import DATA_METHODS
 from grpo.rewards.code.results import UnusableTests
 
 UNITS = "__grpo_units__"
@@ -72,6 +73,28 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     if not found:
         found = _outermost_called(every)
     return {name for name in found if not (name.startswith("__") and name.endswith("__"))}
+
+
+def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
+    """Returns whether tests use a global, or what calling it gives, by names that no plain data has."""
+    nodes = [node for statement in every for node in ast.walk(statement)]
+    made = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and _is_call_of(node.value, name)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr not in DATA_METHODS and node.attr[:2] != "__":
+            owner = node.value
+            if _is_call_of(owner, name) or (isinstance(owner, ast.Name) and owner.id in {name, *made}):
+                return True
+    return False
+
+
+def _is_call_of(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
 def missing_imports(every: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:

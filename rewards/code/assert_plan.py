@@ -16,7 +16,14 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from grpo.rewards.code.assert_names import UNITS, missing_imports, refuse_unsafe, solution_aliases, wanted_names
+from grpo.rewards.code.assert_names import (
+    UNITS,
+    missing_imports,
+    refuse_unsafe,
+    solution_aliases,
+    used_as_class,
+    wanted_names,
+)
 from grpo.rewards.code.results import UnusableTests
 
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -32,6 +39,7 @@ class Plan:
         units: how many units there are.
         names: the globals of the solution that the tests use.
         plain_classes: the classes that `setup` defines.
+        tests_a_class: the entry point is a class, and the tests use its objects as no plain data is used.
     """
 
     setup: str
@@ -39,6 +47,7 @@ class Plan:
     units: int
     names: tuple[str, ...]
     plain_classes: tuple[str, ...]
+    tests_a_class: bool = False
 
 
 @functools.lru_cache(maxsize=4096)
@@ -77,7 +86,8 @@ def plan_tests(
     guarded = _Guarded().visit(ast.Module(arranged.top, []))
     source = ast.unparse(ast.fix_missing_locations(guarded))
     classes = tuple(node.name for node in setup if isinstance(node, ast.ClassDef))
-    return Plan(ast.unparse(ast.Module(setup, [])), source, arranged.count, tuple(sorted(names)), classes)
+    of_class = "." in entry_point or used_as_class(every, entry)
+    return Plan(ast.unparse(ast.Module(setup, [])), source, arranged.count, tuple(sorted(names)), classes, of_class)
 
 
 def leading_name(entry_point: str) -> str:

@@ -15,6 +15,7 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _PYTHON = frozenset({"python", "py", "python3", "py3", "python2", "pycon", "ipython", "sage", ""})
 _THOUGHT = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+_DEEPEST_MARGIN = 3
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -28,6 +29,8 @@ def program_of(completion: str, *wanted: str) -> str | None:
     text = completion.replace("\r\n", "\n")
     text = text[max((text.rfind(mark) + len(mark) for mark in _THOUGHT if mark in text), default=0) :]
     blocks = list(fenced_blocks(text))
+    if not any(body.strip() for language, body in blocks if language in _PYTHON):
+        blocks = list(_loose_blocks(text)) or blocks
     if blocks:
         usable = [(language, body) for language, body in blocks if language in _PYTHON]
         most = max((_defined(body, wanted) for _, body in usable), default=0)
@@ -44,15 +47,35 @@ def program_of(completion: str, *wanted: str) -> str | None:
 def fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yields the language, in lower case, and the body of each fenced block; the last may lack its end."""
     opened: re.Match[str] | None = None
+    within: re.Match[str] | None = None
     for match in _FENCE.finditer(text):
         fence, language = match[1], match[2].strip()
         if opened is None:
             opened = match
-        elif fence[0] == opened[1][0] and len(fence) >= len(opened[1]) and not language:
+        elif fence[0] != opened[1][0] or len(fence) < len(opened[1]) or language:
+            continue
+        elif _margin(match) > _margin(opened) + _DEEPEST_MARGIN:
+            within = within or match  # the example of a docstring, or an end that is set in
+        else:
             yield _language(opened), _body(opened, text[opened.end() + 1 : match.start()])
-            opened = None
+            opened = within = None
     if opened is not None:
-        yield _language(opened), _body(opened, text[opened.end() + 1 :])
+        rest = text[opened.end() + 1 : within.start() if within else len(text)]
+        if rest.rstrip().endswith(opened[1]):  # the end stands behind the last line
+            rest = rest.rstrip().removesuffix(opened[1])
+        yield _language(opened), _body(opened, rest)
+
+
+def _loose_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yields the language and the body of blocks whose fences stand within lines; only those that name Python."""
+    for part in text.split("```")[1::2]:
+        language, _, body = part.partition("\n")
+        if language.strip().lower() in _PYTHON - {""} and body.strip():
+            yield language.strip().lower(), body
+
+
+def _margin(fence: re.Match[str]) -> int:
+    return len(fence[0]) - len(fence[0].lstrip(" \t"))
 
 
 def defines(program: str, name: str) -> bool:

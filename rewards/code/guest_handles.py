@@ -145,7 +145,7 @@ class Handle:
             return its.name
         if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__"):
             raise AttributeError(name)
-        if name in DATA_METHODS and not its.tested:
+        if name in DATA_METHODS and not its.tested and not its.constructs:
             raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
         return its.ask("get", name)
 

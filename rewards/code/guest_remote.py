@@ -8,7 +8,6 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import sys
 from collections import deque
@@ -21,15 +20,26 @@ from grpo.rewards.code.guest_values import (
     DEEPEST,
     Codec,
     Malformed,
+    Unsendable,
     Wire,
     attributes,
     is_enumeration,
     member,
 )
 
+TESTS = "tests"
 _MOST_ITEMS = 10_000
 _MOST_MATCHED = 300
 _TEXT = "__grpo_text__"
+_ERRORS_OF_MODULES = {
+    "FrozenInstanceError": "dataclasses",
+    "JSONDecodeError": "json",
+    "InvalidOperation": "decimal",
+    "DivisionByZero": "decimal",
+    "StatisticsError": "statistics",
+    "Empty": "queue",
+    "Full": "queue",
+}
 _FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -169,8 +179,18 @@ class Remote:
         try:
             answer = ["returned", self._codec.write(function(*given, **keywords))]
         except Exception as error:
-            answer = ["raised", f"{type(error).__name__}: {error}"]
+            kinds = [kind.__name__ for kind in type(error).__mro__]
+            if type(error).__module__ == TESTS:
+                self._errors.setdefault(kinds[0], type(error))
+            answer = ["raised", kinds, [self._plain(item) for item in error.args]]
         self._send(answer)
+
+    def _plain(self, value: Any) -> Wire:
+        """Returns the wire form of an argument of an exception; of what does not cross, its text."""
+        try:
+            return self._codec.write(value)
+        except (Unsendable, RecursionError, Unjudgeable):
+            return str(value)
 
     def _send(self, message: list[Any]) -> None:
         try:
@@ -280,7 +300,7 @@ class Remote:
         try:
             error: BaseException = kind(*values)
         except Exception:
-            error = RuntimeError(*values)
+            error = _unmade(kind, values)
         if vars(type(error)).get("__str__") is _told:
             known = set(dir(type(error)))
             vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
@@ -292,10 +312,21 @@ class Remote:
         for name in kinds:
             if name in self._errors:
                 return self._errors[name]
-            known = getattr(builtins, name, None) if type(name) is str else None
+            owner = sys.modules.get(_ERRORS_OF_MODULES.get(name, "builtins")) if type(name) is str else None
+            known = getattr(owner, name, None) if owner else None
             if isinstance(known, type) and issubclass(known, (Exception, SystemExit)):
                 return known
         return RuntimeError
+
+
+def _unmade(kind: Any, values: list[Any]) -> BaseException:
+    """Returns an exception of a class that asks for other arguments than it keeps."""
+    try:
+        error: BaseException = kind.__new__(kind)
+    except Exception:
+        error = RuntimeError()
+    error.args = tuple(values)
+    return error
 
 
 def _told(error: BaseException) -> str:

@@ -10,6 +10,7 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
+import builtins
 import io
 import operator
 import signal
@@ -267,6 +268,15 @@ class Server:
     def _codec_part_read(self, wire: Wire) -> Any:
         return Codec(self._refer, self._resolve).read(wire)
 
+    def _raised(self, kinds: list[str], wires: list[Wire]) -> Exception:
+        """Returns what a function of the tests raised, as the nearest built-in exception, under its own name."""
+        known = [getattr(builtins, name, None) for name in kinds]
+        nearest: Any = next((kind for kind in known if isinstance(kind, type)), Exception)
+        kind: Any = nearest if nearest.__name__ == kinds[0] else type(kinds[0], (nearest,), {})
+        error: Exception = kind.__new__(kind)
+        error.args = tuple(self._codec.read(wire) for wire in wires)
+        return error
+
     def _ask(self, number: int, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Calls a function of the tests, serving what that asks for in turn."""
         self._channel.send(
@@ -277,7 +287,7 @@ class Server:
             if message[0] == "returned":
                 return self._codec.read(message[1])
             if message[0] == "raised":
-                raise RuntimeError(message[1])
+                raise self._raised(message[1], message[2])
             self._do(message)
 
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from grpo.rewards.code.guest_channel import Channel, Garbled, Gone, Late, given
 from grpo.rewards.code.guest_customs import customary
 from grpo.rewards.code.guest_handles import Unjudgeable
-from grpo.rewards.code.guest_remote import Remote
+from grpo.rewards.code.guest_remote import TESTS, Remote
 
 UNITS = "__grpo_units__"
 _LAST_WORD = 0.2
@@ -276,7 +276,7 @@ def main(
         while data:
             data = data[os.write(output, data) :]
 
-    space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
+    space: dict[str, Any] = {"__name__": TESTS, "__builtins__": __builtins__}
     plain: dict[str, type] = {}
     channel = Channel(descriptor, trusted=True)
     channel.deadline = time.monotonic() + seconds
