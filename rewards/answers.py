@@ -44,7 +44,11 @@ _DENIAL = re.compile(
     r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f)[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
     re.IGNORECASE,
 )
-_BOUND = re.compile(r"[\s$({\\]*(?:[<>](?=[=\s$-]*\d)|[\u2264\u2265\u2260]|!=|(?:leq?|geq?|lt|gt|neq?)(?![a-zA-Z]))")
+_BOUND = re.compile(
+    r"[\s$({\\]*(?:[<>](?=[=\s$-]*\d)|[\u2264\u2265\u2260]|!=|(?:leq?|geq?|lt|gt|neq?)(?![a-zA-Z])"
+    r"|(?:less|fewer|more|greater|larger|smaller|bigger)\s+than\b)",
+    re.IGNORECASE,
+)
 _ASIDE = re.compile(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
 _GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013-]*+"
 _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
@@ -128,7 +132,7 @@ def _explicit(text: str) -> Answer | None:
         content = content.strip()
         if not content or mark["close"]:
             continue
-        if form == "hash" and not _leads(content):
+        if form == "hash" and not _leads(content) and _spoken(content) is None:
             continue
         vague = _QUESTION.search(content) or _BOUND.match(content)
         return Answer(_shorten(content), (None if vague else _stated(content) or _spoken(content)) or (), form)
@@ -222,7 +226,7 @@ def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
     chain, results = [numbers[0]], list[Number]()
     for number in numbers[1:]:
         left, right = sorted((chain[-1], number), key=lambda n: n.start)
-        if not _JOINT.fullmatch(content, left.end, right.start):
+        if not _JOINT.fullmatch(content, left.end, right.start) and content[left.end : right.start] != ":":
             break
         if left.value == right.value:
             results += _result(content[left.end : right.start], left)

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from grpo.rewards.numerals import INVISIBLE
+
 LONGEST = 400
 """Characters of the longest expression that is read."""
 
@@ -70,6 +72,8 @@ def read_expression(text: str) -> Expression:
 
 def _plain(text: str) -> str:
     """Returns the text with every spelling of an operator or bracket as Python writes it."""
+    if not text.isascii():
+        text = text.translate(INVISIBLE)
     for spelling, sign in _SPELLINGS:
         text = text.replace(spelling, sign)
     text = _TIMES.sub(r"\1*", text)

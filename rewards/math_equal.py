@@ -38,6 +38,7 @@ _UPRIGHT = re.compile(r"\\mathrm\s?\{\s*([eid])\s*\}")
 _PRODUCT_OF_WORDS = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}\s+[a-zA-Z]{2,}")
 _BOX = re.compile(r"\\f?boxed\s?\{(.*)\}", re.DOTALL)
 _TYPED_BOX = re.compile(r"(\\f?boxed\s?\{)([^{}\\]*)\}")
+_ODD_ROOT = re.compile(r"\\sqrt\s?\[\s?([3579])\s?\]\s?\{\s?-\s?(\d+(?:\.\d+)?)\s?\}")
 _DEGREES = re.compile(
     r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\s?\^\s?\{?\d\}?)?)\s*+(?:\\left\s?)?(?P<open>[({])?\s*+(?P<degrees>\d++(?:\.\d++)?)"
     r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))(?(open)\s*(?:\\right\s?)?[)}])"
@@ -200,11 +201,9 @@ def _read(text: str) -> list[Any]:
     """Reads a text with mathematics in it, or one that is all mathematics and not marked as such."""
     text = _REPEATING.sub(_fraction, _UPRIGHT.sub(r"{\1}", text))
     text = _TYPED_BOX.sub(lambda box: f"{box[1]}{latex_of(box[2])}}}", text)
-    text = (
-        _DEGREES.sub(r"\1{\\frac{\g<degrees>\\pi}{180}}", commands(text))
-        if "circ" in text or "\u00b0" in text
-        else text
-    )
+    text = _ODD_ROOT.sub(r"{-\\sqrt[\1]{\2}}", text)
+    if "circ" in text or "\u00b0" in text:
+        text = _DEGREES.sub(r"\1{\\frac{\g<degrees>\\pi}{180}}", commands(text))
     text = _plus_minus(text) if "\\pm" in text else text
     text = _SECOND_BARE.sub(r"\1{\2}", _FIRST_BARE.sub(r"\1{\2}", _ROOT_BARE.sub(r"\1{\2}", text)))
     text = _NUMBER_SET.sub(r"\\mathbb{\1}", _EMPTY.sub(r"\\emptyset", text))

@@ -105,4 +105,4 @@ def _hedged(found: Answer | None) -> bool | None:
         return None
     groups = sorted(found.numbers, key=lambda number: number.start)[1:]
     thousands = all(re.fullmatch(r"\d{3}(?:\.\d+)?", number.text) for number in groups)
-    return None if thousands or re.search(r"[-+*/^=\u00d7\u00b7\u00f7\\]|\d,\d", found.text) else False
+    return None if thousands or re.search(r"[-+*/^=:\u00d7\u00b7\u00f7\\]|\d,\d", found.text) else False

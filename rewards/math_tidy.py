@@ -37,6 +37,8 @@ _LABEL = re.compile(rf"\s*\$?(?:{_FACED}\s*)?\(([A-H])\)(?:\s?\}}|(?=\d)|(?:{_BL
 _LEAD = re.compile(
     rf"{_FACED}[^{{}}\d]{{0,80}}(?:\b(?:is|are|equals|be)|:|=)\s*\}}\s*(?:\\[ ,;:!]\s*)*(?=\S)", re.IGNORECASE
 )
+_SAID = re.compile(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
+_LISTED = re.compile(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
 _LAST_COMMA = re.compile(r"(?<!\\),\s*\Z")
 _FLIPPED = re.compile(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-Z])")
 _RATIO = re.compile(rf"({_NUMBER})\s+to\s+({_NUMBER})")
@@ -109,7 +111,10 @@ def _matrix(match: re.Match[str]) -> str:
 def _whole(text: str) -> str:
     """What can be said of an answer only when it is nothing else."""
     core = text.strip().strip("$").strip()
-    bare = _LAST_COMMA.sub("", _LEAD.sub("", core, count=1))
+    said = _SAID.match(core)
+    bare = _LAST_COMMA.sub("", core[said.end() :] if said else _LEAD.sub("", core, count=1))
+    listed = _LISTED.fullmatch(bare)
+    bare = listed[1] if listed else bare
     words = _TEXT.sub(r"\1", bare).strip()
     percent = next((end for end in ("\\%", "%", " percent", " per cent") if words.endswith(end)), "")
     spoken = spoken_number(words.removesuffix(percent))

@@ -65,6 +65,7 @@ _FACED = r"\{\s*\\(?:text|mathrm)\s?\{([^{}]*)\}\s*\}"
 _SIGNS = [
     (re.compile(pattern), word)
     for pattern, word in {
+        r"\^\s?\{\s?([-+]?\d{1,9})\s?\}": r"^\1",
         rf"\\[dt]?frac\s?{_FACED}\s?{_FACED}": r" \1 / \2",
         r"\^\s?\{?\s?\\circ(?![a-z])\s?\}?|\u00b0": " degree ",
         r"\\(?:text|textrm|mathrm|mbox|rm)(?![a-z])\s?\{?|\\[ ,;:!]|[~{}$]|\\(?:left|right)(?![a-z])": " ",

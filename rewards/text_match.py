@@ -6,6 +6,7 @@ from typing import Literal
 
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
+from grpo.rewards.math_answer import MARKUP
 from grpo.rewards.stated import stated_answer
 from grpo.rewards.words import normal, overlap
 
@@ -42,7 +43,7 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
     golds = [gold for gold in golds if isinstance(gold, str) and normal(gold)]
     if not golds:
         return None
-    text = stated_answer(completion) or ""
+    text = MARKUP.sub(r"\1", stated_answer(completion) or "")
     if measure == "f1":
         return max(overlap(text, gold) for gold in golds)
     return float(normal(text) in {normal(gold) for gold in golds})

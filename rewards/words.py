@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections import Counter
 
+from grpo.rewards.numerals import INVISIBLE
+
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 _APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
@@ -16,11 +18,13 @@ def normal(text: str) -> str:
     """Returns a text in lower case, without punctuation and articles, its words parted by single blanks.
 
     This is the normalisation of the SQuAD metric (Rajpurkar et al., https://arxiv.org/abs/1606.05250), after Unicode's
-    NFKC, which makes full-width letters plain. A minus sign or a decimal point inside a number is kept.
+    NFKC, which makes full-width letters plain, and without characters that have no width. A minus sign or a decimal
+    point inside a number is kept, and so is an A that is all there is: it is a choice and no article.
     """
-    text = _APOSTROPHE.sub("", unicodedata.normalize("NFKC", text).lower())
-    kept = _MARKS.sub(lambda match: match[0] if _belongs(match) else " ", text)
-    return " ".join(_ARTICLES.sub(" ", kept).split())
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(INVISIBLE))
+    kept = _MARKS.sub(lambda match: match[0] if _belongs(match) else " ", _APOSTROPHE.sub("", text.lower())).split()
+    return "a" if kept == ["a"] else " ".join(_ARTICLES.sub(" ", " ".join(kept)).split())
 
 
 def says(text: str, gold: str) -> bool:

@@ -26,6 +26,9 @@ def test_it_agrees_with_the_recorded_matches(read_cases):
         ("3.5.", "3.5"),
         ("1-2", "1 2"),
         ("\uff21\uff22", "ab"),
+        ("Par\u200bis", "paris"),
+        ("(A)", "a"),
+        ("the", ""),
         ("!?", ""),
     ],
 )
@@ -45,6 +48,8 @@ def test_a_marked_answer_counts_and_the_reasoning_does_not():
     assert text_match("<think>Paris</think>London", "paris") == 0.0
     assert text_match("So it is \\boxed{\\text{Paris}}", "paris", measure="f1") > 0.0
     assert text_match("<answer>Paris</answer><answer>London</answer>", "paris") == 0.0
+    assert text_match("So it is \\boxed{\\text{Paris}}", "paris") == 1.0
+    assert text_match("<answer>B</answer>", "A") == 0.0
 
 
 def test_golds_without_words_abstain():
