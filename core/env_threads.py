@@ -58,7 +58,7 @@ class EnvThreads:
     ) -> None:
         for number in list(self._lanes):
             self.release(number)
-        if error is None:
+        if error is None or isinstance(error, Exception):  # whoever interrupts does not want to wait
             until = time.monotonic() + CLOSING
             for lane in self._closing:
                 lane.thread.join(max(0.0, until - time.monotonic()))

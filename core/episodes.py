@@ -5,14 +5,16 @@ In: a bound environment and a split. Out: one frozen `Episode` per row, in the r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.env_threads import EnvThreads, Raised
 from grpo.core.tools import Schema, schemas_of
 from grpo.plugins.binding import BoundEnv
-from grpo.plugins.errors import DatasetError, PluginError
+from grpo.plugins.errors import DatasetError, GrpoError, PluginError
 from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.types import Completion, Message
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 Action = str | Mapping[str, Any]  # what the policy says, or a call of a tool
 UNBOUNDED = 200  # episodes to try of an environment that makes its own, unless the user says how many
+START_SECONDS = 60.0  # to start an episode, unless the user says how long
+_TURN = 0.1  # seconds of starting episodes without a look at the clock of those that hang
 HELD_OUT_SEED = 2**20  # first seed of held-out episodes for environments that make their own
 
 
@@ -63,9 +67,15 @@ class Episode:
 
 
 def episodes_of(
-    env: BoundEnv, split: str, *, limit: int | None, unbounded: int, describe_tools: bool = True
+    env: BoundEnv,
+    split: str,
+    *,
+    limit: int | None,
+    unbounded: int,
+    describe_tools: bool = True,
+    seconds: float = START_SECONDS,
 ) -> list[Episode]:
-    """Starts one episode per row.
+    """Starts one episode per row, in a thread that can be left when an environment hangs.
 
     Args:
         env: the environment with its options.
@@ -73,34 +83,56 @@ def episodes_of(
         limit: use only the first rows, or start so many episodes; None for all.
         unbounded: how many episodes to start when the environment has no rows and makes its own.
         describe_tools: for a policy; that imports transformers.
+        seconds: to start one episode; the first one makes the environment too.
 
     Raises:
         DatasetError: the rows cannot be used, or there are none.
-        PluginError: the environment breaks the contract.
+        PluginError: the environment breaks the contract, or an episode does not start in time.
     """
-    rows = env.rows(split)
-    instance = env.make()
-    try:
-        if rows is None:
-            first = 0 if split == "train" else HELD_OUT_SEED
-            count = unbounded if limit is None else limit
-            seeds = range(first, first + count)
-            found = [
-                start_episode(env, instance, n, {"seed": seed}, {}, f"seed {seed}") for n, seed in enumerate(seeds)
-            ]
-        else:
-            chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
-            if len(chosen) == 0:
-                raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
-            places = rows.places if isinstance(rows, PlacedRows) else [f"row {index}" for index in range(len(rows))]
-            starts = [({"seed": index, "options": {"row": row}}, row) for index, row in enumerate(chosen)]
-            found = [start_episode(env, instance, n, *start, places[n]) for n, start in enumerate(starts)]
-        if not describe_tools:
+    starts = _starts(env, split, limit, unbounded)
+    found: list[Episode] = []
+
+    def start_some(instance: Any) -> Any:
+        until = time.monotonic() + min(_TURN, seconds / 2)
+        while len(found) < len(starts) and time.monotonic() < until:
+            found.append(start_episode(env, instance, len(found), *starts[len(found)]))
+        return instance
+
+    with EnvThreads(env.make, seconds=seconds) as threads:
+        while len(found) < len(starts):
+            instance = threads.call({0: start_some})[0]
+            if isinstance(instance, Raised):
+                raise _not_started(env, instance.error, starts[len(found)][2])
+        if not (describe_tools and found):
             return found
-        tools = schemas_of(instance, env.name)  # an environment may first have them in an episode
-        return [replace(episode, tools=tools) for episode in found] if tools else found
-    finally:
-        instance.close()
+        tools = schemas_of(instance, env.name)  # it may first have them in an episode
+    return [replace(episode, tools=tools) for episode in found] if tools else found
+
+
+def _starts(
+    env: BoundEnv, split: str, limit: int | None, unbounded: int
+) -> list[tuple[dict[str, Any], Mapping[str, Any], str]]:
+    """Returns the arguments of `reset` for each episode, its row (or an empty one) and its place."""
+    rows = env.rows(split)
+    if rows is None:
+        first = 0 if split == "train" else HELD_OUT_SEED
+        seeds = range(first, first + (unbounded if limit is None else limit))
+        return [({"seed": seed}, {}, f"seed {seed}") for seed in seeds]
+    chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
+    if len(chosen) == 0:
+        raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
+    places = rows.places if isinstance(rows, PlacedRows) else [f"row {index}" for index in range(len(chosen))]
+    return [({"seed": n, "options": {"row": row}}, row, places[n]) for n, row in enumerate(chosen)]
+
+
+def _not_started(env: BoundEnv, error: BaseException, place: str) -> BaseException:
+    """Returns the error of an environment that did not start an episode."""
+    if isinstance(error, GrpoError):
+        return error
+    told = f"{type(error).__name__}: {error}"
+    if isinstance(error, TimeoutError):
+        told += ". In a run, rollout.step_timeout is the time that the start of an episode may take."
+    return PluginError(f"env '{env.name}' ({env.distribution}) cannot start {place}: {told}")
 
 
 def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:
@@ -131,18 +163,9 @@ def start_episode(
         place: where the row was written, or what the episode is made from.
 
     Raises:
-        DatasetError: the row cannot be used.
-        PluginError: the environment breaks the contract.
+        Exception: whatever the environment raises.
     """
-    try:
-        observation, info = instance.reset(**deepcopy(how))  # it may write into the row
-    except DatasetError:
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"env '{env.name}' ({env.distribution}) cannot start {f'row {index}' if row else place}: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+    observation, info = instance.reset(**deepcopy(how))  # it may write into the row
     return Episode(
         index,
         prompt_of(observation, info),

@@ -122,7 +122,14 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
             f"-n {choices.samples} at temperature 0 would give {choices.samples} equal completions per problem. "
             "Raise --temperature or leave out -n."
         )
-    episodes = tuple(episodes_of(env, choices.split, limit=choices.size, unbounded=choices.size or UNBOUNDED))
+    found = episodes_of(
+        env,
+        choices.split,
+        limit=choices.size,
+        unbounded=choices.size or UNBOUNDED,
+        seconds=config.rollout.step_timeout,
+    )
+    episodes = tuple(found)
     rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
     if not rewards and verifier is None:
         raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,11 +189,10 @@ def _started(
     follows from the steps, so that a resumed run makes as many.
     """
     several, limit, per_step = len(envs) > 1, config.train.limit, config.train.prompts_per_step
+    started = partial(episodes_of, seconds=config.rollout.step_timeout)
     shares = [env.weight / sum(env.weight for env in envs) for env in envs]
     rows = {
-        env.name: tuple(episodes_of(env, "train", limit=limit, unbounded=0))
-        for env in envs
-        if env.spec.dataset is not None
+        env.name: tuple(started(env, "train", limit=limit, unbounded=0)) for env in envs if env.spec.dataset is not None
     }
     of_rows = sum(share for env, share in zip(envs, shares, strict=True) if env.name in rows)
     made = limit or max(MADE_EPISODES, per_step * (config.train.steps or EMBEDDED_STEPS))
@@ -202,7 +202,7 @@ def _started(
         made = limit or max(MADE_EPISODES, per_step * config.train.steps)
     for env in envs:
         if env.name not in rows:
-            rows[env.name] = tuple(episodes_of(env, "train", limit=made, unbounded=made))
+            rows[env.name] = tuple(started(env, "train", limit=made, unbounded=made))
     if not several and envs[0].spec.dataset is None:  # recorded, so that it is the same whatever its steps
         config = _update(config, train={"limit": made})
     rewards = rewards_by_env(config, host, envs, [rows[env.name][0].row for env in envs])
@@ -212,7 +212,7 @@ def _started(
             raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
         verifier = verifier_of(env, host, several=several)
         size = config.evaluation.size
-        held_out = tuple(episodes_of(env, "test", limit=size, unbounded=size)) if size and verifier else ()
+        held_out = tuple(started(env, "test", limit=size, unbounded=size)) if size and verifier else ()
         parts.append(RunEnv(env, found, verifier, rows[env.name], held_out, share))
     return tuple(parts), config
 

@@ -53,7 +53,7 @@ def validate(
         split: "train" or "test".
         size: only so many of the first rows; default: all, or 200 episodes of an environment that makes its own.
         rewards: the SPECs of the run; default: the environment's own.
-        seconds: for playing one solution in an environment that is stepped.
+        seconds: for starting an episode, and for playing one solution in an environment that is stepped.
         on_rows: told after each block how many rows are done, and how many there are.
 
     Raises:
@@ -72,7 +72,7 @@ def validate(
         raise UsageError(f"env '{bound.name}' has neither a verifier nor rewards. Name a reward with --reward.")
     if size is not None and size < 1:
         raise UsageError(f"size={size} must be 1 or more.")
-    episodes = episodes_of(bound, split, limit=size, unbounded=UNBOUNDED, describe_tools=False)
+    episodes = episodes_of(bound, split, limit=size, unbounded=UNBOUNDED, describe_tools=False, seconds=seconds)
     refuse_missing_columns(episodes[0], plugins)
     solved = [episode for episode in episodes if episode.gold_actions]
     judged: list[JudgedGold] = []

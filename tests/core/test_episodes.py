@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +67,28 @@ def test_an_environment_that_cannot_start_is_named_with_the_row_and_closed() -> 
     with pytest.raises(PluginError, match=r"'asking' \(some-dist\) cannot start row 1: ValueError: no such question"):
         episodes_of(env(lambda split: [{"answer": "1"}, {"answer": "bad"}]), "train", limit=None, unbounded=1)
     assert Asking.closed == before + 1
+
+
+def test_an_environment_that_hangs_at_the_start_of_an_episode_ends_the_planning_in_words() -> None:
+    class Hanging(Asking):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            if seed == 2:
+                threading.Event().wait()
+            return super().reset(seed=seed, options=options)
+
+    hanging = BoundEnv(EnvSpec(name="hanging", version=1, factory=Hanging), "some-dist")
+    with pytest.raises(PluginError, match=r"'hanging' .* cannot start seed 2: TimeoutError: no answer within 0.3 s"):
+        episodes_of(hanging, "train", limit=5, unbounded=1, seconds=0.3)
+
+
+def test_an_environment_that_exits_cannot_end_the_process() -> None:
+    class Leaving(Asking):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            sys.exit(0)
+
+    leaving = BoundEnv(EnvSpec(name="leaving", version=1, factory=Leaving), "some-dist")
+    with pytest.raises(PluginError, match=r"'leaving' .* cannot start seed 0: SystemExit: 0"):
+        episodes_of(leaving, "train", limit=5, unbounded=1)
 
 
 def test_an_episode_knows_how_it_starts_again() -> None:
