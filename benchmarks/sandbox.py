@@ -1,9 +1,9 @@
 """Times the sandboxes beside what else could run a program: jobs in, a table out, exit code 1 below a target.
 
-    python benchmarks/sandbox.py [--jobs 300] [--image NAME] [--json] [--soak 20000]
+    python benchmarks/sandbox.py [--jobs 300] [--rounds 5] [--image NAME] [--json] [--soak 20000]
 
 The floor is a bare interpreter without any isolation, `python3 -I -S -c pass`; every ratio is executions per second of
-processor time, so that it holds on a busy machine too. All rows are measured in one run, on this machine. What is not
+processor time, so that it holds on a busy machine too. All rows are measured in turns, on this machine. What is not
 installed (bwrap, a container engine) is left out and said. The split judge is the real one: a completion, four
 assertions, its verdict.
 
@@ -31,6 +31,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ from grpo.rewards.sandbox.local import local
 
 _SUBREAPER = 36  # prctl: orphans below this process become its children, and so does their processor time
 TICKS = os.sysconf("SC_CLK_TCK")
+Processes = Callable[[], set[int]]
 PROGRAM = Job("print(sum(map(int, input().split())))", stdin=b"1 2 3")
 SERVE = Job(
     "import json, os\nread, write = os.fdopen(3, 'r', closefd=False), os.fdopen(3, 'w', closefd=False)\n"
@@ -102,36 +105,62 @@ def engine_processes() -> set[int]:
     return found
 
 
-def measured(count: int, one: Callable[[], Any], processes: set[int]) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What `count` jobs took.
+
+    Attributes:
+        count: how many.
+        busy: processor time in seconds.
+        wall: seconds on the clock.
+        times: seconds of each job, where they ran one after another.
+    """
+
+    count: int
+    busy: float
+    wall: float
+    times: tuple[float, ...] = ()
+
+
+Measure = Callable[[], Reading]
+
+
+def summary(readings: list[Reading]) -> dict[str, float]:
+    """Returns the figures of a row from its readings."""
+    count, times = sum(one.count for one in readings), sorted(time for one in readings for time in one.times)
+    row = {
+        "cpu_ms": sum(one.busy for one in readings) / count * 1000,
+        "per_second": count / sum(one.wall for one in readings),
+    }
+    if times:
+        row["p50_ms"] = statistics.median(times) * 1000
+        row["p99_ms"] = times[min(len(times) - 1, int(len(times) * 0.99))] * 1000
+    return row
+
+
+def measured(count: int, one: Callable[[], Any], processes: Processes) -> Reading:
     """Times `count` calls one after another."""
     times = []
-    busy = processor(processes)
+    busy = processor(processes())
     for _ in range(count):
         began = time.perf_counter()
         one()
         times.append(time.perf_counter() - began)
-    busy = processor(processes) - busy
-    times.sort()
-    return {
-        "cpu_ms": busy / count * 1000,
-        "p50_ms": statistics.median(times) * 1000,
-        "p99_ms": times[min(len(times) - 1, int(len(times) * 0.99))] * 1000,
-        "per_second": count / sum(times),
-    }
+    return Reading(count, processor(processes()) - busy, sum(times), tuple(times))
 
 
-def in_bulk(pool: SandboxPool, count: int, job: Job, processes: set[int]) -> dict[str, float]:
+def in_bulk(pool: SandboxPool, count: int, job: Job, processes: Processes) -> Reading:
     """Times `count` jobs side by side."""
-    busy, began = processor(processes), time.perf_counter()
+    busy, began = processor(processes()), time.perf_counter()
     results = asyncio.run(_run(pool, [job] * count))
-    wall, busy = time.perf_counter() - began, processor(processes) - busy
+    wall, busy = time.perf_counter() - began, processor(processes()) - busy
     wrong = [result for result in results if result.exit_code != 0]
     if wrong:
         raise SystemExit(f"a job failed: {wrong[0]}")
-    return {"cpu_ms": busy / count * 1000, "per_second": count / wall}
+    return Reading(count, busy, wall)
 
 
-def judged(pool: SandboxPool, count: int) -> dict[str, float]:
+def judged(pool: SandboxPool, count: int) -> Reading:
     """Times the split judge of `count` completions side by side."""
 
     async def all_of_them() -> list[tuple[str | None, CodeResult]]:
@@ -143,7 +172,7 @@ def judged(pool: SandboxPool, count: int) -> dict[str, float]:
     wrong = [result.line() for _, result in results if result.outcome != "accepted"]
     if wrong:
         raise SystemExit(f"a completion was misjudged: {wrong[0]}")
-    return {"cpu_ms": busy / count * 1000, "per_second": count / wall}
+    return Reading(count, busy, wall)
 
 
 def bare_time(count: int) -> float:
@@ -161,48 +190,54 @@ def bare_time(count: int) -> float:
     return statistics.median(times) * 1000
 
 
-def rows(jobs: int, image: str) -> dict[str, dict[str, float]]:
-    """Measures everything that this machine has."""
-    python, found = default_python(), {}
-    few = max(10, jobs // 10)
-    found["floor: python3 -I -S -c pass"] = measured(jobs, lambda: _spawn(python, "-I", "-S", "-c", "pass"), set())
-    if shutil.which("bwrap"):
-        found["bwrap + cold python"] = measured(few, lambda: _spawn(*_bwrap(python)), set())
-    with asyncio.Runner() as runner:
-        pool = local(slots=1)
-        try:
-            runner.run(_run(pool, [PROGRAM] * 20))
-            found["local, one at a time"] = measured(jobs, lambda: runner.run(_run(pool, [PROGRAM])), set())
-        finally:
-            pool.close()
-        pool = local(slots=4)
-        try:
-            runner.run(_run(pool, [PROGRAM] * 20))
-            found["local, side by side"] = in_bulk(pool, jobs, PROGRAM, set())
-            found["local, ten tests of one program"] = in_bulk(pool, jobs, PROGRAM, set())
-            judged(pool, 20)  # the tests are prepared once, as for a group of completions
-            found["local, split judge of 4 asserts"] = judged(pool, jobs)
-        finally:
-            pool.close()
-        try:
-            client = connected("")
-        except SandboxUnavailable as error:
-            print(error, file=sys.stderr)
-            return found
-        name = image or made_image(client)
-        client.close()
-        engine = engine_processes()
-        found["docker run --rm"] = measured(max(3, few // 5), lambda: _docker_run(name), engine)
-        warm = make_docker(image=name, slots=4)
-        try:
-            runner.run(_run(warm, [PROGRAM] * 20))
-            engine = engine_processes()
-            found["docker exec"] = measured(few, lambda: _docker_exec(warm._container._container.id), engine)
-            found["docker, one at a time"] = measured(jobs, lambda: runner.run(_run(warm, [PROGRAM])), engine)
-            found["docker, side by side"] = in_bulk(warm, jobs, PROGRAM, engine)
-        finally:
-            warm.close()
-    return found
+def rows(jobs: int, rounds: int, image: str) -> dict[str, dict[str, float]]:
+    """Measures everything that this machine has, in rounds, so that what the machine does meanwhile meets all rows."""
+    each, few = -(-jobs // rounds), max(2, jobs // 10 // rounds)
+    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+        measures = _local_rows(each, few, runner, stack) | _docker_rows(each, few, image, runner, stack)
+        readings: dict[str, list[Reading]] = {name: [] for name in measures}
+        for _ in range(rounds):
+            for name, measure in measures.items():
+                readings[name].append(measure())
+    return {name: summary(found) for name, found in readings.items()}
+
+
+def _local_rows(each: int, few: int, runner: asyncio.Runner, stack: contextlib.ExitStack) -> dict[str, Measure]:
+    python = default_python()
+    alone, beside = (stack.enter_context(contextlib.closing(local(slots=slots))) for slots in (1, 4))
+    for pool in (alone, beside):
+        runner.run(_run(pool, [PROGRAM] * 20))
+    judged(beside, 20)  # the tests are prepared once, as for a group of completions
+    spawn = {"bwrap + cold python": partial(measured, few, lambda: _spawn(*_bwrap(python)), set)}
+    return {
+        "floor: python3 -I -S -c pass": partial(measured, each, lambda: _spawn(python, "-I", "-S", "-c", "pass"), set),
+        **(spawn if shutil.which("bwrap") else {}),
+        "local, one at a time": partial(measured, each, lambda: runner.run(_run(alone, [PROGRAM])), set),
+        "local, side by side": partial(in_bulk, beside, each, PROGRAM, set),
+        "local, ten tests of one program": partial(in_bulk, beside, each, PROGRAM, set),
+        "local, split judge of 4 asserts": partial(judged, beside, each),
+    }
+
+
+def _docker_rows(
+    each: int, few: int, image: str, runner: asyncio.Runner, stack: contextlib.ExitStack
+) -> dict[str, Measure]:
+    try:
+        client = connected("")
+    except SandboxUnavailable as error:
+        print(error, file=sys.stderr)
+        return {}
+    name = image or made_image(client)
+    client.close()
+    warm = stack.enter_context(contextlib.closing(make_docker(image=name, slots=4)))
+    runner.run(_run(warm, [PROGRAM] * 20))
+    container = warm._container._container.id
+    return {
+        "docker run --rm": partial(measured, max(1, few // 5), lambda: _docker_run(name), engine_processes),
+        "docker exec": partial(measured, few, lambda: _docker_exec(container), engine_processes),
+        "docker, one at a time": partial(measured, each, lambda: runner.run(_run(warm, [PROGRAM])), engine_processes),
+        "docker, side by side": partial(in_bulk, warm, each, PROGRAM, engine_processes),
+    }
 
 
 def targets(found: dict[str, dict[str, float]]) -> list[tuple[str, float, float]]:
@@ -249,6 +284,7 @@ def main() -> int:
     """Prints the tables; returns 1 when a target is missed."""
     parser = argparse.ArgumentParser(description="Time the sandboxes beside the floor, bwrap and docker.")
     parser.add_argument("--jobs", type=int, default=300, help="programs for each row (default: 300)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that they are spread over (default: 5)")
     parser.add_argument("--image", default="", help="image for the engine; default: one of this machine's Python")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--soak", type=int, default=0, metavar="N", help="run N mixed jobs instead")
@@ -257,7 +293,7 @@ def main() -> int:
         soak(options.soak)
         return 0
     kernel.prctl(_SUBREAPER, 1)
-    found = rows(options.jobs, options.image)
+    found = rows(options.jobs, options.rounds, options.image)
     wanted = targets(found)
     if options.json:
         print(
