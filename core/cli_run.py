@@ -145,10 +145,13 @@ def run(
         if dry_run:
             from grpo.core.disk import refuse_full_disk
             from grpo.core.plan import RUNS, make_plan
+            from grpo.core.validate import doubts
 
             plan = make_plan(config, host)
             refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
-            display.planned(plan, None, ["dry run: everything checks out, nothing was trained"])
+            display.planned(plan, None, ["dry run: nothing was trained"])
+            for note in (*plan.notes, *doubts(plan)):
+                display.warned(note)
             return 0
         return _exit_code(start(config, host, display))
     finally:

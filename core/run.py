@@ -39,6 +39,7 @@ from grpo.core.record import (
     rewind,
     write_json,
 )
+from grpo.core.validate import doubts
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.host import Host
@@ -156,6 +157,9 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
     """The pipeline itself; returns "done" or "interrupted"."""
     for note in plan.notes:
         progress.warned(note)
+    if checkpoint is None and _is_main():
+        for doubt in doubts(plan):
+            progress.warned(doubt)
     progress.loading("libraries")
     hush_libraries()
     from grpo.core.callbacks import StepCallback, StopRequest, event_files

@@ -11,12 +11,14 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from grpo.core.check_report import title_of
 from grpo.core.env_threads import EnvThreads, Raised
 from grpo.core.episodes import UNBOUNDED, Action, Episode, episodes_of
 from grpo.core.gold import JudgedGold, acted, acted_in, best, judge_golds
 from grpo.core.gold_report import GoldScores, RefusedRow, Validation
+from grpo.core.plan import Plan
 from grpo.core.run_envs import refuse_missing_columns
 from grpo.core.score import Scorer
 from grpo.core.score_outcome import explain
@@ -30,6 +32,8 @@ from grpo.plugins.types import Completion
 __all__ = ["validate"]
 
 _BLOCK = 256  # rows that are played and judged at a time
+_TRIED = 8  # gold solutions of each environment before a run trains
+_UNFIT = "gives no gold solution more than silence: it does not fit this layout or these rows"
 _AT_ONCE = 16  # environments that are stepped side by side
 
 
@@ -80,9 +84,7 @@ def validate(
     with Scorer(plugins) as scorer:
         for first in range(0, len(solved), _BLOCK):
             block = solved[first : first + _BLOCK]
-            worked = _acted(bound, [(one, one.gold_actions) for one in block], seconds)
-            silent = _acted(bound, [(one, ("",) * len(one.gold_actions)) for one in block], seconds)
-            found = judge_golds(scorer, chosen, verifier, worked, silent, [one.index for one in block])
+            found = _judged(scorer, bound, chosen, verifier, block, seconds)
             judged += found
             refused += _refused(bound, block, found)
             on_rows(len(judged), len(solved))
@@ -98,6 +100,45 @@ def validate(
         silence_right=sum(one.silence_right for one in judged),
         notes=tuple(_notes(bound, chosen, solved, judged)),
     )
+
+
+def doubts(plan: Plan) -> Iterator[str]:
+    """Yields what a user should know before a run trains: gold solutions of its first rows that it does not accept.
+
+    Raises:
+        SandboxUnavailable: this machine cannot run the programs of the solutions.
+    """
+    for part in plan.envs:
+        solved = list(islice((episode for episode in part.train if episode.gold_actions), _TRIED))
+        if not solved:
+            continue
+        with Scorer(part.plugins) as scorer:
+            seconds = plan.config.rollout.step_timeout
+            judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds)
+        refused = list(_refused(part.env, solved, judged))
+        if refused:
+            yield (
+                f"env '{part.name}': the verifier and the rewards of this run do not accept {len(refused)} of "
+                f"{len(solved)} gold solutions that were tried. {refused[0].place}: {refused[0].reason}. "
+                "`grpo plugins validate` with the same environment and --reward tries every row."
+            )
+        for reward in part.rewards:
+            if _unmoved(reward, judged):
+                yield f"env '{part.name}': {reward.name} {_UNFIT}"
+
+
+def _judged(
+    scorer: Scorer,
+    env: BoundEnv,
+    rewards: Sequence[BoundReward],
+    verifier: BoundVerifier | None,
+    episodes: Sequence[Episode],
+    seconds: float,
+) -> list[JudgedGold]:
+    """Plays the gold solutions of episodes, and silence, and judges both."""
+    worked = _acted(env, [(one, one.gold_actions) for one in episodes], seconds)
+    silent = _acted(env, [(one, ("",) * len(one.gold_actions)) for one in episodes], seconds)
+    return judge_golds(scorer, rewards, verifier, worked, silent, [one.index for one in episodes])
 
 
 def _acted(env: BoundEnv, wanted: Sequence[tuple[Episode, Sequence[Action]]], seconds: float) -> list[Completion]:
@@ -174,10 +215,8 @@ def _notes(
     if env.spec.note:
         yield env.spec.note
     for reward in rewards:
-        pairs = [(one.outcomes[reward.name].score, one.silent[reward.name].score) for one in judged]
-        both = [(right, nothing) for right, nothing in pairs if right is not None and nothing is not None]
-        if both and all(right == nothing and not best(reward, right) for right, nothing in both):
-            yield f"{reward.name} gives no gold solution more than silence: it does not fit this layout or these rows"
+        if _unmoved(reward, judged):
+            yield f"{reward.name} {_UNFIT}"
             continue
         accepted = [
             (score, episode.place)
@@ -187,3 +226,10 @@ def _notes(
         (least, place), (most, _) = min(accepted, default=(0.0, "")), max(accepted, default=(0.0, ""))
         if least < most:
             yield f"{place}: {reward.name} gives its solution {least:g}, and others up to {most:g}"
+
+
+def _unmoved(reward: BoundReward, judged: Sequence[JudgedGold]) -> bool:
+    """Returns whether a reward gives every gold solution what it gives silence, and that is not its best."""
+    pairs = [(one.outcomes[reward.name].score, one.silent[reward.name].score) for one in judged]
+    both = [(right, nothing) for right, nothing in pairs if right is not None and nothing is not None]
+    return bool(both) and all(right == nothing and not best(reward, right) for right, nothing in both)

@@ -289,3 +289,19 @@ def test_the_command_takes_rewards_and_environments_only() -> None:
     assert [line.split()[0] for line in run.stdout.splitlines()[3:]] == ["reward", "proximity", "format"]
     with pytest.raises(UsageError, match="only environments have rows"):
         CliRunner().invoke(cli, ["plugins", "validate", "reward:proximity"], catch_exceptions=False)
+
+
+def test_a_run_says_before_it_loads_a_model_that_its_rewards_refuse_right_answers(tmp_path: Path) -> None:
+    def told(template: str, *rewards: str, more: tuple[str, ...] = ("--dry-run",)) -> str:
+        named = [part for reward in rewards for part in ("--reward", reward)]
+        ran = CliRunner().invoke(cli, ["run", "--env", f"gsm8k:size=20,template={template}", *named, *more])
+        assert ran.exit_code == 0, ran.output
+        return ran.output.partition("loading libraries")[0]
+
+    small = ("--steps", "1", "--prompts-per-step", "1", "--group-size", "2", "--set", "evaluation.size=0")
+    small += ("--max-completion-length", "4", "--out", str(tmp_path / "run"))
+    unfit = "env 'gsm8k': gsm8k.soft_format gives no gold solution more than silence"
+    assert unfit in told("hash", "proximity", "gsm8k.soft_format", more=small)
+    assert unfit in told("hash", "proximity", "gsm8k.soft_format")
+    assert "do not accept 8 of 8 gold solutions" in told("hash", "gsm8k.soft_format")
+    assert "gold" not in told("reasoning", "proximity", "gsm8k.soft_format")
