@@ -51,7 +51,6 @@ from grpo.rewards.sandbox.local import local
 
 _SUBREAPER = 36  # prctl: orphans below this process become its children, and so does their processor time
 TICKS = os.sysconf("SC_CLK_TCK")
-Processes = Callable[[], set[int]]
 PROGRAM = Job("print(sum(map(int, input().split())))", stdin=b"1 2 3")
 SERVE = Job(
     "import json, os\nread, write = os.fdopen(3, 'r', closefd=False), os.fdopen(3, 'w', closefd=False)\n"
@@ -138,22 +137,22 @@ def summary(readings: list[Reading]) -> dict[str, float]:
     return row
 
 
-def measured(count: int, one: Callable[[], Any], processes: Processes) -> Reading:
+def measured(count: int, one: Callable[[], Any], processes: set[int]) -> Reading:
     """Times `count` calls one after another."""
     times = []
-    busy = processor(processes())
+    busy = processor(processes)
     for _ in range(count):
         began = time.perf_counter()
         one()
         times.append(time.perf_counter() - began)
-    return Reading(count, processor(processes()) - busy, sum(times), tuple(times))
+    return Reading(count, processor(processes) - busy, sum(times), tuple(times))
 
 
-def in_bulk(pool: SandboxPool, count: int, job: Job, processes: Processes) -> Reading:
+def in_bulk(pool: SandboxPool, count: int, job: Job, processes: set[int]) -> Reading:
     """Times `count` jobs side by side."""
-    busy, began = processor(processes()), time.perf_counter()
+    busy, began = processor(processes), time.perf_counter()
     results = asyncio.run(_run(pool, [job] * count))
-    wall, busy = time.perf_counter() - began, processor(processes()) - busy
+    wall, busy = time.perf_counter() - began, processor(processes) - busy
     wrong = [result for result in results if result.exit_code != 0]
     if wrong:
         raise SystemExit(f"a job failed: {wrong[0]}")
@@ -208,13 +207,15 @@ def _local_rows(each: int, few: int, runner: asyncio.Runner, stack: contextlib.E
     for pool in (alone, beside):
         runner.run(_run(pool, [PROGRAM] * 20))
     judged(beside, 20)  # the tests are prepared once, as for a group of completions
-    spawn = {"bwrap + cold python": partial(measured, few, lambda: _spawn(*_bwrap(python)), set)}
+    spawn = {"bwrap + cold python": partial(measured, few, lambda: _spawn(*_bwrap(python)), set())}
     return {
-        "floor: python3 -I -S -c pass": partial(measured, each, lambda: _spawn(python, "-I", "-S", "-c", "pass"), set),
+        "floor: python3 -I -S -c pass": partial(
+            measured, each, lambda: _spawn(python, "-I", "-S", "-c", "pass"), set()
+        ),
         **(spawn if shutil.which("bwrap") else {}),
-        "local, one at a time": partial(measured, each, lambda: runner.run(_run(alone, [PROGRAM])), set),
-        "local, side by side": partial(in_bulk, beside, each, PROGRAM, set),
-        "local, ten tests of one program": partial(in_bulk, beside, each, PROGRAM, set),
+        "local, one at a time": partial(measured, each, lambda: runner.run(_run(alone, [PROGRAM])), set()),
+        "local, side by side": partial(in_bulk, beside, each, PROGRAM, set()),
+        "local, ten tests of one program": partial(in_bulk, beside, each, PROGRAM, set()),
         "local, split judge of 4 asserts": partial(judged, beside, each),
     }
 
@@ -232,11 +233,12 @@ def _docker_rows(
     warm = stack.enter_context(contextlib.closing(make_docker(image=name, slots=4)))
     runner.run(_run(warm, [PROGRAM] * 20))
     container = warm._container._container.id
+    engine = engine_processes()  # those that stay; the time of one that ends would be missing from a later reading
     return {
-        "docker run --rm": partial(measured, max(1, few // 5), lambda: _docker_run(name), engine_processes),
-        "docker exec": partial(measured, few, lambda: _docker_exec(container), engine_processes),
-        "docker, one at a time": partial(measured, each, lambda: runner.run(_run(warm, [PROGRAM])), engine_processes),
-        "docker, side by side": partial(in_bulk, warm, each, PROGRAM, engine_processes),
+        "docker run --rm": partial(measured, max(1, few // 5), lambda: _docker_run(name), engine),
+        "docker exec": partial(measured, few, lambda: _docker_exec(container), engine),
+        "docker, one at a time": partial(measured, each, lambda: runner.run(_run(warm, [PROGRAM])), engine),
+        "docker, side by side": partial(in_bulk, warm, each, PROGRAM, engine),
     }
 
 

@@ -227,15 +227,15 @@ class Seat:
         """Holds a conversation with the policy open, turn by turn.
 
         Raises:
-            NotImplementedError: the environment plays the policy twice in one episode, or in a place of its own.
+            RuntimeError: the environment plays the policy twice in one episode, or in a place of its own.
         """
         from verifiers.v1 import Interaction
 
         if self.rollout is not None:
-            raise NotImplementedError("its environment has the policy play several rollouts in one episode")
+            raise RuntimeError("its environment has the policy play several rollouts in one episode")
         for name, value in placed.items():
             if value:
-                raise NotImplementedError(f"its environment gives the rollout of the policy a {name} of its own")
+                raise RuntimeError(f"its environment gives the rollout of the policy a {name} of its own")
         rollout = self.rollout = PolicyRollout(task, self.config, self._tools, self._line)
         await rollout.open()
         talk = Interaction(rollout)  # it has what is asked of a rollout here
