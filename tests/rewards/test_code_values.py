@@ -60,7 +60,7 @@ def crossed(value):
     return Codec(refused, unknown).read(json.loads(json.dumps(codec.write(value))))
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_value_arrives_as_it_was(value):
     arrived = crossed(value)
     assert type(arrived) is type(value)
