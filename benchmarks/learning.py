@@ -1,8 +1,10 @@
-"""Does the default job learn? Held-out accuracy before and after, and wall time, for several seeds, full and LoRA.
+"""Does a job learn? Held-out accuracy before and after, and wall time, for several seeds.
 
-    python benchmarks/learning.py [--seeds 3] [--reward proximity ...]
+    python benchmarks/learning.py                    # the default job of the README, full and LoRA
+    python benchmarks/learning.py --how full --draw guess.svg -- --env guess ...
 
-Every run is the command that the README shows, in a process of its own; the time is that of the whole command.
+What stands after `--` are the arguments of `grpo run`. Every run is that command in a process of its own; the time is
+that of the whole command. `--draw` draws the held-out accuracy over the steps, a line for each run.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+DEFAULT = ("--env", "gsm8k", "--reward", "proximity")
+Curve = list[tuple[int, float]]  # step and held-out accuracy
 
 
 def first_step_after(run: Path, started: float, process: subprocess.Popen[str]) -> float | None:
@@ -28,31 +34,61 @@ def first_step_after(run: Path, started: float, process: subprocess.Popen[str]) 
     return None
 
 
+def trained(arguments: Sequence[str]) -> tuple[Curve, float, float]:
+    """Runs one job; returns its curve, the seconds to its first step and those of the whole command."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        command = [sys.executable, "-m", "grpo", "run", *arguments, "--out", str(run), "--quiet"]
+        started = time.time()
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        first = first_step_after(run, started, process)
+        errors = process.communicate()[1]
+        whole = time.time() - started
+        if process.returncode or first is None:
+            raise SystemExit(errors)
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(row["step"], row["held_out/accuracy"]) for row in rows if "held_out/accuracy" in row], first, whole
+
+
+def draw(curves: Mapping[tuple[str, int], Curve], path: Path) -> None:
+    """Draws one line for each way of training and seed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    ways = list(dict.fromkeys(how for how, _ in curves))
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "grpo", "font.family": "sans-serif"}):
+        figure, axis = pyplot.subplots(figsize=(6.4, 3.2), constrained_layout=True)
+        for (how, seed), curve in curves.items():
+            label = f"seed {seed}" if len(ways) == 1 else f"{how}, seed {seed}"
+            axis.plot(*zip(*curve, strict=True), ["o-", "s--"][ways.index(how) % 2], color=f"C{seed}", label=label)
+        axis.set(xlabel="step", ylabel="held-out accuracy", ylim=(0, 1.02))
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, loc="lower right")
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        pyplot.close(figure)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--reward", nargs="+", default=["proximity"])
+    parser.add_argument("--how", nargs="+", choices=("full", "lora"), default=["full", "lora"])
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="an .svg, .png or .pdf to write")
+    parser.add_argument("job", nargs="*", default=DEFAULT, help=f"arguments of grpo run ({' '.join(DEFAULT)})")
     options = parser.parse_args()
-    rewards = [word for reward in options.reward for word in ("--reward", reward)]
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, python {platform.python_version()}")
+    print(f"grpo run {' '.join(options.job)}")
     print(f"{'training':<10}{'seed':>5}{'before':>9}{'after':>8}{'first step s':>14}{'whole s':>9}")
-    for how in ("full", "lora"):
+    curves: dict[tuple[str, int], Curve] = {}
+    for how in options.how:
         for seed in range(options.seeds):
-            with tempfile.TemporaryDirectory() as folder:
-                run = Path(folder) / "run"
-                command = [sys.executable, "-m", "grpo", "run", "--env", "gsm8k", *rewards, f"--{how}"]
-                started = time.time()
-                process = subprocess.Popen(
-                    [*command, "--seed", str(seed), "--out", str(run), "--quiet"], stderr=subprocess.PIPE, text=True
-                )
-                first = first_step_after(run, started, process)
-                errors = process.communicate()[1]
-                whole = time.time() - started
-                if process.returncode or first is None:
-                    raise SystemExit(errors)
-                rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-                held_out = [row["held_out/accuracy"] for row in rows if "held_out/accuracy" in row]
-            print(f"{how:<10}{seed:>5}{held_out[0]:>9.3f}{held_out[-1]:>8.3f}{first:>14.1f}{whole:>9.1f}", flush=True)
+            curve, first, whole = trained([*options.job, f"--{how}", "--seed", str(seed)])
+            curves[how, seed] = curve
+            print(f"{how:<10}{seed:>5}{curve[0][1]:>9.3f}{curve[-1][1]:>8.3f}{first:>14.1f}{whole:>9.1f}", flush=True)
+            if options.draw:
+                draw(curves, options.draw)
 
 
 if __name__ == "__main__":

@@ -307,8 +307,9 @@ def test_a_worker_imports_no_torch_and_ignores_ctrl_c() -> None:
     assert scores(state, "a")[0].score == 1.0
 
 
+# A process that a shell starts in the background ignores SIGINT, and passes that on.
 _SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from grpo import Completion, reward
 from grpo.core.score import Scorer
 from grpo.plugins.binding import BoundReward
@@ -320,6 +321,7 @@ def stuck(completion: str) -> float:
     return float(pow(3, 10**9) > 0)
 
 sys_argv = sys.argv[1]
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Scorer([BoundReward(stuck, "d", timeout=60)], workers=2) as scorer:
     scorer.score([Completion("a"), Completion("b")])
 """
