@@ -89,7 +89,7 @@ def final_answer(completion: str) -> Answer | None:
     text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     for part in (text[split:], text[:split]):
-        answer = _explicit(part) or _cued(part) or _last_sentence(part)
+        answer = _explicit(part) or _cued(part) or _last_sentence(part) or _in_words(part)
         if answer is not None:
             return answer
     return None
@@ -214,6 +214,12 @@ def _spoken(content: str) -> tuple[Number, ...] | None:
     text = content.strip(" *_$\t\n")
     value = spoken_number(text)
     return None if value is None else (Number(value, Fraction(1), text, 0, len(text)),)
+
+
+def _in_words(text: str) -> Answer | None:
+    """A text that is nothing but a number in words."""
+    numbers = _spoken(text)
+    return None if numbers is None else Answer(_shorten(text), numbers, "prose")
 
 
 def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list[Number]:

@@ -32,6 +32,8 @@ _JOINT = re.compile(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+"
 MARKUP = re.compile(r"\\(?:text|textbf|textit|textrm|textsf|mathrm|mathbf|mathsf|mathit|mbox)\s?\{([^{}]*)\}")
 """Words set in another face, which changes nothing; the content is the group."""
 
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-z])")
+_HOPE = re.compile(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
 _SPACING = re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
 
@@ -55,6 +57,8 @@ def statement(completion: str) -> Statement | None:
     """Finds the statement of the answer, or None when the completion is blank."""
     text = completion.strip()[-_READ:]
     text = text if text.isascii() else text.translate(INVISIBLE)
+    if "I hope" in text[-40:]:
+        text = text[:-40] + _HOPE.sub("", text[-40:])
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     rest = text[split:].strip()
     return _stated(rest or text[:split]) if text else None
@@ -76,9 +80,9 @@ def plain(text: str) -> str:
     box = _BOX.match(text)
     if box and closing_brace(text, box.end()) == len(text) - 1:
         text = text[box.end() : -1]
-    text = text.removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
-    text = re.sub(r"\\[dtc]frac(?![a-z])", r"\\frac", text)
-    text = MARKUP.sub(r"\1", text)
+    if "\\" in text:
+        text = text.removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
+        text = MARKUP.sub(r"\1", _FRACTIONS.sub(r"\\frac", text))
     text = _BETWEEN_DIGITS.sub("_", text.replace("$", ""))
     return _SPACING.sub("", text).removesuffix(".")
 

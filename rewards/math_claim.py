@@ -19,6 +19,12 @@ _SOLUTIONS = re.compile(
     r"[<>\u2264\u2265\u2260\u222a\u221e]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|cup|setminus|infty)(?![a-zA-Z])"
     r"|[\[(](?=[^\[\]()]*,)[^\[\]()]+\]|\[(?=[^\[\]()]*,)[^\[\]()]+\)"
 )
+_LISTING = re.compile(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")
+_JOINED = re.compile(r"\s*(?:,\s*(?:and|or)\b|,|;|\b(?:and|or)\b)\s*")
+_VALUE = re.compile(
+    r"\$?(?:(?P<name>[a-zA-Z])\s*=\s*)?"
+    r"(?P<value>[-+]?(?:\d+(?:\.\d+)?(?:/\d+)?|[^\s$a-zA-Z\\]*\\[^$]{1,80}?))\$?"
+)
 _CASES = re.compile(r"\\begin\{(?:cases|array|aligned)\}")
 
 
@@ -65,6 +71,23 @@ def several(gold: str) -> bool:
     if _SET.fullmatch(text) or _CASES.search(text) or text.count("boxed") > 1 or len(formulas(gold)) > 1:
         return True
     return bool(_SPLIT.search(_outside_brackets(_THOUSANDS.sub("", text))))
+
+
+def listed_values(clause: str) -> str | None:
+    """Returns the values that a clause of prose lists, parted by commas; None for a single one, or other words.
+
+    So "the solutions are 1, -2 and $\\frac{1}{2}$." gives `1,-2,\\frac{1}{2}`, and "x = 1 or x = -2" gives `1,-2`.
+    """
+    start = next(iter(_LISTING.finditer(clause[-_LONGEST:])), None)
+    if start is None:
+        return None
+    text = clause[-_LONGEST:][start.end() :].strip().rstrip(".").strip()
+    found = [_VALUE.fullmatch(part) for part in _JOINED.split(_THOUSANDS.sub("", text))]
+    read = [one for one in found if one is not None]
+    names = {start["name"], *(one["name"] for one in read)} - {None}
+    if len(read) < max(2, len(found)) or len(names) > 1:
+        return None
+    return ",".join(one["value"] for one in read)
 
 
 def is_set(gold: str) -> bool:

@@ -21,7 +21,7 @@ from grpo.rewards.math_tidy import repeating, tidied
 
 _ANCHOR = re.compile(r"\$|\\\(|\\\[|\\f?boxed|\\begin\{align")
 _PLAIN = re.compile(r"[-+]?[\d.,\s/%()*^+-]+")
-_LIST = re.compile(r",\s|,\d+,\d{1,2}(?!\d)")
+_LIST = re.compile(r",[\s+-]|,\d+,\d{1,2}(?!\d)")
 _REPEATING = re.compile(
     r"(?P<whole>\d{0,9})\.(?P<fixed>\d{0,9})"
     r"(?:\\dot\s?\{?(?P<first>\d)\}?(?P<middle>\d{0,9})\\dot\s?\{?(?P<last>\d)\}?"
@@ -43,6 +43,8 @@ _DEGREES = re.compile(
     r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\s?\^\s?\{?\d\}?)?)\s*+(?:\\left\s?)?(?P<open>[({])?\s*+(?P<degrees>\d++(?:\.\d++)?)"
     r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))(?(open)\s*(?:\\right\s?)?[)}])"
 )
+_DEGREE = re.compile(r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))")
+_PI = re.compile(r"\\pi(?![a-z])|\bpi\b|\u03c0")
 _CHOPPED = 1e-12
 
 
@@ -72,11 +74,25 @@ def same_mathematics(
     settings = {"float_rounding": precision, "strict": strict}
     if _verify(list(_gold(gold)), found, **settings):
         return _close_enough(golds[0], found, precision)
+    angle = _as_radians(gold, core or statement)
+    if angle is not None:
+        return _verify(_read(angle[0]), _read(angle[1]), **settings)
     sets = same_set(_content(gold), _content(core or statement), _read, relations=relations)
     if sets is not None:
         return sets
     readings = _otherwise(golds, found)
     return any(_verify(one, two, **settings) and _close_enough(one[0], two, precision) for one, two in readings)
+
+
+def _as_radians(gold: str, text: str) -> tuple[str, str] | None:
+    """Both angles in radians, where one is in degrees and the other a multiple of pi; else None."""
+    texts = [commands(_content(one)) for one in (gold, text)]
+    in_degrees = [_DEGREE.search(one) is not None for one in texts]
+    multiples = [_PI.search(one) is not None for one in texts]
+    if in_degrees[0] == in_degrees[1] or in_degrees != multiples[::-1]:
+        return None
+    wanted, found = (_DEGREE.sub(lambda _: r" \cdot \frac{\pi}{180}", one) for one in texts)
+    return f"${wanted}$", f"${found}$"
 
 
 def _otherwise(golds: list[Any], found: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:

@@ -14,6 +14,7 @@ from grpo.rewards.quantity import magnitude, unit_ratio
 _TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
 _PRODUCT = re.compile(r"\s*+(\$)?\s*+([-+]?(?:\d[\d.,]*+|\.\d++))(\s*+)([A-Za-z])\s*+\$?\s*+")
 _DECIMAL_COMMA = re.compile(r"\s*+\$?\s*+([-+\u2212]?\d{1,400})\{?,\}?(\d{1,400})\s*+\$?\s*+")
+_DIGITS_ALONE = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 _LISTED = re.compile(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
 _GROUPED = re.compile(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
 
@@ -74,6 +75,29 @@ def same_number(stated: Statement, number: Number, gold: str, precision: int) ->
     if read.factor != 1 or number.factor != 1:
         return None
     return _rounded(read.value, number.value, precision)
+
+
+def same_digits(content: str, core: str, number: Number, precision: int) -> tuple[bool | None, str]:
+    """Compares an answer that is digits alone with a gold that is digits alone, which most are; reads nothing else.
+
+    Args:
+        content: the marked answer.
+        core: the gold, as text.
+        number: the same, as a number.
+        precision: as for `same_number`.
+
+    Returns:
+        What the verifier would come to in all its steps, and why, or "" for the same digits; None where one of the
+        two is more than digits.
+    """
+    content, core = content.strip(), core.strip()
+    if _DIGITS_ALONE.fullmatch(content) is None or _DIGITS_ALONE.fullmatch(core) is None:
+        return None, ""
+    if content == core:
+        return True, ""
+    value = Fraction(content)
+    right = value == number.value or _rounded(value, number.value, precision)
+    return right, f"{'equals' if right else 'differs from'} the number {number.text}"
 
 
 def is_list(content: str) -> bool:

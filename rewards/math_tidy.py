@@ -1,7 +1,8 @@
 """The spellings of an answer that its reader does not care for: a marked answer or a gold in, the usual LaTeX out.
 
-Faces and colours, `\\nicefrac`, zero-width characters, a choice's letter before its value, "the answer is" inside the
-box, repeating decimals, numbers in words, reversed brackets of intervals, `5 = x`. What is not known stays as it is.
+Faces, sizes and colours, a currency's name before a sum, `\\nicefrac`, zero-width characters, a choice's letter before
+its value, "the answer is" or "about" inside the box, repeating decimals, numbers in words, reversed brackets of
+intervals, `5 = x`. What is not known stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ _FACE = re.compile(
     r"\s?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 )
 _VECTOR_FACE = re.compile(r"\\mathbf\s?\{[a-zA-Z]\}")
-_SWITCH = re.compile(r"\\(?:color\s?\{[a-zA-Z]+\}|bf(?![a-zA-Z])|bfseries(?![a-zA-Z])|textstyle(?![a-zA-Z]))\s?")
+_SIZES = "tiny|scriptsize|footnotesize|small|normalsize|large|Large|LARGE|huge|Huge"
+_SWITCH = re.compile(rf"\\(?:color\s?\{{[a-zA-Z]+\}}|(?:bf|bfseries|textstyle|{_SIZES})(?![a-zA-Z]))\s?")
+_CURLY = {"lbrace": r"\{", "rbrace": r"\}"}
+_CURLY_NAME = re.compile(r"\\([lr]brace)(?![a-zA-Z])\s?")
+_ROW_GAP = re.compile(r"(\\\\)\s*\[-?\d*\.?\d+\s?(?:pt|em|ex|mm|cm)\]")
 _SLANTED = re.compile(r"\\[ns](?:ice)?frac(?![a-zA-Z])")
 _ANGLES = re.compile(
     r"\\(?:left\s?)?\\?langle(?![a-zA-Z])\s*((?:(?!\\langle).){1,400}?)\\(?:right\s?)?\\?rangle(?![a-zA-Z])"
@@ -44,7 +49,22 @@ _FLIPPED = re.compile(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-
 _RATIO = re.compile(rf"({_NUMBER})\s+to\s+({_NUMBER})")
 _NESTED = re.compile(r"\[\s*(\[[^\[\]]{1,400}\](?:\s*,\s*\[[^\[\]]{1,400}\])*)\s*\]")
 _HALF_DAY = re.compile(r"(?<=\d)\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
+_HALF_DAY_FACED = re.compile(
+    r"(?<=:\d\d)(?:\\[ ,;:]|[\s~])*\\(?:text|textrm|mathrm|mbox)\s?\{\s*([ap])\.?\s?m\.?\s*\}", re.IGNORECASE
+)
+_CURRENCY = r"(?:USD|EUR|GBP|INR|CAD|AUD|JPY|CNY|RMB|CHF|Rs\.?)"
+_PRICED = re.compile(
+    rf"(?:(?:\\(?:text|textrm|mathrm|mbox)\s?\{{\s*{_CURRENCY}\s*\}}|{_CURRENCY})(?:\\[ ,;:]|[\s~])*)(-?\d[\d.,{{}}]*)"
+)
+_ROUGHLY = re.compile(
+    r"(?:\\(?:text|textrm|mathrm|mbox)\s?\{\s*)?(?:approximately|approx\.?|about|roughly|around)\s*\}?"
+    r"(?:\\[ ,;:]|[\s~])*(?=-?[\d\\])",
+    re.IGNORECASE,
+)
+_SPACED = re.compile(r"-?\d{1,3}(?:\s\d{3})+")
 _ALL = re.compile(r"(?:the set of )?all (?:the )?reals?(?: numbers)?(?: x)?", re.IGNORECASE)
+_NOWHERE = re.compile(r"(?:it )?does(?: not|n['\u2019]t) exist|DNE", re.IGNORECASE)
+_ENDLESS = re.compile(r"(?:positive )?infinity", re.IGNORECASE)
 _NONE = re.compile(r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", re.IGNORECASE)
 _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox)\s?\{([^{}]*)\}")
 
@@ -77,6 +97,7 @@ def _commands(text: str) -> str:
         if not changed:
             break
     text = _SLANTED.sub(r"\\frac", _SWITCH.sub("", text))
+    text = _ROW_GAP.sub(r"\1 ", _CURLY_NAME.sub(lambda name: _CURLY[name[1]], text))
     return _DOTS.sub(r"\\ldots ", _ANGLES.sub(r"(\1)", text))
 
 
@@ -111,8 +132,11 @@ def _matrix(match: re.Match[str]) -> str:
 def _whole(text: str) -> str:
     """What can be said of an answer only when it is nothing else."""
     core = text.strip().strip("$").strip()
+    if core.isdecimal():
+        return text
     said = _SAID.match(core)
     bare = _LAST_COMMA.sub("", core[said.end() :] if said else _LEAD.sub("", core, count=1))
+    bare = _ROUGHLY.sub("", bare, count=1) if _ROUGHLY.match(bare) else bare
     listed = _LISTED.fullmatch(bare)
     bare = listed[1] if listed else bare
     words = _TEXT.sub(r"\1", bare).strip()
@@ -128,12 +152,18 @@ def _whole(text: str) -> str:
         match = form.fullmatch(bare)
         if match:
             return respell(match)
-    return _HALF_DAY.sub(lambda match: f" {match[1].upper()}M", text if bare == core else bare)
+    return _HALF_DAY.sub(_of_day, _HALF_DAY_FACED.sub(_of_day, text if bare == core else bare))
 
 
-_IN_WORDS = ((_ALL, r"\mathbb{R}"), (_NONE, r"\emptyset"))
+def _of_day(match: re.Match[str]) -> str:
+    return f" {match[1].upper()}M"
+
+
+_IN_WORDS = ((_ALL, r"\mathbb{R}"), (_NONE, r"\emptyset"), (_ENDLESS, r"\infty"), (_NOWHERE, "DNE"))
 _RESPELT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_FLIPPED, lambda match: f"{match[2]}={match[1]}"),
+    (_PRICED, lambda match: match[1]),
+    (_SPACED, lambda match: "".join(match[0].split())),
     (_RATIO, lambda match: f"{match[1]}:{match[2]}"),
     (_BRACKETED, lambda match: f"{match[1]}{repeating(match[2], match[3], match[4])}"),
 )

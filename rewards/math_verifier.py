@@ -12,15 +12,17 @@ from dataclasses import replace
 from grpo.plugins.decorators import verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
-from grpo.rewards.math_answer import MARKUP, Statement, gold_text, plain, statement
+from grpo.rewards.math_answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math_choice import chosen_letter, gold_letter
-from grpo.rewards.math_claim import claim, formulas, groups
+from grpo.rewards.math_claim import claim, formulas, groups, listed_values, several
+from grpo.rewards.math_gold import Gold, marked, read_gold
 from grpo.rewards.math_guard import hostile
-from grpo.rewards.math_number import is_list, number_of, same_number, term
+from grpo.rewards.math_number import is_list, same_digits, same_number, term
 from grpo.rewards.math_objection import objection, repeats
 from grpo.rewards.math_process import SECONDS, Undecided, compare
 from grpo.rewards.math_tidy import choice_label, tidied
-from grpo.rewards.quantity import unit_ratio
+from grpo.rewards.moments import last_moment, same_moment
+from grpo.rewards.quantity import turns, unit_ratio
 from grpo.rewards.radix import same_numeral
 from grpo.rewards.words import says
 
@@ -30,8 +32,6 @@ TIMEOUT = 60.0
 _END = 1000
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
-_WORDS = re.compile(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
-_WORD = re.compile(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
 _CUE = re.compile(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
 
 CASES = [
@@ -85,8 +85,8 @@ def math(
     `\\boxed{}` and "the final answer is ..."; without any of them, at the end of the text. The first of these decides:
     1. a gold that is empty, or neither text nor number: undecided; nothing stated, or the question alone: wrong;
     2. the same text but for spacing and LaTeX that does not matter: right;
-    3. a gold in words: right when they are the same but for case, punctuation and articles ("Yes, because ..." says
-       yes), else wrong;
+    3. a gold that is a time of day or a date: right for the same moment, else wrong; a gold in words: right when they
+       are the same but for case, punctuation and articles ("Yes, because ..." says yes), else wrong;
     4. a gold that is one capital letter: the letter chosen decides;
     5. digits with a base (`1011_2`): the same digits and base are right, others wrong;
     6. an expression that would hang computer algebra (huge powers, factorials, numbers, deep brackets): undecided;
@@ -109,63 +109,70 @@ def math(
         limit: seconds of processor time for one comparison by computer algebra, and a third of its wall time.
     """
     prepare(limit=limit, precision=precision)
-    given = gold_text(answer)
-    if given is None:
+    gold = read_gold(answer)
+    if gold is None:
         return Verdict(None, None, "the gold answer is empty or not a text or a number")
     stated = None if repeats(completion, question) else statement(completion)
     if stated is None:
         return Verdict(False, None, "nothing is stated")
     extracted = _shorten(stated.parts[-1] if stated.parts else claim(stated))
-    label, gold = choice_label(tidied(given))
-    stated = _tidied(stated, labels=gold_letter(plain(gold)) is None)
-    if label and gold_letter(plain(stated.parts[0] if len(stated.parts) == 1 else stated.text)) == label:
+    if gold.number is not None and len(stated.parts) == 1:
+        same, how = same_digits(stated.parts[0], gold.core, gold.number, precision)
+        if same is not None:
+            return Verdict(same, extracted, how or f"the text of the gold ({stated.form})")
+    stated = _tidied(stated, labels=gold.letter is None)
+    content = plain(stated.parts[0] if len(stated.parts) == 1 else stated.text)
+    if gold.label and gold_letter(content) == gold.label:
         return Verdict(True, extracted, f"the letter of the gold ({stated.form})")
-    if plain(gold) == plain(stated.parts[0] if len(stated.parts) == 1 else stated.text):
+    if gold.plain == content:
         return Verdict(True, extracted, f"the text of the gold ({stated.form})")
-    values = groups(_core(gold))
-    if values is not None and len(stated.parts) < 2 and values == groups(_core(stated.text)):
+    if gold.values is not None and len(stated.parts) < 2 and gold.values == groups(marked(stated.text)):
         return Verdict(True, extracted, f"the values of the gold ({stated.form})")
-    if _in_words(gold):
-        same = says(_said(stated), MARKUP.sub(r"\1", gold))
+    moment = (
+        same_moment(gold.text, _said(stated) if stated.parts else last_moment(claim(stated))) if gold.moment else None
+    )
+    if moment is not None:
+        return Verdict(moment, extracted, f"{'the' if moment else 'not the'} time or date of the gold")
+    if gold.words is not None:
+        same = says(_said(stated), gold.words)
         return Verdict(same, extracted, "the words of the gold" if same else "other words than the gold's")
-    letter = gold_letter(plain(gold))
-    if letter:
+    if gold.letter:
         chosen = chosen_letter(stated)
-        return Verdict(chosen == letter, chosen, f"the letter chosen ({stated.form})")
-    digits = same_numeral(_core(gold), stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated))
+        return Verdict(chosen == gold.letter, chosen, f"the letter chosen ({stated.form})")
+    digits = same_numeral(gold.core, stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated))
     if digits is not None:
         return Verdict(digits, extracted, f"{'the' if digits else 'not the'} digits and the base of the gold")
-    number = number_of(answer, gold, _core(gold))
-    if number is not None and any(map(is_list, stated.parts)):
+    if gold.number is not None and any(map(is_list, stated.parts)):
         return Verdict(False, extracted, f"several answers where one is asked ({stated.form})")
     reason = next(filter(None, map(hostile, stated.parts or (claim(stated),))), None)
     if reason is not None:
         return Verdict(None, extracted, f"not compared: {reason}")
-    wrong = objection(stated, _core(gold), number, question=question, evaluated=evaluated)
+    wrong = objection(stated, gold.core, gold.number, question=question, evaluated=evaluated)
     if wrong is not None:
         return Verdict(False, extracted, f"{wrong} ({stated.form})")
-    if number is not None:
-        right = same_number(stated, number, gold, precision)
+    if gold.number is not None:
+        right = same_number(stated, gold.number, gold.text, precision)
         if right is not None:
-            return Verdict(right, extracted, f"{'equals' if right else 'differs from'} the number {number.text}")
-    return _algebra(
-        term(gold) or gold, stated, extracted, limit, precision=precision, strict=strict, relations=relations
-    )
+            return Verdict(right, extracted, f"{'equals' if right else 'differs from'} the number {gold.number.text}")
+    return _algebra(gold, stated, extracted, limit, precision=precision, strict=strict, relations=relations)
 
 
-def _algebra(gold: str, stated: Statement, extracted: str, limit: float, **options: int | bool) -> Verdict:
+def _algebra(gold: Gold, stated: Statement, extracted: str, limit: float, **options: int | bool) -> Verdict:
     reason = None if stated.parts else hostile(stated.text[-_END:])
     if reason is not None:
         return Verdict(None, extracted, f"not compared: {reason}")
     text = stated.parts[0] if stated.form in ("tag", "hash") else stated.text
     core = stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated)
+    listed = listed_values(claim(stated)) if not stated.parts and several(gold.core) else None
+    if listed is not None:
+        text = core = rf"\boxed{{{listed}}}"
     try:
-        same = compare("same", gold, text, core=core, seconds=limit, **options)
+        same = compare("same", term(gold.text) or gold.text, text, core=core, seconds=limit, **options)
     except Undecided as error:
         return Verdict(None, extracted, str(error))
     if same is None:
         return Verdict(False, extracted, "the gold is no mathematics, and the answer is another text")
-    if same and unit_ratio(core, _core(gold)) != 1:
+    if same and unit_ratio(core, gold.core) != 1 and not turns(core, gold.core):
         return Verdict(False, extracted, "another unit than the gold's")
     return Verdict(same, extracted, f"{'the same as' if same else 'differs from'} the gold by math-verify")
 
@@ -187,24 +194,12 @@ def _last_formula(stated: Statement) -> str:
     return (formulas(clause) or [clause])[-1]
 
 
-def _in_words(gold: str) -> bool:
-    """True for a gold of words; a few letters without a blank may as well be a product of variables."""
-    text = MARKUP.sub(r"\1", gold.strip().strip("$")).strip()
-    return bool(_WORDS.fullmatch(text) and _WORD.search(text))
-
-
 def _said(stated: Statement) -> str:
     """A statement in words: its marked content, or what follows its last "answer is", or all of it."""
     if stated.parts:
         return MARKUP.sub(r"\1", stated.parts[0]) if len(stated.parts) == 1 else ""
     cues = list(_CUE.finditer(stated.text))
     return MARKUP.sub(r"\1", stated.text[cues[-1].end() :] if cues else stated.text)
-
-
-def _core(text: str) -> str:
-    """The marked content of a text, or all of it where nothing or more than one thing is marked."""
-    stated = statement(text)
-    return stated.parts[0] if stated is not None and len(stated.parts) == 1 else text
 
 
 def _shorten(text: str) -> str:

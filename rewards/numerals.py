@@ -186,6 +186,8 @@ def distance(guess: Number, gold: Number) -> Fraction:
     |v| < 1 (50% is 0.5), and may be either otherwise. A magnitude word may be a unit or a factor, since gold answers
     leave it out where the question names it ("60 million" is 60 or 60,000,000). Two percentages compare as written.
     """
+    if guess.factor == gold.factor == 1:
+        return abs(guess.value - gold.value)
     return min(abs(x - y) for x in _readings(guess, gold) for y in _readings(gold, guess))
 
 

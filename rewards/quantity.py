@@ -116,6 +116,12 @@ def unit_ratio(text: str, gold: str) -> Fraction | None:
     return mine.size / wanted.size
 
 
+def turns(text: str, gold: str) -> bool:
+    """True where one of two texts is in degrees and the other in radians, so that only pi can tell what is equal."""
+    units = unit(text), unit(gold)
+    return {name for one in units if one for name, _power in one.dimensions} == {"angle", "radians"}
+
+
 def unit(text: str) -> Unit | None:
     """Returns the unit that a text ends in, or None."""
     text = text.strip()

@@ -39,6 +39,7 @@ GOLD = gold_number("72")
         "She sold 48 clips and then 24, so 72 clips in all.",
         "48 + 24 = 72 clips in 2 months",
         "72 is the answer",
+        "Seventy-two.",
         "<answer>**72** (**72**)</answer>",
         "#### 72, 72",
         "The answer is 72 / 1.",
