@@ -117,13 +117,19 @@ def _check_cases(
     """Checks that every case scores what it says."""
     if not groups:
         severity: Severity = "note" if bound.options else "warning"
-        findings.add(severity, "cases", f"it declares no cases{' for these options' if bound.options else ''}")
+        what = "it declares no cases for these options" if bound.options else f"it declares no cases{_add_cases(bound)}"
+        findings.add(severity, "cases", what)
         return
     findings.tried("cases")
     for title, (_, group) in groups.items():
         for case, got in zip(group, see(scorer, [_example(case) for case in group], title), strict=True):
             if not got.same(_expected(case)):
                 findings.add("error", "cases", f"expected {_words(case)}, but it {got}", case.completion)
+
+
+def _add_cases(bound: Bound) -> str:
+    right = "True" if isinstance(bound, BoundVerifier) else "1.0"
+    return f'. Add some, as in cases=[Case("#### 4", row={{"answer": "4"}}, expect={right})]'
 
 
 def _golds(
@@ -153,7 +159,7 @@ def _golds(
         if highest is not None and worth[index] == highest and seen.value is not None
     ]
     if not golds:
-        findings.add("warning", "gold", "no case has a score to expect, so no relation can be derived")
+        findings.add("warning", "gold", "no case has a score to expect, so nothing was tried")
         return [], examples
     [silent] = see(scorer, [Example("", golds[0][0].row)])
     if bound.options and silent.reaches(golds[0][1]):

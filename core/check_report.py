@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grpo.core.printable import one_line
+from grpo.core.printable import counted, one_line
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import PluginError
 
@@ -63,8 +63,8 @@ class Report:
 
     def lines(self) -> Iterator[tuple[Severity | None, str]]:
         """Yields the lines of the report, each with the severity that colours it."""
-        counts = ", ".join(_counted(len(self.of(severity)), severity) for severity in SEVERITIES if self.of(severity))
-        yield None, f"{self.plugin}: {_counted(len(self.relations), 'relation')} tried, {counts or 'all hold'}"
+        counts = ", ".join(counted(len(self.of(severity)), severity) for severity in SEVERITIES if self.of(severity))
+        yield None, f"{self.plugin}: {counted(len(self.relations), 'relation')} tried, {counts or 'all hold'}"
         for finding in self.findings:
             yield finding.severity, f"  {finding.severity}: {finding.relation}: {one_line(finding.message, 400)}"
             if finding.example:
@@ -123,7 +123,3 @@ def title_of(bound: BoundReward | BoundVerifier | BoundEnv) -> str:
     values = {name: v if isinstance(v, str) else json.dumps(v, default=str) for name, v in bound.options.items()}
     options = ",".join(f"{name}={value}" for name, value in values.items())
     return f"{bound.spec.kind} {bound.spec.name}{':' if options else ''}{options}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

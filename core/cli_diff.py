@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from grpo.core.printable import one_line
+from grpo.core.printable import counted, one_line
 from grpo.core.score_rows import read_rows
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -131,12 +131,12 @@ def _key(value: Any) -> str:
 
 def _lines(difference: Difference, worst: Sequence[Change], completions: Sequence[Completion]) -> Iterator[str]:
     count = len(difference.changes)
-    yield f"{count} completions in {difference.groups} groups"
+    yield f"{counted(count, 'completion')} in {counted(difference.groups, 'group')}"
     yield f"mean reward        {_number(difference.mean_old)} -> {_number(difference.mean_new)}"
     yield f"without a reward   {difference.unscored_old} -> {difference.unscored_new}"
     yield f"groups that die    {_groups(difference.died)}"
     yield f"groups that revive {_groups(difference.revived)}"
-    yield f"sign flips         {len(difference.flips)} of {count} advantages"
+    yield f"sign flips         {len(difference.flips)} of {counted(count, 'advantage')}"
     yield f"mean shift         {difference.mean_shift:.3f} of an advantage"
     if worst:
         yield "\nmost changed:"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.printable import printable
+from grpo.core.printable import counted, printable
 from grpo.core.progress_bar import ProgressBar
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
@@ -139,11 +139,10 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
     """Returns the lines for people."""
     evaluation = measurement.evaluation
     how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}, seed {plan.seed}"
-    each = "1 completion" if plan.samples == 1 else f"{plan.samples} completions"
     step = f", step {plan.weights.trained.step}" if plan.weights.trained else ""
     lines = [
         f"{plan.weights.name}{step} on {plan.env.name}, split {plan.split}: "
-        f"{len(plan.episodes)} problems, {each} each, {how}",
+        f"{counted(len(plan.episodes), 'problem')}, {counted(plan.samples, 'completion')} each, {how}",
         "",
     ]
     table = [("", "mean", "95% interval", "values", "")]
@@ -153,7 +152,8 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
         table.append(_line("accuracy", evaluation.accuracy, told, share=True))
         for k, found in evaluation.pass_at_k.items():
             if k > 1:
-                left = f"{found.left_out} problems with fewer than {k} verdicts left out" if found.left_out else ""
+                few = f"{counted(found.left_out, 'problem')} with fewer than {k} verdicts left out"
+                left = few if found.left_out else ""
                 table.append(_line(f"pass@{k}", found, left, share=True))
     for name, found in evaluation.rewards.items():
         counts = outcome_counts(measurement, name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.printable import one_line, printable
+from grpo.core.printable import counted, one_line, printable
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rol
 
     groups = len({rollout.group for rollout in recorded})
     count = f"{len(shown)} of {len(recorded)}" if len(shown) < len(recorded) else str(len(recorded))
-    yield LINE, Text(f"{run}, step {step}: {count} completions, {groups} groups", style="bold")
+    yield LINE, Text(f"{run}, step {step}: {count} completions, {counted(groups, 'group')}", style="bold")
     told: set[str] = set()  # a system message that all groups share is shown once
     for members in by_group(shown):
         yield LINE, Text(f"\ngroup {members[0].group}", style="bold cyan")

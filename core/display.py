@@ -21,7 +21,7 @@ from rich.text import Text
 from grpo.core.env_metrics import HELD_OUT, PREFIX
 from grpo.core.evaluate import Estimate
 from grpo.core.plan import Plan
-from grpo.core.printable import printable
+from grpo.core.printable import counted, printable
 from grpo.core.progress import Progress, Silent
 from grpo.core.run_envs import RunEnv
 from grpo.plugins.types import Completion
@@ -192,7 +192,7 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, loss {config.loss.type}"),
         (
             "steps",
-            f"{train.steps} of {train.prompts_per_step} prompts x {train.group_size} completions, "
+            f"{train.steps} of {counted(train.prompts_per_step, 'prompt')} x {train.group_size} completions, "
             f"up to {length}; the longest prompt has {plan.longest_prompt}",
         ),
     ]
@@ -206,7 +206,7 @@ def _environment(part: RunEnv, *, several: bool) -> str:
         (str(option.default) for option in part.env.spec.options if option.name == "dataset"), "its own episodes"
     )
     share = f"{part.share:.0%} of the prompts, " if several else ""
-    return f"{part.name}: {share}{len(part.train)} training rows ({rows}), {len(part.held_out)} held out"
+    return f"{part.name}: {share}{counted(len(part.train), 'training row')} ({rows}), {len(part.held_out)} held out"
 
 
 def _of(env: str) -> str:
@@ -277,4 +277,4 @@ def estimate(value: Estimate) -> str:
     left_out = f", {value.left_out} left out" if value.left_out else ""
     if not value.count:
         return f"not known (0 problems{left_out})"
-    return f"{value.mean:.1%} ({value.low:.1%} to {value.high:.1%}, {value.count} problems{left_out})"
+    return f"{value.mean:.1%} ({value.low:.1%} to {value.high:.1%}, {counted(value.count, 'problem')}{left_out})"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from grpo.core.printable import one_line
+from grpo.core.printable import counted, one_line
 from grpo.core.score_tally import table
 
 _FEW = 3
@@ -87,7 +87,8 @@ class Validation:
         """Yields the lines of the report."""
         accepted = self.rows - len(self.without) - len(self.refused)
         yield (
-            f"env {self.env}, split {self.split}: {self.rows} rows, {accepted} gold solutions accepted, "
+            f"env {self.env}, split {self.split}: {counted(self.rows, 'row')}, "
+            f"{counted(accepted, 'gold solution')} accepted, "
             f"{len(self.refused)} refused, {len(self.without)} without one"
         )
         if len(self.without) == self.rows:
@@ -103,14 +104,14 @@ class Validation:
             heading = ("reward", "mean", "lowest", "silence", "abstain", "failure")
             yield from ["", *table(heading, [_cells(scores) for scores in self.rewards]).splitlines()]
         if self.silence_right:
-            yield f"silence is right too in {self.silence_right} of {self.rows} rows"
+            yield f"silence is right too in {self.silence_right} of {counted(self.rows, 'row')}"
         yield from [f"note: {note}" for note in self.notes]
         for row in self.refused[:SHOWN]:
             text = one_line(row.solution, len(row.solution) + 1)
             yield from ("", f"{row.place}: {one_line(row.reason, _WIDE)}")
             yield "  | " + (text if len(text) <= _WIDE else "…" + text[1 - _WIDE :])  # an answer stands at the end
         if len(self.refused) > SHOWN:
-            yield f"\nand {len(self.refused) - SHOWN} more refused rows: --json lists all, with their whole texts"
+            yield f"\nand {len(self.refused) - SHOWN} more that are refused: --json lists all, with their whole texts"
 
     def as_json(self) -> dict[str, Any]:
         """Returns the report as values that JSON can hold."""

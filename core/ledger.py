@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.core.canary_watch import CanaryWatch, fingerprint
-from grpo.core.env_metrics import HELD_OUT, PREFIX, env_metrics
+from grpo.core.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX, env_metrics
 from grpo.core.env_scores import ELSEWHERE, right_by_env, scores_by_env
 from grpo.core.evaluate import complete, proportion
 from grpo.core.health import HealthWatch
@@ -212,7 +212,7 @@ class Ledger:
         accuracy = proportion(every)
         if not several:
             self._progress.evaluated(step, accuracy)
-        return {HELD_OUT: accuracy.mean, **metrics}
+        return {HELD_OUT: accuracy.mean, HELD_OUT_LOW: accuracy.low, HELD_OUT_HIGH: accuracy.high, **metrics}
 
     def _held_out_right(self, part: RunEnv) -> list[bool | None]:
         """Whether the greedy answers to an environment's held-out episodes are right; the processes share them."""

@@ -27,3 +27,8 @@ def one_line(text: str, width: int = 100) -> str:
     """Returns the printable text on one line, cut to `width` characters with an ellipsis."""
     line = " ".join(printable(text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns the count and its noun, which gets an "s" unless there is one of it."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -119,10 +119,12 @@ def doubts(plan: Plan) -> Iterator[str]:
         if refused:
             yield (
                 f"env '{part.name}': the verifier and the rewards of this run do not accept {len(refused)} of "
-                f"{len(solved)} gold solutions that were tried. {refused[0].place}: {refused[0].reason}. "
+                f"{len(solved)} gold solutions that were tried. {refused[0].place}: {refused[0].reason.rstrip('.')}. "
                 "`grpo plugins validate` with the same environment and --reward tries every row."
             )
         for reward in part.rewards:
+            if why := _fails_on_silence(reward, judged):
+                yield f"env '{part.name}': {why}"
             if _unmoved(reward, judged):
                 yield f"env '{part.name}': {reward.name} {_UNFIT}"
 
@@ -215,6 +217,8 @@ def _notes(
     if env.spec.note:
         yield env.spec.note
     for reward in rewards:
+        if why := _fails_on_silence(reward, judged):
+            yield why
         if _unmoved(reward, judged):
             yield f"{reward.name} {_UNFIT}"
             continue
@@ -226,6 +230,15 @@ def _notes(
         (least, place), (most, _) = min(accepted, default=(0.0, "")), max(accepted, default=(0.0, ""))
         if least < most:
             yield f"{place}: {reward.name} gives its solution {least:g}, and others up to {most:g}"
+
+
+def _fails_on_silence(reward: BoundReward, judged: Sequence[JudgedGold]) -> str | None:
+    """Returns why a reward that scores a gold solution fails on saying nothing to the same row, or None."""
+    for one in judged:
+        nothing = one.silent[reward.name]
+        if nothing.kind == "failure" and one.outcomes[reward.name].kind != "failure":
+            return f"{reward.name} fails on an empty completion, which a policy may write: {nothing.reason}"
+    return None
 
 
 def _unmoved(reward: BoundReward, judged: Sequence[JudgedGold]) -> bool:

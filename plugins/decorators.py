@@ -16,7 +16,7 @@ _EVERYTHING = (float("-inf"), float("inf"))
 
 
 def reward(
-    *,
+    *misplaced: object,
     version: int,
     range: tuple[float, float] = _EVERYTHING,
     name: str | None = None,
@@ -54,6 +54,7 @@ def reward(
         >>> short("hello")
         1.0
     """
+    _refuse_positional("reward", misplaced)
 
     def decorate(function: Callable[..., Any]) -> RewardSpec:
         signature = read_signature(function)
@@ -82,7 +83,7 @@ def reward(
 
 
 def verifier(
-    *,
+    *misplaced: object,
     version: int,
     name: str | None = None,
     cases: Sequence[Case] = (),
@@ -99,6 +100,7 @@ def verifier(
     Raises:
         SpecError: the signature or the metadata is not allowed.
     """
+    _refuse_positional("verifier", misplaced)
 
     def decorate(function: Callable[..., Any]) -> VerifierSpec:
         signature = read_signature(function)
@@ -120,6 +122,12 @@ def verifier(
         )
 
     return decorate
+
+
+def _refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
+    """Refuses what is given by position, so that Python says of a bare `@reward` that its version is missing."""
+    if misplaced:
+        raise SpecError(f"@{name} takes its arguments by name. Write @{name}(version=1) above the function.")
 
 
 def _check_metadata(name: str, version: int, timeout: float) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+_CONTRACT = Path(__file__).resolve().parent
 State = Literal["broken", "misspelt", "invalid", "clash", "observer"]
 
 
@@ -44,8 +45,10 @@ def one_line(error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not frames:
         return f"{type(error).__name__}: {text}"
-    place = Path(frames[-1].filename)
-    return f"{type(error).__name__}: {text} (at {place.parent.name}/{place.name}:{frames[-1].lineno})"
+    theirs = [frame for frame in frames if Path(frame.filename).resolve().parent != _CONTRACT]
+    frame = (theirs or frames)[-1]  # where the contract refuses something, the line that asked for it
+    place = Path(frame.filename)
+    return f"{type(error).__name__}: {text} (at {place.parent.name}/{place.name}:{frame.lineno})"
 
 
 def traceback_text(error: BaseException) -> str:

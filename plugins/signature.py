@@ -32,14 +32,20 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     """Reads the signature of a reward or verifier.
 
     Raises:
-        SpecError: no `completion` parameter first, `*args` or `**kwargs`, or an option with a reserved name.
+        SpecError: no function, no `completion` parameter first, `*args` or `**kwargs`, or an option with a reserved
+            name.
     """
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise SpecError(
+            f"{function!r:.80} is no function. Decorate a function; it may call an object or a class that you have."
+        )
     parameters = list(inspect.signature(function).parameters.values())
-    where = f"{function.__module__}.{function.__qualname__}"
+    where = f"'{function.__qualname__}'"
     if not parameters or parameters[0].name not in ("completion", "completions"):
         raise SpecError(
             f"{where}: the first parameter must be named 'completion' (or 'completions' with batch=True). "
             "Dataset columns follow it by name, and options are keyword-only (after a bare '*')."
+            f"{' A method cannot be one: it needs its object.' if parameters and parameters[0].name == 'self' else ''}"
         )
     hints = resolved_hints(function)
     for parameter in parameters:
@@ -91,7 +97,7 @@ def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
     for option in options:
         if option.name in RESERVED_OPTIONS:
             raise SpecError(
-                f"{function.__module__}.{function.__qualname__}: the option name '{option.name}' is reserved "
+                f"'{function.__qualname__}': the option name '{option.name}' is reserved "
                 f"(so are {', '.join(RESERVED_OPTIONS)}). Rename the parameter."
             )
     return options

@@ -101,8 +101,14 @@ def module_from_file(path: Path) -> ModuleType:
         raise
     except BaseException as error:  # the file may also call sys.exit()
         del sys.modules[name]
-        raise UsageError(f"{path} cannot be executed: {one_line(error)}. Try: python {path}") from error
+        raise UsageError(f"{path} cannot be executed: {one_line(error).rstrip('.')}. {_remedy(path, error)}") from error
     return module
+
+
+def _remedy(path: Path, error: BaseException) -> str:
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        return "A file is in no package: import its neighbours by their bare names, as in `import neighbour`."
+    return f"Try: python {path}"
 
 
 def source_sha256(function: object) -> str | None:

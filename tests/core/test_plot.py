@@ -21,6 +21,7 @@ def png_size(path: Path) -> tuple[int, int]:
     [
         [],
         [{"step": 0, "held_out/accuracy": 0.4}],
+        [{"step": 4, "held_out/accuracy": 0.4, "held_out/accuracy_low": 0.3, "held_out/accuracy_high": 0.5}],
         [{"step": 1, "reward": None, "rewards/near/mean": None}],
         [
             {
@@ -33,7 +34,7 @@ def png_size(path: Path) -> tuple[int, int]:
             for step in range(1, 9)
         ],
     ],
-    ids=["nothing", "start-only", "no-means", "a-run"],
+    ids=["nothing", "start-only", "interval", "no-means", "a-run"],
 )
 def test_whatever_was_measured_is_drawn(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     plot_metrics(rows, tmp_path / "reward.png")

@@ -40,6 +40,11 @@ def strict(completion: str, answer: str) -> float:
     return 1.0 if completion else 0.0
 
 @reward(version=1, isolation="inline")
+def last(completion: str, answer: str) -> float:
+    """Reads the last word, and there may be none."""
+    return 1.0 if answer in completion.split()[-1] else 0.0
+
+@reward(version=1, isolation="inline")
 def shy(completion: str) -> None:
     """Never applies."""
 '''
@@ -163,6 +168,15 @@ def test_a_reward_that_fits_no_solution_is_noted_though_another_pays() -> None:
     assert f"note: {note}" in str(report)
 
 
+def test_a_reward_that_fails_on_saying_nothing_is_noted_though_it_pays_for_every_solution(mine: Path) -> None:
+    report = validate(spec_of(Sums), rewards=[f"{mine}:last"], size=1)
+    [note] = report.notes
+    assert note.startswith("last fails on an empty completion, which a policy may write: ")
+    assert note.endswith("IndexError: list index out of range")
+    assert report.ok
+    assert str(report).startswith("env sums, split train: 1 row, 1 gold solution accepted, 0 refused, 0 without one")
+
+
 def test_the_accepted_solution_that_a_reward_likes_least_is_noted(tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     letters = [f"Dear Tom Baker,\n{text}" for text in ("the refund is sent.", "it is sent.", "a refund is sent.")]
@@ -273,7 +287,7 @@ def puzzles(tmp_path: Path) -> Path:
 def test_the_command_names_refused_rows_by_their_lines(puzzles: Path) -> None:
     run = CliRunner().invoke(cli, ["plugins", "validate", f"env:countdown:dataset={puzzles}"])
     assert run.exit_code == 1
-    assert "3 rows, 1 gold solutions accepted, 1 refused, 1 without one" in run.stdout
+    assert "3 rows, 1 gold solution accepted, 1 refused, 1 without one" in run.stdout
     assert f"without a gold solution: {puzzles}, line 3\n" in run.stdout
     assert f"{puzzles}, line 2: verifier 'countdown' rejects '8 + 3': leaves out 2\n  | <reasoning>" in run.stdout
     run = CliRunner().invoke(cli, ["plugins", "validate", f"countdown:dataset={puzzles}", "--split", "test", "--json"])

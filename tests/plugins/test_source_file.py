@@ -122,3 +122,24 @@ def test_a_file_that_cannot_be_executed_is_refused_and_forgotten(folder: Path, s
 def test_a_missing_file_is_not_found(folder: Path) -> None:
     with pytest.raises(PluginNotFound):
         HOST.env("./none.py:ENV")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("from grpo import reward\n@reward\ndef f(completion):\n    return 1.0\n", "missing 1 required.*'version'"),
+        ("from grpo import reward\nreward(len, version=1)\n", r"Write @reward\(version=1\) above .*slip\.py:2"),
+        ("from grpo import reward\nreward(version=1)(object())\n", "is no function. Decorate a function"),
+        (
+            "from grpo import reward\nclass A:\n    @reward(version=1)\n    def f(self, completion): ...\n",
+            r"'A\.f': the first parameter must be named 'completion'.* A method cannot be one.*slip\.py:3",
+        ),
+        ("from .neighbour_of_mine import VALUE\n", "import its neighbours by their bare names, as in `import neigh"),
+    ],
+    ids=["bare", "positional", "object", "method", "relative"],
+)
+def test_a_slip_is_told_in_words_with_the_authors_own_line(folder: Path, source: str, told: str) -> None:
+    (folder / "slip.py").write_text(source)
+    with pytest.raises(UsageError, match=told) as caught:
+        HOST.reward("./slip.py:f")
+    assert "grpo_file_" not in str(caught.value)
