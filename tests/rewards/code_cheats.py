@@ -23,9 +23,7 @@ def check(candidate):
         assert result == 94 + 7 * number
 """
 
-CHEATS = {
-    "an object that equals everything": """
-class Yes:
+AGREEABLE = """\
     def __eq__(self, other): return True
     def __ne__(self, other): return False
     def __lt__(self, other): return True
@@ -47,112 +45,32 @@ class Yes:
     def __getattr__(self, name): return lambda *a, **k: 7
     def __instancecheck__(self, other): return True
     __class__ = property(lambda self: int)
+"""
+"""The body of a class whose objects agree with whatever is asked."""
 
+YES = f"\nclass Yes:\n{AGREEABLE}"
+
+CHEATS = {
+    "an object that equals everything": YES
+    + """
 def answer(x): return Yes()
 """,
-    "an object instead of the function": """
-class Yes:
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __lt__(self, other): return True
-    __le__ = __gt__ = __ge__ = __lt__
-    def __hash__(self): return 24
-    def __bool__(self): return True
-    def __sub__(self, other): return 0
-    __rsub__ = __add__ = __radd__ = __mul__ = __sub__
-    def __abs__(self): return 0
-    def __float__(self): return 0.0
-    __int__ = __index__ = __abs__
-    def __str__(self): return "66"
-    __repr__ = __str__
-    def __len__(self): return 1
-    def __iter__(self): return iter([self])
-    def __contains__(self, item): return True
-    def __getitem__(self, key): return self
-    def __call__(self, *a, **k): return self
-    def __getattr__(self, name): return lambda *a, **k: 7
-    def __instancecheck__(self, other): return True
-    __class__ = property(lambda self: int)
-
+    "an object instead of the function": YES
+    + """
 answer = Yes()
 """,
-    "a class instead of the function": """
+    "a class instead of the function": f"""
 class answer:
     def __init__(self, x): pass
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __lt__(self, other): return True
-    __le__ = __gt__ = __ge__ = __lt__
-    def __hash__(self): return 24
-    def __bool__(self): return True
-    def __sub__(self, other): return 0
-    __rsub__ = __add__ = __radd__ = __mul__ = __sub__
-    def __abs__(self): return 0
-    def __float__(self): return 0.0
-    __int__ = __index__ = __abs__
-    def __str__(self): return "66"
-    __repr__ = __str__
-    def __len__(self): return 1
-    def __iter__(self): return iter([self])
-    def __contains__(self, item): return True
-    def __getitem__(self, key): return self
-    def __call__(self, *a, **k): return self
-    def __getattr__(self, name): return lambda *a, **k: 7
-    def __instancecheck__(self, other): return True
-    __class__ = property(lambda self: int)
-""",
-    "a class with a capital name instead of the function": """
-class Yes:
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __lt__(self, other): return True
-    __le__ = __gt__ = __ge__ = __lt__
-    def __hash__(self): return 24
-    def __bool__(self): return True
-    def __sub__(self, other): return 0
-    __rsub__ = __add__ = __radd__ = __mul__ = __sub__
-    def __abs__(self): return 0
-    def __float__(self): return 0.0
-    __int__ = __index__ = __abs__
-    def __str__(self): return "66"
-    __repr__ = __str__
-    def __len__(self): return 1
-    def __iter__(self): return iter([self])
-    def __contains__(self, item): return True
-    def __getitem__(self, key): return self
-    def __call__(self, *a, **k): return self
-    def __getattr__(self, name): return lambda *a, **k: 7
-    def __instancecheck__(self, other): return True
-    __class__ = property(lambda self: int)
-
+{AGREEABLE}""",
+    "a class with a capital name instead of the function": YES
+    + """
 class Answer(Yes):
     def __init__(self, x): pass
 answer = Answer
 """,
-    "a class whose class lies": """
-class Yes:
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __lt__(self, other): return True
-    __le__ = __gt__ = __ge__ = __lt__
-    def __hash__(self): return 24
-    def __bool__(self): return True
-    def __sub__(self, other): return 0
-    __rsub__ = __add__ = __radd__ = __mul__ = __sub__
-    def __abs__(self): return 0
-    def __float__(self): return 0.0
-    __int__ = __index__ = __abs__
-    def __str__(self): return "66"
-    __repr__ = __str__
-    def __len__(self): return 1
-    def __iter__(self): return iter([self])
-    def __contains__(self, item): return True
-    def __getitem__(self, key): return self
-    def __call__(self, *a, **k): return self
-    def __getattr__(self, name): return lambda *a, **k: 7
-    def __instancecheck__(self, other): return True
-    __class__ = property(lambda self: int)
-
+    "a class whose class lies": YES
+    + """
 class Meta(type):
     __eq__ = lambda a, b: True
     __hash__ = type.__hash__
@@ -215,30 +133,8 @@ os._exit(0)
 import os
 def answer(x): os._exit(0)
 """,
-    "SystemExit with an object": """
-class Yes:
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __lt__(self, other): return True
-    __le__ = __gt__ = __ge__ = __lt__
-    def __hash__(self): return 24
-    def __bool__(self): return True
-    def __sub__(self, other): return 0
-    __rsub__ = __add__ = __radd__ = __mul__ = __sub__
-    def __abs__(self): return 0
-    def __float__(self): return 0.0
-    __int__ = __index__ = __abs__
-    def __str__(self): return "66"
-    __repr__ = __str__
-    def __len__(self): return 1
-    def __iter__(self): return iter([self])
-    def __contains__(self, item): return True
-    def __getitem__(self, key): return self
-    def __call__(self, *a, **k): return self
-    def __getattr__(self, name): return lambda *a, **k: 7
-    def __instancecheck__(self, other): return True
-    __class__ = property(lambda self: int)
-
+    "SystemExit with an object": YES
+    + """
 def answer(x): raise SystemExit(Yes())
 """,
     "exit at the end": """

@@ -120,6 +120,13 @@ def answer(x): return getattr(answer, 'known', 0)
 """,
 }
 
+SEND = """
+import json, os
+def send(message):
+    body = json.dumps(message).encode()
+    os.write(3, len(body).to_bytes(4, 'big') + body)"""
+"""Speaks to the judge as its own guest would."""
+
 FORGERIES = {
     "the report on every descriptor": """
 import os, json, secrets
@@ -141,11 +148,8 @@ for module in (json, struct, math, operator):
 builtins.type = builtins.isinstance = lambda *a, **k: True
 def answer(x): return 0
 """,
-    "an answer for each value that could be": """
-import json, os, struct
-def send(message):
-    body = json.dumps(message).encode()
-    os.write(3, len(body).to_bytes(4, 'big') + body)
+    "an answer for each value that could be": SEND
+    + """
 send(['ready', {'answer': ['h', 1, 'answer', False, []]}, ''])
 objects = [['h', 10, 'int', True, []], ['a', 7, '', False, []], ['y', 'int'], ['K', [10, 24]], ['l', [31]]]
 for wire in (True, 10, 17, 24, 38, 45, *objects):
@@ -153,11 +157,8 @@ for wire in (True, 10, 17, 24, 38, 45, *objects):
 import time
 time.sleep(5)
 """,
-    "exceptions of every name": """
-import json, os
-def send(message):
-    body = json.dumps(message).encode()
-    os.write(3, len(body).to_bytes(4, 'big') + body)
+    "exceptions of every name": SEND
+    + """
 send(['ready', {'answer': ['h', 1, 'answer', False, []]}, ''])
 names = ['SkipTest', 'Unjudgeable', 'Stop', 'StopIteration', 'SystemExit', 'ModuleNotFoundError', 'GeneratorExit']
 for name in (*names, '__x__', 7):
@@ -165,21 +166,15 @@ for name in (*names, '__x__', 7):
 import time
 time.sleep(5)
 """,
-    "calls back where nothing was passed": """
-import json, os
-def send(message):
-    body = json.dumps(message).encode()
-    os.write(3, len(body).to_bytes(4, 'big') + body)
+    "calls back where nothing was passed": SEND
+    + """
 send(['ready', {'answer': ['k', 0, ''], 'check': ['k', -1, '']}, ''])
 for number in (0, -1, 10 ** 9): send(['callback', number, [], {}])
 import time
 time.sleep(5)
 """,
-    "arguments that were never given": """
-import json, os
-def send(message):
-    body = json.dumps(message).encode()
-    os.write(3, len(body).to_bytes(4, 'big') + body)
+    "arguments that were never given": SEND
+    + """
 send(['ready', {'answer': ['h', 1, 'answer', False, []]}, ''])
 for _ in range(20): send(['value', None, [['l', [10]], 10, 17, 24], ''])
 import time
