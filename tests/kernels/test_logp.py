@@ -1,108 +1,35 @@
-"""`linear_logp` against float64: every mode, dtype and option, its gradients, its edges and what it holds in memory.
+"""`linear_logp` against float64: every mode, dtype and option, its gradients, its edges and what torch does with it.
 
-The same tests run the Triton passes on a GPU, or with TRITON_INTERPRET=1 on CPU (tests/kernels/test_triton.py).
+These tests and those of its modes run the Triton passes on a GPU, or with TRITON_INTERPRET=1 on CPU
+(tests/kernels/test_triton.py).
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from logp_problem import (
+    DEVICE,
+    INTERPRETED,
+    LOGP_TOLERANCE,
+    OPTIONS,
+    TOLERANCE,
+    Expected,
+    H,
+    N,
+    Problem,
+    V,
+    error,
+    gradients,
+    problem,
+)
 
 from grpo.kernels import Tile, linear_logp, naive_logp
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
-N, H, V, RANK = 13, 24, 101, 3
-TOLERANCE = {torch.float64: 1e-11, torch.float32: 5e-6, torch.bfloat16: 1.2e-2, torch.float16: 2e-3}
-LOGP_TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-6, torch.bfloat16: 1e-6, torch.float16: 1e-6}
-
-
-@dataclass(frozen=True)
-class Problem:
-    hidden: torch.Tensor
-    weight: torch.Tensor
-    target: torch.Tensor
-    bias: torch.Tensor | None = None
-    lora: tuple[torch.Tensor, torch.Tensor, float] | None = None
-    temperature: float = 1.0
-    softcap: float | None = None
-    logit_scale: float = 1.0
-
-    def parameters(self) -> list[torch.Tensor]:
-        return [t for t in (self.hidden, self.weight, self.bias, *(self.lora or ())[:2]) if t is not None]
-
-    def run(self, function: Callable[..., Any], **settings: Any) -> Any:
-        return function(
-            self.hidden,
-            self.weight,
-            self.target,
-            bias=self.bias,
-            lora=self.lora,
-            temperature=self.temperature,
-            softcap=self.softcap,
-            logit_scale=self.logit_scale,
-            **settings,
-        )
-
-
-def problem(
-    dtype: torch.dtype = torch.float32,
-    *,
-    trained: bool = True,
-    bias: bool = False,
-    lora: bool = False,
-    shape: tuple[int, int, int] = (N, H, V),
-    **settings: Any,
-) -> Problem:
-    generator = torch.Generator().manual_seed(1)
-
-    def draw(*size: int, grad: bool = trained) -> torch.Tensor:
-        values = torch.randn(size, generator=generator, dtype=torch.float64).to(DEVICE, dtype)
-        return values.requires_grad_(grad)
-
-    count, width, vocabulary = shape
-    target = torch.randint(0, vocabulary, (count,), generator=generator)
-    if count > 4:
-        target[0], target[1], target[2:4] = 0, vocabulary - 1, 7 % vocabulary  # first, last, duplicates
-    return Problem(
-        hidden=draw(count, width, grad=True),
-        weight=draw(vocabulary, width),
-        target=target.to(DEVICE),
-        bias=draw(vocabulary) if bias else None,
-        lora=(draw(RANK, width), draw(vocabulary, RANK), 0.5) if lora else None,
-        **settings,
-    )
-
-
-@torch.no_grad()
-def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    return float((found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-30))
-
-
-def gradients(of: Problem, logp: torch.Tensor, entropy: torch.Tensor | None) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(2)
-    weights = torch.randn(2, len(logp), generator=generator, dtype=torch.float64).to(DEVICE)
-    loss = (logp * weights[0]).sum()
-    if entropy is not None:
-        loss = loss + (entropy * weights[1]).sum()
-    return list(torch.autograd.grad(loss, [p for p in of.parameters() if p.requires_grad]))
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "bias and a scale": {"bias": True, "logit_scale": 0.25},
-    "cold": {"temperature": 0.1},
-    "hot": {"temperature": 2.0},
-    "softcap": {"softcap": 5.0, "temperature": 0.7},
-    "adapter": {"lora": True},
-    "everything": {"bias": True, "lora": True, "softcap": 4.0, "temperature": 0.8, "logit_scale": 1.5},
-}
 
 
 @pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
@@ -128,89 +55,6 @@ def test_values_and_gradients_equal_those_of_float64(dtype: torch.dtype, options
     for one, other in pairs:
         assert one.dtype == dtype
         assert error(one, other) < TOLERANCE[dtype]
-
-
-@pytest.mark.parametrize("trained", [False, True])
-@pytest.mark.parametrize("tile", [Tile(1, 1), Tile(4, 8), Tile(100, 7), Tile(3, 1000), None])
-def test_the_tile_changes_nothing(tile: Tile | None, trained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grpo.kernels.recompute.KEPT_BYTES", 0)
-    given = problem(trained=trained, bias=True, lora=True, softcap=9.0, shape=(5, 8, 19))
-    found, wanted = given.run(linear_logp, tile=tile)[0], given.run(naive_logp)[0]
-    assert error(found, wanted) < 1e-6
-    for one, other in zip(gradients(given, found, None), gradients(given, wanted, None), strict=True):
-        assert error(one, other) < 1e-5
-
-
-def test_logits_kept_from_the_forward_pass_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = problem(bias=True)
-    results = []
-    for kept in (0, 2**20):
-        monkeypatch.setattr("grpo.kernels.recompute.KEPT_BYTES", kept)
-        logp, _ = given.run(linear_logp)
-        first = gradients(given, logp, None)
-        results.append((logp.detach(), first))
-    torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-5)
-
-
-class Expected:
-    """Coefficients of the loss of `gradients`, times a factor; counts how often it was asked."""
-
-    def __init__(self, count: int, factor: float = 1.0) -> None:
-        generator = torch.Generator().manual_seed(2)
-        self.values = torch.randn(2, count, generator=generator, dtype=torch.float64)[0].to(DEVICE) * factor
-        self.asked = 0
-
-    def __call__(self, logp: torch.Tensor, rows: slice) -> torch.Tensor:
-        assert logp.shape == self.values[rows].shape
-        self.asked += 1
-        return self.values[rows]
-
-
-@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
-def test_known_coefficients_give_the_gradients_of_float64(
-    dtype: torch.dtype, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("grpo.kernels.fused.WORKSPACE", 5 * V * 4)  # three tiles of rows
-    monkeypatch.setattr("grpo.kernels.fused.gradients", None)  # nothing may be computed anew
-    given, expected = problem(dtype, **options), Expected(N, factor=8.0)
-    found = given.run(linear_logp, mode="fused", entropy="value", coefficients=expected)
-    assert expected.asked >= 3
-    wanted = given.run(naive_logp)
-    for one, other in zip(found, wanted, strict=True):
-        assert error(one, other) < LOGP_TOLERANCE[dtype] * 3
-    pairs = zip(gradients(given, found[0], None), gradients(given, wanted[0], None), strict=True)
-    for one, other in pairs:
-        assert one.dtype == dtype
-        assert error(one, other) < TOLERANCE[dtype]
-
-
-@pytest.mark.parametrize("wrong", ["another loss", "twice"])
-def test_wrong_coefficients_change_no_gradient(wrong: str) -> None:
-    given, expected = problem(bias=True, lora=True), Expected(N)
-    if wrong == "another loss":
-        expected.values[3] += 0.1
-    logp, _ = given.run(linear_logp, mode="fused", coefficients=expected)
-    if wrong == "twice":  # what was found in the forward pass is given away once
-        torch.autograd.grad(logp.sum(), given.parameters(), retain_graph=True)
-    for one, other in zip(gradients(given, logp, None), gradients(given, given.run(naive_logp)[0], None), strict=True):
-        assert error(one, other) < TOLERANCE[torch.float32]
-
-
-def test_known_coefficients_are_used_for_a_head_that_trains_on_a_cpu() -> None:
-    def asked(of: Problem, **settings: Any) -> int:
-        expected = Expected(N)
-        of.run(linear_logp, coefficients=expected, **settings)
-        return expected.asked
-
-    on_cpu = int(DEVICE == "cpu")
-    assert asked(problem()) == on_cpu
-    assert asked(problem(), entropy="value") == on_cpu
-    assert asked(problem(), entropy="grad") == asked(problem(), mode="recompute") == 0
-    assert asked(problem(trained=False)) == 0
-    assert asked(problem(torch.bfloat16)) == 0  # sums in float32 would be as large as the head
-    adapter = problem(lora=True)
-    assert asked(replace(adapter, weight=adapter.weight.detach())) == on_cpu
 
 
 @pytest.mark.parametrize("trained", [False, True])
@@ -314,37 +158,6 @@ def test_without_gradients_nothing_is_kept_and_the_numbers_are_the_same_bits() -
     assert torch.equal(logp.detach(), again)
     full, _ = replace(given, weight=given.weight.detach().requires_grad_()).run(linear_logp)
     assert torch.equal(full.detach(), again)
-
-
-@contextmanager
-def largest_allocation() -> Iterator[list[int]]:
-    """Collects the sizes in bytes of the tensors that operators return."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    sizes = [0]
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            tensors = out if isinstance(out, tuple | list) else [out]
-            sizes.extend(t.untyped_storage().nbytes() for t in tensors if isinstance(t, torch.Tensor))
-            return out
-
-    with Watch():
-        yield sizes
-
-
-@pytest.mark.skipif(DEVICE != "cpu" or INTERPRETED, reason="watches operators of torch")
-def test_a_frozen_head_allocates_no_second_head_and_no_logits() -> None:
-    given = problem(trained=False, shape=(64, 8, 40_000))
-    with torch.no_grad():
-        given.run(linear_logp, tile=Tile(16, 256))  # autograd's worker threads are outside the watch
-    with largest_allocation() as sizes:
-        logp, _ = given.run(linear_logp, tile=Tile(16, 256), entropy="value")
-    logp.sum().backward()
-    assert given.weight.grad is None
-    views_of_the_weight = {given.weight.untyped_storage().nbytes()}
-    assert max(set(sizes) - views_of_the_weight) <= 16 * 256 * 4
 
 
 @pytest.mark.parametrize("mode", ["fused", "recompute"])

@@ -1,7 +1,7 @@
 """The Triton passes: compared with float64 by Triton's interpreter on CPU, and compiled for the GPUs that we mean.
 
-They run where triton is installed, and CI installs it; on a GPU, tests/kernels/test_logp.py runs all of its tests on
-the same passes.
+They run where triton is installed, and CI installs it; on a GPU, the tests of `linear_logp` beside this file run on the
+same passes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.triton
-SUITE = Path(__file__).with_name("test_logp.py")
+SUITE = [str(Path(__file__).with_name(f"test_{name}.py")) for name in ("fused", "jacobian", "logp", "recompute")]
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def triton_installed() -> None:
 
 def test_the_suite_passes_on_the_interpreted_passes() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *SUITE],
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
