@@ -1,10 +1,11 @@
-"""What the tests of rollout engines share: policies, prompts, engines with a fault, and how far an engine is off."""
+"""What the tests of rollout engines share: marks, policies, prompts, faulty engines, and how far an engine is off."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from grpo.core.rollout import SamplingParams
@@ -12,6 +13,13 @@ from grpo.core.rollout import SamplingParams
 PARAMS = SamplingParams(max_tokens=24, eos_ids=(2,), pad_id=0)
 TOLERANCE = 2e-4
 RANK = 4
+REAL_VLLM = [
+    pytest.mark.slow,
+    pytest.mark.vllm,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("vllm_installed"),
+]
+"""The marks of a module whose tests run the real vLLM."""
 
 
 def base_model(folder: Path) -> Any:

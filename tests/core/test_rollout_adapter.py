@@ -11,6 +11,7 @@ import torch
 from engine_bench import (
     PARAMS,
     RANK,
+    REAL_VLLM,
     TOLERANCE,
     Faulty,
     base_model,
@@ -26,12 +27,7 @@ from engine_bench import (
 from grpo.core.sync import fingerprints
 from grpo.plugins.errors import RunError
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.vllm,
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.usefixtures("vllm_installed"),
-]
+pytestmark = REAL_VLLM
 
 
 @pytest.fixture(scope="module")

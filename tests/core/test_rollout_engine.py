@@ -16,6 +16,7 @@ import pytest
 import torch
 from engine_bench import (
     PARAMS,
+    REAL_VLLM,
     TOLERANCE,
     Faulty,
     base_model,
@@ -31,12 +32,7 @@ from grpo.core.rollout import SamplingParams
 from grpo.core.rollout_hf import sample
 from grpo.plugins.errors import RunError, UsageError
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.vllm,
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.usefixtures("vllm_installed"),
-]
+pytestmark = REAL_VLLM
 
 
 @pytest.fixture(scope="module")

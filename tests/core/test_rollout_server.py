@@ -15,19 +15,14 @@ from typing import Any
 
 import pytest
 import torch
-from engine_bench import TOLERANCE, gap, move, prompts_of
+from engine_bench import REAL_VLLM, TOLERANCE, gap, move, prompts_of
 
 from grpo.core.rollout import SamplingParams
 from grpo.core.rollout_hf import sample
 from grpo.core.sync import Adapter, adapter_of, fingerprints
 from grpo.plugins.errors import RunError, UsageError
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.vllm,
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.usefixtures("vllm_installed"),
-]
+pytestmark = REAL_VLLM
 
 PARAMS = SamplingParams(max_tokens=24, eos_ids=(), pad_id=0)
 STARTED = re.compile(r"serving .* on (http://\S+) \(float32, 512 tokens, adapters up to rank 16\)")

@@ -9,15 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from engine_bench import REAL_VLLM
 
 from grpo.plugins.errors import UsageError
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.vllm,
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.usefixtures("vllm_installed"),
-]
+pytestmark = REAL_VLLM
 
 
 def settings(model: Path, reward: str, out: Path, **more: Any) -> dict[str, Any]:

@@ -14,13 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+from engine_bench import REAL_VLLM
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.vllm,
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.usefixtures("vllm_installed"),
-]
+pytestmark = REAL_VLLM
 
 STEPS = 10
 
