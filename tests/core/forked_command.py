@@ -1,0 +1,68 @@
+"""`grpo` in a process of its own, to be killed, interrupted or limited: forked from one that has the libraries.
+
+In: arguments and a file for what it says. Out: the process. It differs from one that a shell starts in this alone: it
+need not load torch and trl first, which takes longer than a run of a few steps.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["grpo.core.run", "grpo.core.trainer", "grpo.core.cli", "matplotlib.pyplot"])
+
+
+class Forked:
+    """A running command.
+
+    Args:
+        arguments: of `grpo`.
+        said: the file that gets its stdout and stderr.
+        largest_file: bytes that any file may have, as if the disk were full beyond.
+    """
+
+    def __init__(self, arguments: Sequence[str], said: Path, *, largest_file: int | None = None) -> None:
+        self._said = said
+        self.process = _CONTEXT.Process(target=_command, args=(list(arguments), str(said), largest_file))
+        self.process.start()
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text() if self._said.exists() else ""
+
+    @property
+    def ended(self) -> bool:
+        return not self.process.is_alive()
+
+    def signal(self, number: int) -> None:
+        pid = self.process.pid
+        assert pid is not None
+        os.kill(pid, number)
+
+    def wait(self, seconds: float) -> int:
+        """Waits for the end and returns the exit code, negative for a signal."""
+        self.process.join(seconds)
+        code = self.process.exitcode
+        assert code is not None, f"still going after {seconds} s: {self.said}"
+        return code
+
+
+def _command(arguments: list[str], said: str, largest_file: int | None) -> None:
+    import resource
+
+    import torch
+
+    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    if largest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    torch.set_num_threads(1)
+    os.environ["COLUMNS"] = "200"
+    sys.argv = ["grpo", *arguments]
+    runpy.run_module("grpo", run_name="__main__")
