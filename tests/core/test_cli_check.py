@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,12 +42,51 @@ def test_options_choose_among_the_kinds_of_a_name() -> None:
     assert "has no option 'sise'" in done.stderr
 
 
-def test_all_that_is_installed_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRPO_PLUGINS", "envs")  # our environment without our rewards
+PLUGINS = """
+import gymnasium
+from grpo import Case, EnvSpec, hookimpl, reward
+from grpo.envs.spaces import AnyText
+
+class Echo(gymnasium.Env):
+    def __init__(self):
+        self.observation_space = self.action_space = AnyText()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "Say a.", {"row": {"answer": "a"}}
+
+    def step(self, action):
+        return "", 0.0, True, False, {}
+
+@reward(version=1, range=(0.0, 1.0), cases=[Case("a", expect=1.0), Case("bbb", expect=0.0)])
+def brief(completion: str) -> float:
+    return float(len(completion.strip()) == 1)
+
+@hookimpl
+def grpo_rewards():
+    return [brief]
+
+@hookimpl
+def grpo_envs():
+    return [EnvSpec("echo", 1, Echo, rewards=("brevity",))]
+"""
+
+
+def test_all_that_is_installed_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reward, and an environment whose own reward is called otherwise."""
+    (tmp_path / "echo_plugins.py").write_text(PLUGINS)
+    info = tmp_path / "echo_plugins-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-plugins\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[grpo]\necho = echo_plugins\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("GRPO_PLUGINS", "echo-plugins")
     done = grpo("--all", "--json")
     reports = {report["plugin"]: report for report in json.loads(done.stdout)}
     assert done.returncode == 1
-    assert "no reward 'proximity'" in reports["env gsm8k"]["findings"][0]["message"]
+    assert set(reports) == {"reward brief", "env echo"}
+    assert reports["reward brief"]["ok"]
+    assert "no reward 'brevity'" in reports["env echo"]["findings"][0]["message"]
 
 
 def test_the_command_refuses_in_words() -> None:
