@@ -48,16 +48,27 @@ def advantages_of(
     scale: Literal["group", "batch", "none"],
     device: torch.device,
 ) -> Advantages:
-    """Computes the advantages of a batch; a completion that any reward failed on is failed."""
+    """Computes the advantages of a batch; a completion that any reward failed on is failed.
+
+    Raises:
+        RunError: rewards are so large that their sums or squares overflow, and every advantage would be 0 or NaN.
+    """
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
     kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)
-    return group_advantages(
+    found = group_advantages(
         torch.tensor(columns, dtype=torch.float64, device=device).T,
         torch.tensor(["failure" in row for row in kinds], device=device),
-        torch.tensor([reward.weight for reward in rewards], device=device),
+        torch.tensor([reward.weight for reward in rewards], dtype=torch.float64, device=device),
         group_size,
         scale,
     )
+    if found.totals.isinf().any() or not (found.group_std.isfinite().all() and found.values.isfinite().all()):
+        largest = max((abs(score) for column in columns for score in column if not math.isnan(score)), default=0.0)
+        raise RunError(
+            f"the rewards of a step overflow: the largest score is {largest:.3g}, before weights. Scale the reward, or "
+            "its weight, to numbers that can be squared."
+        )
+    return found
 
 
 def trained_of(batch: Batch, loss: LossSection) -> torch.Tensor:
@@ -94,7 +105,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
         if len(failed) > limit * len(own):
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed in their environment '{env}', over "
-                f"failures.stop_share {limit:g}. The first reason: {failed[0].info.get('failure')}. Mend the "
+                f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} Mend the "
                 "environment, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
@@ -103,9 +114,13 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
         if len(failures) > limit * count:
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
-                f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: {failures[0].reason}. Mend "
-                "the reward, then resume the run."
+                f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: "
+                f"{_sentence(failures[0].reason)} Mend the reward, then resume the run."
             )
+
+
+def _sentence(reason: object) -> str:
+    return f"{str(reason).rstrip('.')}."
 
 
 def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, float]:

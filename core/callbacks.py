@@ -20,6 +20,7 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from grpo.core.record import mark_complete
+from grpo.plugins.errors import RunError
 
 RENAMED = {"step_time": "time/step"}
 DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen")
@@ -97,13 +98,15 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         if stopping and step % self._boundary == 0 and step < state.max_steps:
             control.should_save = True
             control.should_training_stop = True
-        elif step == state.max_steps or (self._evaluate_every and step % self._evaluate_every == 0):
+        # Also where the run stops: what resumes it goes on with the next step.
+        if step == state.max_steps or (self._evaluate_every and step % self._evaluate_every == 0):
             self._evaluate(step)
         return control
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
     ) -> None:
+        refuse_broken_update(state.global_step, logs or {})
         if state.is_world_process_zero and logs and "loss" in logs:
             self._on_metrics(metrics_row(state.global_step, logs))
 
@@ -122,16 +125,32 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
     ) -> None:
+        refuse_broken_update(state.global_step, logs or {}, "supervised step")
         if state.is_world_process_zero and logs and "loss" in logs:
             self._told(state.global_step, float(logs["loss"]))
 
 
+def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step") -> None:
+    """Refuses to go on, and to save, after an update whose gradient was no number: the weights are none either.
+
+    Raises:
+        RunError: the logged loss or the gradient's norm is infinite or NaN.
+    """
+    for name, said in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
+        value = logs.get(name)
+        if value is not None and not math.isfinite(value):
+            raise RunError(
+                f"{said} of {what} {step} is {float(value)}, and the weights are spoilt; nothing of them was saved. "
+                "Lower the learning rate, or train in float32 with train.dtype='float32'."
+            )
+
+
 def metrics_row(step: int, logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes a row of metrics.jsonl: the step first, then numbers; None stands for a mean of nothing."""
+    """Makes a row of metrics.jsonl: the step first, then numbers; None stands for a mean of nothing or no number."""
     row: dict[str, Any] = {"step": step}
     for name, value in logs.items():
         if name in DROPPED:
             continue
         number = value if value is None else float(value)
-        row[RENAMED.get(name, name)] = None if number is None or math.isnan(number) else number
+        row[RENAMED.get(name, name)] = None if number is None or not math.isfinite(number) else number
     return row

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from grpo.core.callbacks import metrics_row
 from grpo.core.canary_watch import CanaryWatch, fingerprint
 from grpo.core.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX, env_metrics
 from grpo.core.env_scores import ELSEWHERE, right_by_env, scores_by_env
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from grpo.core.trainer import PolicyTrainer
 
 T = TypeVar("T")
+REWARD_FAILED = "a reward failed; its completion is masked, never a zero."
+VERIFIER_FAILED = "a verifier failed; what it failed on is left out of accuracy and counts as neither right nor wrong."
 
 
 class Ledger:
@@ -84,14 +87,21 @@ class Ledger:
     def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
         """Scores a batch with the run's rewards; a failing reward shows its first traceback once."""
         outcomes = scores_by_env(self._scorer, self._plan.envs, completions, early)
-        self._tell_failures("a reward failed; its completion is masked, never a zero.")
+        self._tell_failures()
         return outcomes
 
-    def _tell_failures(self, what: str) -> None:
+    def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
+        """Says of each completion whether it is right, None where nobody knows; a failing verifier is told of once."""
+        right = right_by_env(self._scorer, self._plan.envs, completions)
+        self._tell_failures()
+        return right
+
+    def _tell_failures(self, what: str | None = None) -> None:
+        rewards = {part.name for reward in self._plan.rewards for part in parts(reward)}
         for name, traceback in list(self._scorer.first_failure.items()):  # calls for the next batch may add to it
             if name not in self._told_failures:
                 self._told_failures.add(name)
-                self._progress.warned(f"{what}\n{traceback}")
+                self._progress.warned(f"{what or (REWARD_FAILED if name in rewards else VERIFIER_FAILED)}\n{traceback}")
 
     def record(self, batch: Batch) -> None:
         """Writes a generation's rollouts, and looks at its health and at the canaries.
@@ -108,7 +118,7 @@ class Ledger:
 
     def _keep(self, batch: Batch, trainer: PolicyTrainer) -> None:
         self._batch = batch
-        right = right_by_env(self._scorer, self._plan.envs, batch.completions)
+        right = self.judge(batch.completions)
         if self._plan.verifiers:
             trainer.add_metric("accuracy", proportion(right).mean)
         if len(self._plan.envs) > 1:
@@ -163,7 +173,7 @@ class Ledger:
         """Measures held-out accuracy before the first step, as step 0 of the metrics."""
         found = self._held_out_accuracy(0)
         if found and self._main:
-            append_metrics(self._run_dir, {"step": 0, **found})
+            append_metrics(self._run_dir, metrics_row(0, found))
 
     def evaluate(self, step: int) -> None:
         """Measures held-out accuracy between steps; it becomes a metric of the step."""
@@ -235,7 +245,7 @@ class Ledger:
         completions = self._trainer.between_steps(
             lambda rollouts: complete(rollouts, self._tokenizer, mine, params, batch_size=batch_size, player=player)
         )
-        right = right_by_env(self._scorer, self._plan.envs, completions)
+        right = self.judge(completions)
         return right if accelerator.num_processes == 1 else _gathered(right)
 
 

@@ -331,6 +331,11 @@ def check_prompts(
     highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id)
     for split, episodes in splits.items():
         prompts = encode_starts(tokenizer, episodes)
+        if len({*map(tuple, prompts)}) == 1 < len({json.dumps(episode.prompt) for episode in episodes}):
+            raise UsageError(
+                f"the chat template of '{source}' makes one and the same prompt of every row of env '{env.name}': it "
+                "shows the policy nothing of their messages. Mend the template, or choose another model."
+            )
         highest = max(highest, *(max(ids, default=0) for ids in prompts), 0)
         lengths = [len(ids) for ids in prompts]
         for episode, length in zip(episodes, lengths, strict=True):

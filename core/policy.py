@@ -112,21 +112,31 @@ def count_parameters(config: Any) -> int:
 
 
 def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
-    """Refuses an adapter for modules that the model does not have.
+    """Refuses an adapter for modules that the model does not have, or that take none.
 
     Raises:
         UsageError: names the target and the modules that there are.
     """
     if not lora.enabled or isinstance(lora.targets, str):
         return
-    names = [name for name, _ in _empty_model(config).named_modules()]
+    model = _empty_model(config)
+    modules = [(name, module) for name, module in model.named_modules() if name]
     linear = linear_modules(config)
+    its_own = f"Its linear ones: {', '.join(linear)}."
+    if not lora.targets:
+        raise UsageError(f"lora.targets names no module of the model. {its_own}")
     for target in lora.targets:
-        if not any(name == target or name.endswith(f".{target}") for name in names):
-            raise UsageError(
-                f"lora.targets: the model has no module '{target}'.{did_you_mean(target, linear)} "
-                f"Its linear ones: {', '.join(linear)}."
-            )
+        meant = [module for name, module in modules if name == target or name.endswith(f".{target}")]
+        unfit = [module for module in meant if not hasattr(module, "weight") or module.weight.ndim < 2]
+        if not meant:
+            problem = f"the model has no module '{target}'.{did_you_mean(target, linear)}"
+        elif any(module is model.get_output_embeddings() for module in meant):
+            problem = f"'{target}' is the output layer, where TRL trains no adapter."
+        elif unfit:
+            problem = f"'{target}' is a {type(unfit[0]).__name__} and holds no matrix to adapt."
+        else:
+            continue
+        raise UsageError(f"lora.targets: {problem} {its_own}")
 
 
 def linear_modules(config: Any) -> list[str]:

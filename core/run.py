@@ -16,7 +16,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,8 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
     run_dir = RunDir(path)
     progress = progress if _is_main() else Silent()
     progress.planned(plan, path, [])
-    return _execute(plan, host, run_dir, progress, checkpoint=None)
+    with _held(run_dir):
+        return _execute(plan, host, run_dir, progress, checkpoint=None)
 
 
 def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
@@ -102,7 +103,12 @@ def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
         RunError: it had to stop again.
     """
     run_dir = open_run_dir(path)
-    settings = read_json(run_dir.config)
+    with _held(run_dir):  # before its checkpoints are looked at: whoever still runs there adds to them
+        return _resume(run_dir, host, progress)
+
+
+def _resume(run_dir: RunDir, host: Host, progress: Progress) -> RunSummary:
+    path, settings = run_dir.path, read_json(run_dir.config)
     plan = make_plan(parse_config({**settings, "out": str(path)}), host, fresh=False)
     assert plan.config.train.steps is not None
     checkpoint = last_checkpoint(run_dir)
@@ -120,13 +126,13 @@ def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
     return _execute(plan, host, run_dir, progress, checkpoint)
 
 
+def _held(run_dir: RunDir) -> AbstractContextManager[None]:
+    """Holds the run directory, by its first process."""
+    return exclusive(run_dir) if _is_main() else nullcontext()
+
+
 def _execute(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoint: Path | None) -> RunSummary:
-    """Trains, holding the run directory, and leaves it saying how the run ended."""
-    with exclusive(run_dir) if _is_main() else nullcontext():
-        return _execute_alone(plan, host, run_dir, progress, checkpoint)
-
-
-def _execute_alone(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoint: Path | None) -> RunSummary:
+    """Trains, and leaves the run directory saying how the run ended."""
     if _is_main():
         rewind(run_dir, checkpoint_step(checkpoint) if checkpoint else -1)
     _set_state(run_dir, "running", checkpoint_step(checkpoint) if checkpoint else 0)

@@ -10,6 +10,7 @@ from grpo.core.batch import Batch, advantages_of, batch_metrics, trained_of
 from grpo.core.config import LossSection
 from grpo.core.score_outcome import Outcome
 from grpo.plugins.binding import BoundReward
+from grpo.plugins.errors import RunError
 
 
 @reward(version=1)
@@ -43,3 +44,10 @@ def test_rollouts_that_a_budget_ended_leave_the_loss_when_asked() -> None:
     batch = Batch(1, (cut, Completion("x"), Completion("x")), outcomes, advantages, 3, 0.0, 0.0)
     assert trained_of(batch, LossSection()).tolist() == [True, True, False]
     assert trained_of(batch, LossSection(mask_truncated_completions=True)).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(("score", "weight"), [(1e200, 1.0), (1.0, 1e308)])
+def test_rewards_that_overflow_end_the_run_instead_of_teaching_nothing(score: float, weight: float) -> None:
+    outcomes = {"graded": [Outcome("score", 0.0), Outcome("score", score), Outcome("score", -score)]}
+    with pytest.raises(RunError, match="the rewards of a step overflow"):
+        advantages_of(outcomes, [BoundReward(graded, "dist", weight=weight)], 3, "group", torch.device("cpu"))

@@ -303,6 +303,29 @@ def test_adapters_for_modules_that_are_not_there_are_refused(plan_of: MakePlan) 
     assert plan_of(lora={"enabled": True, "targets": ["q_proj", "v_proj"]})
 
 
+@pytest.mark.parametrize(
+    ("targets", "problem"),
+    [
+        (["q_proj", ""], "the model has no module ''"),
+        ([], "names no module"),
+        (["lm_head"], "'lm_head' is the output layer, where TRL trains no adapter"),
+        (["layers"], "'layers' is a ModuleList and holds no matrix"),
+        (["input_layernorm"], "'input_layernorm' is a Qwen2RMSNorm and holds no matrix"),
+    ],
+)
+def test_adapters_where_none_can_be_are_refused_before_weights_load(
+    plan_of: MakePlan, tiny_model: Path, targets: list[str], problem: str
+) -> None:
+    assert problem in refusal(plan_of, model=str(tiny_model), lora={"enabled": True, "targets": targets})
+
+
+def test_a_chat_template_that_shows_no_message_is_refused(plan_of: MakePlan, tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    (folder / "chat_template.jinja").write_text("<|im_start|>assistant\n")
+    assert "shows the policy nothing of their messages" in refusal(plan_of, model=str(folder))
+
+
 def test_a_rising_schedule_reaches_the_trainer_in_order(plan_of: MakePlan) -> None:
     plan = plan_of(env="arithmetic:schedule=rising,size=32", dataset=None)
     levels = [plan.train[number].row["level"] for number in prompt_rows(plan)["episode"]]

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from grpo.core.progress import Silent
 from grpo.core.record import (
     COMPLETE,
     RolloutRow,
@@ -39,7 +40,9 @@ from grpo.core.record import (
     write_json,
     write_rollouts,
 )
+from grpo.core.run import resume
 from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
 
 WRITER = """
 import sys
@@ -221,6 +224,12 @@ def test_a_run_directory_is_held_by_one_process(run: RunDir) -> None:
         with pytest.raises(UsageError, match="in use by a run that is still going"), exclusive(run):
             pass
     assert not in_use(run)
+
+
+def test_a_run_that_still_goes_is_refused_before_anything_of_it_is_read(run: RunDir) -> None:
+    """What it does until it ends, a new checkpoint above all, would otherwise be dropped by who resumes it."""
+    with exclusive(run), pytest.raises(UsageError, match="in use by a run that is still going"):
+        resume(run.path, Host([]), Silent())
 
 
 @contextmanager
