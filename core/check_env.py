@@ -104,7 +104,10 @@ class _Check:
                 return
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                gymnasium_check(instance.unwrapped, skip_render_check=True)
+                try:
+                    gymnasium_check(instance.unwrapped, skip_render_check=True)
+                except AssertionError as error:
+                    self._findings.add("error", relation, f"it raised {explain(error)}{_charset_hint(instance)}")
             for warning in caught:
                 if "not having a spec" not in str(warning.message):  # only a registered environment has one
                     self._findings.add("warning", relation, str(warning.message))
@@ -264,6 +267,14 @@ class _Check:
                     return
                 if len(set(found.values())) != 1:
                     self._findings.add("error", relation, f"side by side they {what} the same episode differently")
+
+
+def _charset_hint(env: Any) -> str:
+    from gymnasium.spaces import Text
+
+    if not isinstance(env.observation_space, Text):
+        return ""
+    return " A `Text` space holds letters and digits alone, without a `charset`; `grpo.envs.spaces.AnyText` any text."
 
 
 def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[str]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
 from grpo.core.cli_plugins_show import described, found
+from grpo.core.terminal_table import print_table
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.names import clash_of
 from grpo.plugins.specs import KINDS
@@ -58,7 +57,7 @@ def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
     if as_json:
         click.echo(json.dumps(listing(host), indent=2))
     else:
-        _print_table(rows(host))
+        print_table(HEADINGS, rows(host), long=(5,), state=4, style=lambda state: "green" if state == "ok" else "red")
         if verbose:
             for problem in host.problems:
                 if problem.traceback:
@@ -130,24 +129,3 @@ def _ordered(host: Host) -> list[Registration]:
     return sorted(
         host.registrations(), key=lambda known: (KINDS.index(known.kind), known.spec.name, known.distribution)
     )
-
-
-def _print_table(table: Sequence[tuple[str, ...]]) -> None:
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        rich_table = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in HEADINGS:
-            rich_table.add_column(heading, overflow="fold", no_wrap=heading not in ("description", "distribution"))
-        for row in table:
-            cells = [Text(cell) for cell in row]
-            cells[4].stylize("green" if row[4] == "ok" else "red")
-            rich_table.add_row(*cells)
-        Console().print(rich_table)
-        return
-    widths = [max(len(row[column]) for row in [HEADINGS, *table]) for column in range(len(HEADINGS) - 1)]
-    for row in [HEADINGS, *table]:
-        aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        click.echo("  ".join([*aligned, row[-1]]).rstrip())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grpo.core.printable import counted, one_line, printable
+from grpo.core.terminal_table import print_table
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,13 @@ def runs(folder: Path | None, as_json: bool) -> None:
     if not lines:
         click.echo(f"no runs in {folder or RUNS}. Start one with: grpo run --env gsm8k")
         return
-    _print_table([_cells(line) for line in lines])
+    print_table(
+        HEADINGS,
+        [_cells(line) for line in lines],
+        long=(1, 2, 3),
+        state=4,
+        style=lambda status: STATUS_STYLE.get(status.partition(",")[0], "red"),
+    )
     for line in lines:
         if line.problem:
             click.echo(f"unreadable: {one_line(line.problem, 500)}", err=True)
@@ -114,26 +121,6 @@ def _cells(line: RunLine) -> tuple[str, ...]:
     status = f"{line.status}, resumes" if line.resumes else line.status
     texts = (str(line.path), line.env or "-", line.model or "-", rewards, status, steps, reward, held_out)
     return tuple(one_line(text, 200) for text in texts)
-
-
-def _print_table(table: Sequence[tuple[str, ...]]) -> None:
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        rich_table = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in HEADINGS:
-            rich_table.add_column(heading, overflow="fold", no_wrap=heading in ("step", "reward"))
-        for row in table:
-            cells = [Text(cell) for cell in row]
-            cells[4].stylize(STATUS_STYLE.get(row[4].partition(",")[0], "red"))
-            rich_table.add_row(*cells)
-        Console().print(rich_table)
-        return
-    widths = [max(len(row[column]) for row in [HEADINGS, *table]) for column in range(len(HEADINGS))]
-    for row in [HEADINGS, *table]:
-        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rollout]) -> Iterator[tuple[str, Text]]:

@@ -21,7 +21,7 @@ import click
 from grpo.core.score import Judgement, Scorer
 from grpo.core.score_rows import RecordedRow, read_rows
 from grpo.core.score_tally import ScoreTally, table
-from grpo.plugins.errors import DatasetError, UsageError
+from grpo.plugins.errors import DatasetError, PluginError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
 
@@ -45,7 +45,7 @@ def _files(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--reward", "rewards", multiple=True, required=True, metavar="SPEC", help="A reward; may be repeated.")
 @_files
 def score(rewards: tuple[str, ...], source: str, target: str, workers: int | None) -> None:
-    """Score recorded completions with rewards.
+    """Score recorded completions with rewards; exit code 1 where one fails on every row.
 
     A row is {"completion": "...", <columns>}; the output row adds "scores": for each reward its outcome (score,
     abstain or failure), its score and the reason of a failure. The components of a rubric follow it as
@@ -68,13 +68,14 @@ def score(rewards: tuple[str, ...], source: str, target: str, workers: int | Non
 
         with Scorer(bound, workers=workers) as scorer:
             _stream(scorer, add, summary, source, target, stdout)
+        _refuse_lost([name for name, tally in tallies.items() if tally.lost])
 
 
 @click.command()
 @click.option("--verifier", required=True, metavar="SPEC", help="The verifier.")
 @_files
 def verify(verifier: str, source: str, target: str, workers: int | None) -> None:
-    """Judge recorded completions with a verifier.
+    """Judge recorded completions with a verifier; exit code 1 where it fails on every row.
 
     Rows are those of `grpo score`; the output row adds "verdict": its outcome (verdict or failure), ok (true, false,
     or null for undecided), the answer that was extracted, and a reason.
@@ -97,6 +98,17 @@ def verify(verifier: str, source: str, target: str, workers: int | None) -> None
 
         with Scorer([bound], workers=workers) as scorer:
             _stream(scorer, add, summary, source, target, stdout)
+        _refuse_lost([bound.name] if 0 < tally.total() == tally["failure"] else [])
+
+
+def _refuse_lost(names: Sequence[str]) -> None:
+    """Ends the command with exit code 1 where a plugin failed on every row: nothing was measured.
+
+    Raises:
+        PluginError: with the names.
+    """
+    if names:
+        raise PluginError(f"{', '.join(names)} failed on every row; the first failure is told above.")
 
 
 def _stream(

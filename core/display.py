@@ -68,7 +68,7 @@ class PlainLines(Silent):
             print(f"warm-up {step}/{steps}  loss {loss:.3f}", flush=True)
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
-        print(f"{_of(env)}held-out accuracy after {step} steps: {estimate(accuracy)}", flush=True)
+        print(f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}", flush=True)
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
         parts = [f"step {row['step']}"]
@@ -118,7 +118,8 @@ class LivePanel(Silent):
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
         self._held_out.append(f"{_of(env)}{accuracy.mean:.1%} after {step}")
-        self._print(Text(f"{_of(env)}held-out accuracy after {step} steps: {estimate(accuracy)}", style="green"))
+        told = f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}"
+        self._print(Text(told, style="green"))
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
         step = row["step"]
@@ -150,7 +151,7 @@ class LivePanel(Silent):
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         self.close()
         for line in ending(status, run_dir, step, self._attempt):
-            self._console.print(Text(line))
+            self._console.print(Text(line), soft_wrap=True)  # a command that is copied stays one line
 
     def close(self) -> None:
         if self._live is not None:
@@ -237,16 +238,21 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns (label, key) of the metrics worth a line, as far as the row has them."""
     rewards = [key for key in row if key.startswith("rewards/") and key.endswith("/mean")]
     envs = [key for key in row if _of_an_env(key)]
-    wanted = [
-        ("reward", "reward"),
-        ("accuracy", "accuracy"),
-        *((key.split("/")[1], key) for key in rewards if len(rewards) > 1 and not envs),
-        *((key.removeprefix(PREFIX).replace("/", " "), key) for key in envs),
+    first = [("reward", "reward"), ("accuracy", "accuracy")]
+    last = [
         ("length", "completions/mean_length"),
         *((label, key) for label, key in TURNS if (row.get("turns/most") or 0) > 1 or key == CALLS),
         ("no signal", "frac_reward_zero_std"),
         ("loss", "loss"),
         ("kl", "kl"),
+    ]
+    taken = {label for label, _ in (*first, *last)}  # a reward may be called "length" too
+    each = [(key.split("/")[1], key) for key in rewards if len(rewards) > 1 and not envs]
+    wanted = [
+        *first,
+        *((f"reward {name}" if name in taken else name, key) for name, key in each),
+        *((key.removeprefix(PREFIX).replace("/", " "), key) for key in envs),
+        *last,
     ]
     wanted += [(f"{key.split('/')[1]} failed", key) for key in row if key.endswith("/failure") and row[key]]
     return [(label, key) for label, key in wanted if row.get(key) is not None]

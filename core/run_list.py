@@ -108,6 +108,6 @@ def _status(run: RunDir, state: dict[str, Any]) -> str:
 def _spec(source: Any) -> str:
     """Returns a SPEC as the user could write it; a table of a configuration file becomes one."""
     if not isinstance(source, dict):
-        return str(source)
+        return str(source).removeprefix(f"{Path.cwd()}/")
     options = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in source.items()]
     return ":".join(filter(None, [source["name"], ",".join(o for o in options if not o.startswith("name="))]))

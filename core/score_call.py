@@ -16,7 +16,7 @@ from typing import Any
 
 from grpo.core.score_outcome import Reader, Result, explain, scored
 from grpo.plugins.binding import BoundReward, BoundVerifier
-from grpo.plugins.errors import TransientError
+from grpo.plugins.errors import GrpoError, TransientError
 from grpo.plugins.types import Completion
 
 TRANSIENT = (TransientError, ConnectionError, TimeoutError)
@@ -112,7 +112,9 @@ class Caller:
     def raised(self, error: BaseException, row: int, seconds: float = 0.0) -> Result:
         """Reports an exception of the plugin, and returns the failure that it is."""
         result = self.reader.failure(explain(error), row, seconds)
-        self.report(f"{result.reason}\n{''.join(traceback.format_exception(error))}".rstrip(), error)
+        # An error that grpo raises on purpose says all in its words.
+        shown = "" if isinstance(error, GrpoError) else f"\n{''.join(traceback.format_exception(error))}".rstrip()
+        self.report(f"{result.reason}{shown}", error)
         return result
 
     def delay(self, error: BaseException, attempt: int) -> float | None:

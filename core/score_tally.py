@@ -32,6 +32,11 @@ class ScoreTally:
             else:
                 self._failed += 1
 
+    @property
+    def lost(self) -> bool:
+        """True when there are rows, and it failed on every one."""
+        return 0 < self._rows == self._failed
+
     def cells(self) -> tuple[str, ...]:
         """Returns rows, mean, std, abstain and failure as text, "-" where there are too few scores."""
         mean = f"{self._mean:.4f}" if self._scores else "-"

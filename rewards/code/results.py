@@ -5,6 +5,7 @@ The outcomes of a score are facts about the program. Trouble of a sandbox is no 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -25,6 +26,7 @@ Outcome = Literal[
 ]
 Integrity = Literal["split", "shared"]
 
+_SOURCE_LINE = re.compile(r", \('<solution>', (\d+), .*\Z", re.DOTALL)  # how a SyntaxError's details cross
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError", "UnicodeEncodeError", "UnicodeDecodeError")
 OUTCOME_OF_JOB: dict[str, Outcome] = {
     "signalled": "signalled",
@@ -101,7 +103,8 @@ class CodeResult:
         if self.outcome != "accepted":
             place = next((n for n, test in enumerate(self.tests, start=1) if not test.passed), len(self.tests) + 1)
             why = self.first_failure
-            parts.append(f"test {place} {why.outcome}{': ' + why.reason if why.reason else ''}")
+            told = _SOURCE_LINE.sub(r" (line \1)", why.reason).rstrip(": \n")  # an exception may have no text
+            parts.append(f"test {place} {why.outcome}{': ' + told if told else ''}")
         if self.integrity == "shared":
             parts.append("integrity shared: tests and program ran in one sandbox")
         if self.degraded:

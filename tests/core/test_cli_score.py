@@ -97,6 +97,18 @@ def test_verdicts_of_every_kind_and_their_summary(folder: Path) -> None:
     assert ["same", "5", "1", "1", "1", "2"] in [line.split() for line in done.stderr.decode().splitlines()]
 
 
+def test_a_plugin_that_fails_on_every_row_ends_with_exit_1_in_its_own_words(folder: Path) -> None:
+    scored = grpo(folder, "score", "--reward", "code", stdin=jsonl({"completion": "a"}, {"completion": "b"}))
+    assert scored.returncode == 1
+    assert len(read(scored.stdout)) == 2
+    assert b"grpo: code failed on every row" in scored.stderr
+    assert b"the row has no tests" in scored.stderr
+    assert b"Traceback" not in scored.stderr
+    judged = grpo(folder, "verify", "--verifier", "./mine.py:same", stdin=jsonl({"completion": "bad", "answer": "a"}))
+    assert judged.returncode == 1
+    assert b"Traceback" in judged.stderr
+
+
 def test_messages_are_scored_by_their_last_assistant_message(folder: Path) -> None:
     messages = [
         {"role": "assistant", "content": "first"},

@@ -167,5 +167,10 @@ def test_numbers_are_short() -> None:
     ]
 
 
+def test_a_reward_that_is_called_like_a_metric_is_told_from_it() -> None:
+    row = {"step": 1, "rewards/length/mean": 1.0, "rewards/near/mean": 1.0, "completions/mean_length": 9.0}
+    assert [label for label, _ in headline(row)] == ["reward length", "near", "length"]
+
+
 def test_a_single_reward_is_not_shown_beside_the_total() -> None:
     assert [label for label, _ in headline({"step": 1, "reward": 1.0, "rewards/near/mean": 1.0})] == ["reward"]
