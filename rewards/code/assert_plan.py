@@ -83,7 +83,7 @@ def plan_tests(
     arranged.finish(arranged.top)
     if arranged.count == 0:
         raise UnusableTests("the tests assert nothing")
-    guarded = _Guarded().visit(ast.Module(arranged.top, []))
+    guarded = _Guarded(every).visit(ast.Module(arranged.top, []))
     source = ast.unparse(ast.fix_missing_locations(guarded))
     classes = tuple(node.name for node in setup if isinstance(node, ast.ClassDef))
     of_class = "." in entry_point or used_as_class(every, entry)
@@ -203,15 +203,51 @@ class _Arranged:
 
 
 class _Guarded(ast.NodeTransformer):
-    """Puts each assertion into a `with` block of its own; see `guest_remote.Remote.__enter__`."""
+    """Puts each assertion into a `with` block of its own, and asks `Units` where identity or a class is asked for.
+
+    See `guest_remote.Remote`: `f(x) is x` and `type(f(x)) is C` compare what the tests have with what the solution has.
+    """
+
+    def __init__(self, every: Sequence[ast.stmt]) -> None:
+        nodes = [node for statement in every for node in ast.walk(statement)]
+        bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        self._has_type = "type" not in bound | {node.arg for node in nodes if isinstance(node, ast.arg)}
 
     def visit_Assert(self, node: ast.Assert) -> ast.With:
+        self.generic_visit(node)
         return _with_assertion(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        self.generic_visit(node)
         method = node.value.func if isinstance(node.value, ast.Call) else None
         asserts = isinstance(method, ast.Attribute) and method.attr.startswith("assert")
         return _with_assertion(node) if asserts else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        sides = [node.left, node.comparators[0]]
+        if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Is | ast.IsNot):
+            return node
+        if any(isinstance(side, ast.Constant) for side in sides):
+            return node
+        same = _of_units("identical", sides)
+        return same if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), same)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        plain = isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords
+        if not plain or not self._has_type or ast.unparse(node.func) != "type":
+            return node
+        return node if isinstance(node.args[0], ast.Starred) else _of_units("type_of", node.args)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        asked = node.attr == "__class__" and isinstance(node.ctx, ast.Load)
+        return _of_units("type_of", [node.value]) if asked else node
+
+
+def _of_units(method: str, given: list[ast.expr]) -> ast.expr:
+    return ast.Call(ast.Attribute(ast.Name(UNITS, ast.Load()), method, ast.Load()), given, [])
 
 
 def _with_assertion(node: ast.stmt) -> ast.With:

@@ -2,7 +2,8 @@
 
 A fenced block wins: of the blocks that are Python, or that name no language, the last one that defines what is asked
 for; where none does, the last that says that it is Python, as one that says nothing is often a sample of the output.
-Without a fence the text after the reasoning is the program. Reads any text in linear time.
+Blocks before it that define what it uses go with it (`program_parts`). Without a fence the text after the reasoning is
+the program. Reads any text in linear time.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from grpo.rewards.code.program_parts import with_parts
+
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _PYTHON = frozenset({"python", "py", "python3", "py3", "python2", "pycon", "ipython", "sage", ""})
 _THOUGHT = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
-_DEEPEST_MARGIN = 3
+_DEEPEST_MARGIN, _LONGEST_END = 3, 200
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_MARKED = re.compile(r"\[(PYTHON|BEGIN)\]\n(.*?)(?:\[(?:/PYTHON|DONE)\]|\Z)", re.DOTALL)
+_END_TOKENS = re.compile(r"(?:\s*(?:<\|[a-z_]{1,30}\|>|</s>|<eos>|<end_of_turn>))+\s*\Z")
 
 
 def program_of(completion: str, *wanted: str) -> str | None:
@@ -27,6 +32,7 @@ def program_of(completion: str, *wanted: str) -> str | None:
         wanted: the functions and classes asked for, as far as they are known; methods of `Solution` will do.
     """
     text = completion.replace("\r\n", "\n")
+    text = text[:-_LONGEST_END] + _END_TOKENS.sub("\n", text[-_LONGEST_END:])
     text = text[max((text.rfind(mark) + len(mark) for mark in _THOUGHT if mark in text), default=0) :]
     blocks = list(fenced_blocks(text))
     if not any(body.strip() for language, body in blocks if language in _PYTHON):
@@ -37,9 +43,11 @@ def program_of(completion: str, *wanted: str) -> str | None:
         defining = [body for _, body in usable if most and _defined(body, wanted) == most]
         named = [body for language, body in usable if language]
         chosen = (defining or named or [body for _, body in usable] or [""])[-1]
+        chosen = with_parts(chosen, [body for _, body in usable])
     else:
         answers = _ANSWER.findall(text) if text.count("<answer>") == 1 else []
-        chosen = answers[-1].strip("\n") if answers else text
+        marked = _MARKED.findall(text) if "[PYTHON]" in text or "[BEGIN]" in text else []
+        chosen = answers[-1].strip("\n") if answers else marked[-1][1] if marked else text
     chosen = chosen.removeprefix("\ufeff")
     return chosen if chosen.strip() else None
 

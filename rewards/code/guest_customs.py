@@ -3,7 +3,8 @@
 In: compiled code. Out: the customary names that it mentions (`List`, `math`, `deque`, ...), to be set before it runs;
 what the program imports or defines itself replaces them. Programs that mention pytest, which sandboxes seldom have,
 get a module with the part of it that decorates, compares and expects exceptions; programs that open `/dev/stdin` or
-`/dev/stdout`, which need `/proc`, get the descriptor.
+`/dev/stdout`, which need `/proc`, get the descriptor; threads that ask for a stack of half a gigabyte, as contest
+programs do to recurse deeply, get what the memory allows.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -40,6 +41,7 @@ _FROM = {
 }
 NAMES = {name: (module, name) for module, names in _FROM.items() for name in names.split()}
 NAMES |= {name: (name, "") for name in _MODULES.split()}
+_STACKS, _PAGE = 4, 4096  # a stack is at most a quarter of the memory, in whole pages
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -48,6 +50,8 @@ def customary(code: types.CodeType) -> dict[str, Any]:
     mentioned = mentions(code)
     if "pytest" in mentioned:
         offer_pytest()
+    if "stack_size" in mentioned:
+        _offer_stacks()
     found: dict[str, Any] = {}
     for name in mentioned:
         if name not in NAMES:
@@ -92,6 +96,25 @@ def offer_pytest() -> None:
         module.param = lambda *values, **_: values
         module.main = lambda *_, **__: 0
         sys.modules["pytest"] = module
+
+
+def _offer_stacks() -> None:
+    """Makes `threading.stack_size` set a part of the memory where more is asked for than there is."""
+    import resource
+    import threading
+
+    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    known = [limit for limit in limits if limit != resource.RLIM_INFINITY]
+    plain: Any = threading.stack_size
+    if not known or getattr(plain, "__name__", "") == "limited":
+        return
+    most = min(known) // _STACKS // _PAGE * _PAGE
+
+    def limited(size: int = 0) -> int:
+        before: int = plain(min(size, most))
+        return before
+
+    threading.stack_size = limited
 
 
 def _offer_streams() -> None:

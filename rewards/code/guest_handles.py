@@ -32,6 +32,9 @@ class Asked(Protocol):
     def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Asks for one thing to be done, and returns or raises what came of it."""
 
+    def failed(self, error: BaseException | None) -> bool:
+        """Returns whether that is a failed assertion of the tests."""
+
 
 class Inside:
     """What a handle stands for.
@@ -211,10 +214,15 @@ class Handle:
         return str(inside(self).ask("op", "__format__", form)) if form else str(self)
 
     def __enter__(self) -> Any:
-        return inside(self).ask("enter", "")
+        its = inside(self)
+        result = its.ask("enter", "")
+        return its.made(result) if type(result) is Handle and inside(result).number == its.number else result
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        inside(self).ask("exit", "", None if error is None else f"{kind.__name__}: {error}")
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        its = inside(self)
+        given = None if error is None else ([base.__name__ for base in kind.__mro__], list(map(_told, error.args)))
+        ended = its.ask("exit", "", given)
+        return bool(ended) and not its.remote.failed(error)
 
     def __deepcopy__(self, memory: Any) -> Any:
         if inside(self).tested:
@@ -225,6 +233,7 @@ class Handle:
         return self.__deepcopy__({})
 
 
+Handle.__doc__ = property(lambda self: inside(self).ask("get", "__doc__"))  # type: ignore[assignment]
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Handle, f"__{_name}__", _compare(f"__{_name}__"))
 for _name in [
@@ -249,6 +258,11 @@ for _name in ("len", "str", "repr", "reversed", "bool"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__"))
 for _name in ("neg", "pos", "invert", "abs", "int", "float", "index"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__", numeric=True))
+
+
+def _told(value: Any) -> Any:
+    """What an exception of the tests was given, as far as the solution needs to know."""
+    return value if value is None or type(value) in (bool, int, float, str) else str(value)
 
 
 def _some(iterator: Handle, count: int) -> tuple[bool, list[Any]]:

@@ -22,8 +22,16 @@ from grpo.plugins.sandbox_job import CHANNEL, SandboxPool
 from grpo.rewards.sandbox.bundle import entry
 
 _PACKAGE = "grpo.rewards.code"
-_SOLUTION = ("guest_values", "guest_channel", "guest_customs", "guest_solution")
-_TESTS = ("guest_values", "guest_channel", "guest_customs", "guest_handles", "guest_remote", "guest_tests")
+_SOLUTION = ("guest_values", "guest_channel", "guest_customs", "guest_output", "guest_solution")
+_TESTS = (
+    "guest_values",
+    "guest_channel",
+    "guest_customs",
+    "guest_handles",
+    "guest_arguments",
+    "guest_remote",
+    "guest_tests",
+)
 _LOADER = """\
 import binascii, marshal, sys
 def load(magic, packages, modules):

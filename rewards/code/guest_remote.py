@@ -8,16 +8,16 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import sys
-from collections import deque
-from types import MemberDescriptorType
+from types import CoroutineType, MemberDescriptorType
 from typing import Any
 
+from grpo.rewards.code.guest_arguments import update
 from grpo.rewards.code.guest_channel import Channel, Garbled, Gone, Late
 from grpo.rewards.code.guest_handles import Handle, Inside, Unjudgeable, inside
 from grpo.rewards.code.guest_values import (
-    DEEPEST,
     Codec,
     Malformed,
     Unsendable,
@@ -29,7 +29,6 @@ from grpo.rewards.code.guest_values import (
 
 TESTS = "tests"
 _MOST_ITEMS = 10_000
-_MOST_MATCHED = 300
 _TEXT = "__grpo_text__"
 _ERRORS_OF_MODULES = {
     "FrozenInstanceError": "dataclasses",
@@ -53,14 +52,17 @@ class Remote:
 
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
-        raised: the exception that the solution raised last.
+        hidden: a failed assertion in a function of the tests that the solution called, and kept to itself.
         apart: the solution runs elsewhere, so that what it raises is known.
     """
 
     def __init__(self, channel: Channel, plain_classes: dict[str, type], entry_point: str = "") -> None:
         self.channel = channel
         self.dead = ""
-        self.raised: BaseException | None = None
+        self._raised: list[BaseException] = []
+        self._failed: list[BaseException] = []
+        self.hidden: BaseException | None = None
+        self._returned: list[tuple[Any, Any]] = []
         self.apart = True
         self._later: list[tuple[Any, Any]] | None = None
         self._first = True
@@ -126,8 +128,10 @@ class Remote:
             answer = self._receive()
         try:
             if answer[0] == "value":
-                _, wire, changed, text = answer
+                _, wire, changed, same, text = answer
                 result, raised = self._codec.read(wire), None
+                if type(same) is int and 0 <= same < len(given) and (changed or wires)[same] == wire:
+                    self._returned.append((result, given[same]))
             else:
                 _, kinds, said, wires, held, changed, text = answer
                 values = [self._codec.read(wire) for wire in wires]
@@ -142,13 +146,40 @@ class Remote:
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
         if raised is not None:
-            self.raised = raised
+            self._raised.append(raised)
+            if isinstance(raised, AssertionError):
+                self.hidden = None
             raise raised
         return result
 
     def begin_unit(self) -> None:
         """Begins a unit, for all of whose calls together the solution has its processor time."""
         self._first = True
+        self._raised, self._failed, self._returned, self.hidden = [], [], [], None
+
+    def caused(self, error: BaseException | None) -> bool:
+        """Returns whether the solution raised that in this unit."""
+        return any(error is one for one in self._raised)
+
+    def failed(self, error: BaseException | None) -> bool:
+        """Returns whether that is a failed assertion of the tests, which the solution may not make undone."""
+        return any(error is one for one in self._failed)
+
+    def identical(self, one: Any, other: Any) -> bool:
+        """Returns whether two values are one object; an argument that came back is, whatever the way it went."""
+        if one is other:
+            return True
+        if type(one) is Handle and type(other) is Handle:
+            return inside(one).number == inside(other).number
+        pairs = [pair for pair in self._returned if pair[0] is one or pair[0] is other]
+        return any((one is back and other is given) or (other is back and one is given) for back, given in pairs)
+
+    def type_of(self, value: Any) -> Any:
+        """Returns the class of a value; of an object of the solution a stand-in, which is no built-in class."""
+        if type(value) is not Handle:
+            return type(value)
+        kind = inside(value).ask("type", "")
+        return kind if type(kind) is Handle and inside(kind).name not in vars(builtins) else Handle
 
     def __enter__(self) -> None:
         """Begins an assertion: what the solution does to its arguments shows only when it has been decided.
@@ -158,6 +189,8 @@ class Remote:
         self._later = []
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None and issubclass(kind, AssertionError) and not self.caused(error):
+            self._failed.append(error)
         later, self._later = self._later, None
         self._update(later or [])
 
@@ -165,7 +198,7 @@ class Remote:
         """Makes arguments what the solution left of them."""
         mutable = frozenset(kind for kind in self._plain_classes.values() if not is_enumeration(kind))
         for old, new in pairs:
-            _update(old, new, 0, mutable)
+            update(old, new, 0, mutable)
 
     def _called_back(self, message: list[Any]) -> None:
         """Calls a function of the tests for the solution."""
@@ -180,6 +213,7 @@ class Remote:
             answer = ["returned", self._codec.write(function(*given, **keywords))]
         except Exception as error:
             kinds = [kind.__name__ for kind in type(error).__mro__]
+            self.hidden = error if self.failed(error) else self.hidden
             if type(error).__module__ == TESTS:
                 self._errors.setdefault(kinds[0], type(error))
             answer = ["raised", kinds, [self._plain(item) for item in error.args]]
@@ -222,6 +256,8 @@ class Remote:
             parts = self._codec_part()
             self._given_back = self._given_back or id(value) in self._theirs
             return ["o", kind.__name__, [[name, parts.write(item)] for name, item in held.items()]]
+        if type(value) is CoroutineType and value.cr_code is Remote._coroutine.__code__:
+            raise TypeError("a coroutine of the solution, which nothing has awaited, is no argument")
         if callable(value):
             self._functions.append(value)
             name = getattr(value, "__name__", "")
@@ -341,56 +377,3 @@ def _is_public(name: Any) -> bool:
 
 def _is_error(wire: Wire) -> bool:
     return type(wire) is list and wire[0] == "h" and bool(wire[4])
-
-
-def _update(old: Any, new: Any, depth: int, classes: frozenset[type]) -> None:
-    """Makes a mutable value equal to another of its kind, keeping the identity of what it holds where it can."""
-    if type(old) is not type(new) or depth > DEEPEST or old is new:
-        return
-    if type(old) is list:
-        old[:] = _kept(list(old), new, depth, classes)
-    elif type(old) is tuple:
-        for before, after in zip(old, new, strict=False):
-            _update(before, after, depth + 1, classes)
-    elif isinstance(old, dict):
-        entries = dict(zip(new, _kept([old.get(key) for key in new], list(new.values()), depth, classes), strict=True))
-        old.clear()
-        dict.update(old, entries)
-    elif type(old) is set:
-        old.clear()
-        old.update(new)
-    elif type(old) is bytearray:
-        old[:] = new
-    elif type(old) is deque:
-        items = _kept(list(old), list(new), depth, classes)
-        old.clear()
-        old.extend(items)
-    elif type(old) in classes:
-        held, found = attributes(old) or {}, attributes(new) or {}
-        items = _kept([held.get(name) for name in found], list(found.values()), depth, classes)
-        for name in held.keys() - found.keys():
-            object.__delattr__(old, name)
-        for name, item in zip(found, items, strict=True):
-            object.__setattr__(old, name, item)
-
-
-def _kept(before: list[Any], after: list[Any], depth: int, classes: frozenset[type]) -> list[Any]:
-    """Returns the new items, with the old objects for those that moved, and changed in place for those that did not."""
-    mutable = {list, dict, set, bytearray, deque, *classes}
-    places = {place for place, item in enumerate(before) if type(item) in mutable}
-    if not places or len(before) > _MOST_MATCHED:
-        return after
-    items = list(after)
-    left = []
-    for place, item in enumerate(after):
-        same = next((old for old in (place, *sorted(places)) if old in places and before[old] == item), None)
-        if same is not None:
-            items[place] = before[same]
-            places.discard(same)
-        else:
-            left.append(place)
-    for place in left:
-        if place in places and type(before[place]) is type(after[place]):
-            _update(before[place], after[place], depth + 1, classes)
-            items[place] = before[place]
-    return items

@@ -29,7 +29,7 @@ class Here:
 
     Attributes:
         dead: nothing ends here but the process.
-        raised: no exception comes from elsewhere.
+        hidden: nothing can be kept from the tests by another sandbox.
         apart: what the solution raises cannot be told from what the tests raise.
         channel: has the deadline that `Units` sets; nobody keeps it.
     """
@@ -37,13 +37,25 @@ class Here:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.dead = ""
-        self.raised: BaseException | None = None
+        self.hidden: BaseException | None = None
         self.apart = False
         self.channel = types.SimpleNamespace(deadline=None)
 
     def begin_unit(self) -> None:
         """Begins a unit: the process is ended when it takes more processor time."""
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
+
+    def caused(self, error: BaseException | None) -> bool:
+        """Returns False: what the solution raises cannot be told from what the tests raise."""
+        return False
+
+    def identical(self, one: Any, other: Any) -> bool:
+        """Returns whether two values are one object."""
+        return one is other
+
+    def type_of(self, value: Any) -> Any:
+        """Returns the class of a value."""
+        return type(value)
 
     def __enter__(self) -> None:
         """Begins an assertion; nothing is held back here."""

@@ -11,7 +11,6 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import builtins
-import io
 import operator
 import signal
 import sys
@@ -21,10 +20,10 @@ from typing import Any
 
 from grpo.rewards.code.guest_channel import Channel, Gone, given
 from grpo.rewards.code.guest_customs import customary
+from grpo.rewards.code.guest_output import MOST_OUTPUT, Output
 from grpo.rewards.code.guest_values import Codec, Malformed, Unsendable, Wire, attributes, is_enumeration, member
 
 MODULE = "solution"
-_MOST_OUTPUT = 2**16
 _MOST_ATTRIBUTES = 16
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne contains getitem setitem"
@@ -69,7 +68,7 @@ class Server:
         self._numbers: dict[int, int] = {}
         self._shadows: dict[str, type] = {}
         self._waiting: dict[int, Exception] = {}
-        self._output = _Output()
+        self._output = Output()
         self._loop: Any = None
         self._module = types.ModuleType(MODULE)
 
@@ -118,11 +117,12 @@ class Server:
             kind, number, name, wires, named, _ = request
             read = [self._codec.read(wire) for wire in wires]
             keywords = {key: self._codec.read(named[key]) for key in named}
-            wire = self._safe(self._carried_out(kind, number, name, read, keywords))
+            result = self._carried_out(kind, number, name, read, keywords)
+            wire, same = self._safe(result), next((at for at, each in enumerate(read) if each is result), None)
         except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
             self._answer(["raise", *self._error(error), self._changed(wires, read)])
             return
-        self._answer(["value", wire, self._changed(wires, read)])
+        self._answer(["value", wire, self._changed(wires, read), same])
 
     def _carried_out(self, kind: str, number: int, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         target = self._objects[number]
@@ -143,8 +143,10 @@ class Server:
         if kind == "enter":
             return target.__enter__()
         if kind == "exit":
-            error = None if given[0] is None else RuntimeError(given[0])
-            return target.__exit__(None if error is None else RuntimeError, error, None)
+            error = None if given[0] is None else self._raised(*given[0])
+            return target.__exit__(None if error is None else type(error), error, None)
+        if kind == "type":
+            return type(target)
         if name in _UNARY and not given:
             return _UNARY[name](target)
         if name in _BINARY:
@@ -204,7 +206,7 @@ class Server:
         """Returns the names of an exception's classes, its text, its arguments and its other attributes."""
         kinds = [kind.__name__ for kind in type(error).__mro__]
         try:
-            text = str(error)[:_MOST_OUTPUT]
+            text = str(error)[:MOST_OUTPUT]
             held = [[name, self._safe(value)] for name, value in list(vars(error).items())[:_MOST_ATTRIBUTES]]
         except Exception:
             text, held = "", []  # of an exception whose own methods fail only its class is told
@@ -268,13 +270,19 @@ class Server:
     def _codec_part_read(self, wire: Wire) -> Any:
         return Codec(self._refer, self._resolve).read(wire)
 
-    def _raised(self, kinds: list[str], wires: list[Wire]) -> Exception:
-        """Returns what a function of the tests raised, as the nearest built-in exception, under its own name."""
-        known = [getattr(builtins, name, None) for name in kinds]
-        nearest: Any = next((kind for kind in known if isinstance(kind, type)), Exception)
-        kind: Any = nearest if nearest.__name__ == kinds[0] else type(kinds[0], (nearest,), {})
-        error: Exception = kind.__new__(kind)
-        error.args = tuple(self._codec.read(wire) for wire in wires)
+    def _raised(self, kinds: list[str], given: list[Any]) -> BaseException:
+        """Returns what the tests raised: an exception of the solution's own or of the built-in ones, else the nearest.
+
+        One that neither has gets its own name.
+        """
+        own = vars(self._module)
+        known = [own.get(name, getattr(builtins, name, None)) for name in kinds]
+        found: Any = next(
+            (kind for kind in known if isinstance(kind, type) and issubclass(kind, BaseException)), Exception
+        )
+        kind: Any = found if found.__name__ == kinds[0] else type(kinds[0], (found,), {})
+        error: BaseException = kind.__new__(kind)
+        error.args = tuple(given)
         return error
 
     def _ask(self, number: int, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -287,7 +295,7 @@ class Server:
             if message[0] == "returned":
                 return self._codec.read(message[1])
             if message[0] == "raised":
-                raise self._raised(message[1], message[2])
+                raise self._raised(message[1], [self._codec.read(wire) for wire in message[2]])
             self._do(message)
 
 
@@ -311,61 +319,6 @@ def _method_of_new(kind: type, name: str) -> Callable[..., Any]:
 
     call.__name__ = name
     return call
-
-
-class _Output(io.TextIOBase):
-    """What the solution prints, kept up to a limit until the next answer.
-
-    Attributes:
-        buffer: takes bytes, as that of the interpreter's own stream.
-    """
-
-    encoding, errors, mode, name = "utf-8", "strict", "w", "<stdout>"
-
-    def __init__(self) -> None:
-        self.buffer = _Bytes(self)
-        self._pieces: list[str] = []
-        self._room = _MOST_OUTPUT
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if self._room > 0:
-            self._pieces.append(text[: self._room])
-            self._room -= len(text)
-        return len(text)
-
-    def fileno(self) -> int:
-        return 1
-
-    def reconfigure(self, **_: Any) -> None:
-        """Takes what the interpreter's own stream takes; there is nothing to set here."""
-
-    def taken(self) -> str:
-        """Returns and forgets what was written."""
-        text = "".join(self._pieces)
-        self._pieces, self._room = [], _MOST_OUTPUT
-        return text
-
-
-class _Bytes(io.BufferedIOBase):
-    """The bytes that the solution prints, as the text that they are."""
-
-    def __init__(self, output: _Output) -> None:
-        self._output = output
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return 1
-
-    def write(self, data: Any) -> int:
-        self._output.write(bytes(data).decode("utf-8", "replace"))
-        return len(data)
 
 
 def from_input(descriptor: int) -> None:

@@ -37,11 +37,17 @@ class Other(Protocol):
     """What `Units` needs to know of the solution's sandbox; see `guest_remote.Remote`."""
 
     dead: str
-    raised: BaseException | None
+    hidden: BaseException | None
     apart: bool
     channel: Any
 
     def begin_unit(self) -> None: ...
+
+    def caused(self, error: BaseException | None) -> bool: ...
+
+    def identical(self, one: Any, other: Any) -> bool: ...
+
+    def type_of(self, value: Any) -> Any: ...
 
     def __enter__(self) -> None: ...
 
@@ -79,6 +85,14 @@ class Units:
         """Holds back changes of arguments while an assertion is decided; for use in a `with` statement."""
         return self._remote
 
+    def identical(self, one: Any, other: Any) -> bool:
+        """Returns what `one is other` would be if nothing stood between the tests and the solution."""
+        return self._remote.identical(one, other)
+
+    def type_of(self, value: Any) -> Any:
+        """Returns what `type(value)` would be; see `identical`."""
+        return self._remote.type_of(value)
+
     def wanted(self, unit: int) -> bool:
         """Returns whether a unit is to run."""
         return unit >= self._first
@@ -90,7 +104,6 @@ class Units:
 
     def __enter__(self) -> None:
         self._began = time.monotonic()
-        self._remote.raised = None
         self._remote.begin_unit()
         self._remote.channel.deadline = self._began + self._seconds
 
@@ -154,7 +167,7 @@ class Units:
         """Returns why nothing follows about the solution, or "" where something does."""
         if isinstance(error, Unjudgeable):
             return str(error)
-        if type(error) is ModuleNotFoundError and self._remote.apart and error is not self._remote.raised:
+        if type(error) is ModuleNotFoundError and self._remote.apart and not self._remote.caused(error):
             return f"the tests need a module that the sandbox lacks: {error.name}"
         return ""
 
@@ -162,11 +175,12 @@ class Units:
         """Returns how a unit ended, in one word, and why."""
         if self._remote.dead:
             return self._remote.dead, ""
-        if error is None:
+        if error is None and self._remote.hidden is None:
             return "passed", ""
+        error = error or self._remote.hidden
         if _is_skip(error):
             return "passed", "skipped"
-        how = "raised" if error is self._remote.raised else "failed"
+        how = "raised" if self._remote.caused(error) else "failed"
         try:
             why = f"{type(error).__name__}: {error}"
         except Exception:
@@ -230,7 +244,7 @@ def _call_with_or_without(function: Any, argument: Any) -> None:
     function(*([argument] if _parameters_of(function) else []))
 
 
-def _is_skip(error: BaseException) -> bool:
+def _is_skip(error: BaseException | None) -> bool:
     unittest = sys.modules.get("unittest")
     return unittest is not None and isinstance(error, unittest.SkipTest)
 
@@ -358,7 +372,7 @@ def _run_tests(source: str, compiled: list[str], space: dict[str, Any], names: l
     except Unjudgeable as error:
         return ["unjudged", str(error)[:_LONGEST]]
     except ModuleNotFoundError as error:
-        if error is not remote.raised:
+        if not remote.caused(error):
             return ["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"]
         return ["broken", str(error)[:_LONGEST]]
     except BaseException as error:

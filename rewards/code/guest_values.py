@@ -11,6 +11,7 @@ This module runs inside sandboxes too: it needs the standard library alone, and 
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection
@@ -40,6 +41,9 @@ TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, object)
 }
+TYPES |= {
+    kind.__name__: kind for kind in vars(builtins).values() if type(kind) is type and issubclass(kind, BaseException)
+}
 TYPES["NoneType"] = type(None)
 TYPES["Counter"], TYPES["OrderedDict"], TYPES["deque"] = Counter, OrderedDict, deque
 DATA_METHODS = frozenset(
@@ -52,6 +56,8 @@ DATA_METHODS = frozenset(
 _TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
 _SUBCLASSED = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
 _CLOCK = ("date", "datetime", "time", "timedelta")
+_MEMBERS: dict[tuple[str, str, Any], Any] = {}
+_MEMBER_NAMES: dict[type, tuple[str, Any]] = {}
 _VIEWS: dict[type, str] = {type({}.keys()): "K", type({}.values()): "V", type({}.items()): "P"}
 
 
@@ -156,12 +162,16 @@ class Codec:
             return _write_clock(value, kind.__name__)
         if kind.__name__ in self._shared and is_enumeration(kind):
             return ["m", kind.__name__, value._name_, self._write(value._value_, depth)]
+        if kind in _MEMBER_NAMES:
+            return ["m", kind.__name__, *_MEMBER_NAMES[kind]]
         if issubclass(kind, _SUBCLASSED):
             return self._write_subclass(value, kind, depth)
         return self._refer(value)
 
     def _write_subclass(self, value: Any, kind: type, depth: int) -> Wire:
         held: Any
+        if is_enumeration(kind) and type(value._name_) is str and type(value._value_) in (int, str):
+            return ["M", kind.__name__, value._name_, self._write(value._value_, depth)]
         for plain in (int, float, complex, str, bytes, bytearray):
             if issubclass(kind, plain):
                 return self._write(_plain(plain, value), depth)
@@ -215,6 +225,8 @@ class Codec:
         if tag == "n":
             _, name, fields, items = wire
             return self._row(name, _listed(fields))([self._read(item, deeper) for item in _listed(items)])
+        if tag == "M":
+            return _data_member(_text(wire[1]), _text(wire[2]), self._read(wire[3], deeper))
         if tag in _LEAVES:
             return _LEAVES[tag](wire)
         return self._resolve(tag, wire)
@@ -246,6 +258,18 @@ def is_enumeration(kind: Any) -> bool:
 def member(kind: Any, name: Any, value: Any) -> Any:
     """Returns the member of an enumeration, by its name, or by its value for a combination of flags."""
     return kind.__members__[name] if name in kind.__members__ else kind(value)
+
+
+def _data_member(kind: str, name: str, value: Any) -> Any:
+    """Returns a member of an enumeration that is a number or a text too: that, with a name, a value and no more."""
+    key = (kind, name, value)
+    if type(value) not in (int, str) or not kind.isidentifier():
+        raise Malformed("a member that is neither a whole number nor a text")
+    if key not in _MEMBERS:
+        made = type(kind, (type(value),), {"__slots__": (), "name": name, "value": value})
+        _MEMBER_NAMES[made] = (name, value)
+        _MEMBERS[key] = made(value)
+    return _MEMBERS[key]
 
 
 def attributes(value: Any) -> dict[str, Any] | None:

@@ -29,8 +29,10 @@ _PRELOADED = (
     "guest_values",
     "guest_channel",
     "guest_customs",
+    "guest_output",
     "guest_solution",
     "guest_handles",
+    "guest_arguments",
     "guest_remote",
     "guest_tests",
 )

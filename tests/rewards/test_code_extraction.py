@@ -35,6 +35,10 @@ F = "def f():\n    return 1\n"
         ("    return 1\n", "    return 1\n"),
         (f"<think>```python\nx = 2\n```</think>\n```python\n{F}```", F),
         (f"<think>I could write x.</think>\n{F}", "\n" + F),
+        (f"```python\n{F}```<|im_end|>", F),
+        (f"{F}<|endoftext|>\n</s>", F),
+        (f"[PYTHON]\n{F}[/PYTHON]\n[TESTS]\nassert f()\n[/TESTS]", F),
+        (f"[BEGIN]\n{F}[DONE]", F),
         (f"<reasoning>\nhm\n</reasoning>\n<answer>\n{F}</answer>", F.strip("\n")),
         (f"```python\r\n{F}```".replace("\n", "\r\n").replace("\r\r", "\r"), F),
         ("```cpp\nint main() {}\n```", None),
@@ -51,8 +55,9 @@ def test_the_last_block_of_python_is_the_program_and_without_a_fence_the_text(co
 def test_the_last_block_that_defines_the_entry_point_wins():
     text = f"```python\nbad = 1\n```\n```python\n{F}```\nFor example:\n```python\nprint(f())\n```"
     assert program_of(text, "f") == F
-    assert program_of(text) == "print(f())\n"
-    assert program_of(text, "g") == "print(f())\n"
+    usage = program_of(text, "g")
+    assert usage == program_of(text)
+    assert usage.endswith("\nprint(f())\n")
     twice = f"```python\n{F}```\nBetter:\n```python\nf = lambda: 2\n```"
     assert program_of(twice, "f") == "f = lambda: 2\n"
 
@@ -84,3 +89,33 @@ def test_long_texts_are_read_in_linear_time(piece):
     began = time.process_time()
     program_of(piece * (500_000 // len(piece)), "f")
     assert time.process_time() - began < 2.0
+
+
+def test_blocks_that_define_what_the_program_uses_go_with_it():
+    steps = [
+        "import math\nclass Odd(Exception): pass\n",
+        "def part(x):\n    return Odd\n",
+        "def f():\n    return part(1)\n",
+    ]
+    spread = "\n".join(f"```python\n{step}```" for step in steps)
+    program = program_of(f"{spread}\n```python\nprint(f())\n```", "f")
+    space = {}
+    exec(program, space)
+    assert space["f"]().__name__ == "Odd"
+    assert program.endswith(steps[2])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "def f():\n    return 2\n",
+        "n = int(input())\ndef part(): return n\n",
+        "total = 3\n",
+        "import math\n",
+        "def sum(x): return 0\n",
+    ],
+)
+def test_a_block_that_is_complete_stays_alone(other):
+    chosen = "def f():\n    total = math.pi\n    return sum([total])\n"
+    chosen += "    return part()\n" if "part" in other else ""
+    assert program_of(f"```python\n{other}```\nBetter:\n```python\n{chosen}```", "f") == chosen
