@@ -12,11 +12,11 @@ import symtable
 import sys
 from collections.abc import Sequence
 
+from grpo.rewards.code.guest_customs import SOLUTION_MODULES
 from grpo.rewards.code.guest_values import DATA_METHODS
 from grpo.rewards.code.results import UnusableTests
 
 UNITS = "__grpo_units__"
-SOLUTION_MODULES = frozenset({"solution", "submission", "candidate", "main", "answer"})
 _UNSAFE = frozenset({"eval", "exec", "compile", "globals", "locals", "vars", "breakpoint", "__import__"})
 _UNSAFE_MODULES = frozenset({"pickle", "marshal", "shelve", "dill", "importlib", "subprocess", "ctypes", "mock", "gc"})
 # What these do, the solution would have to see: files, the environment, standard input; or calls of several threads.
@@ -61,10 +61,11 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     """Returns the globals that the solution must define."""
     free = _free_names(every)
     imported = set()
+    own = {*SOLUTION_MODULES, *_aliases_of_modules(every)}
     for node in (inner for statement in every for inner in ast.walk(statement)):
         if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_MODULES:
             imported |= {alias.name for alias in node.names if alias.name != "*"}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in SOLUTION_MODULES:
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own:
             imported.add(node.attr)
     trusted = _free_and_defined(setup)[1]
     modules = _module_names(every) & (sys.stdlib_module_names | _LIBRARIES.keys())
@@ -140,6 +141,11 @@ def _outermost_called(every: Sequence[ast.stmt]) -> set[str]:
         called = [inner.func for inner in ast.walk(node.test) if isinstance(inner, ast.Call)]
         found |= set([function.id for function in called if isinstance(function, ast.Name)][:1])
     return found
+
+
+def _aliases_of_modules(every: Sequence[ast.stmt]) -> set[str]:
+    imports = [node for statement in every for node in ast.walk(statement) if isinstance(node, ast.Import)]
+    return {alias.asname for node in imports for alias in node.names if alias.asname and alias.name in SOLUTION_MODULES}
 
 
 def solution_aliases(every: Sequence[ast.stmt]) -> set[str]:

@@ -14,7 +14,13 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import Any
+from typing import Any, NamedTuple
+
+SOLUTION_MODULES = (
+    *("solution", "submission", "candidate", "main", "answer", "implementation", "module_name", "solution_module"),
+    *(f"{whose}_{what}" for whose in ("your", "my") for what in ("module", "solution", "code")),
+)
+"""The names under which tests import a solution."""
 
 _MODULES = (
     "bisect collections copy datetime decimal fractions functools heapq itertools json math operator random re"
@@ -200,6 +206,37 @@ class Marks:
             return decorate
 
         return mark
+
+
+class Printed(NamedTuple):
+    """What was printed."""
+
+    out: str
+    err: str
+
+
+class Captured:
+    """The fixture `capsys`: what is printed, by the tests and by the solution, since it was last asked for."""
+
+    def __init__(self) -> None:
+        self._plain = sys.stdout, sys.stderr
+        self._start()
+
+    def _start(self) -> None:
+        import io
+
+        sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
+        self._streams: Any = sys.stdout, sys.stderr
+
+    def readouterr(self) -> Printed:
+        """Returns what was printed on stdout and stderr, and forgets it."""
+        out, err = (stream.getvalue() for stream in self._streams)
+        self._start()
+        return Printed(out, err)
+
+    def end(self) -> None:
+        """Ends it."""
+        sys.stdout, sys.stderr = self._plain
 
 
 def fixture(function: Any = None, **_: Any) -> Any:

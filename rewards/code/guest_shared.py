@@ -17,7 +17,7 @@ from collections.abc import Collection
 from typing import Any
 
 from grpo.rewards.code.guest_channel import given
-from grpo.rewards.code.guest_customs import customary
+from grpo.rewards.code.guest_customs import SOLUTION_MODULES, customary
 from grpo.rewards.code.guest_tests import UNITS, Nowhere, Stop, Units
 
 
@@ -92,7 +92,7 @@ def main(
         os.write(output, f"{nonce} {json.dumps(line)}\n".encode("ascii"))
 
     module: Any = types.ModuleType("solution")
-    for name in ("solution", "submission", "candidate", "main", "answer"):
+    for name in SOLUTION_MODULES:
         sys.modules[name] = module
     space = vars(module)
     signal.setitimer(signal.ITIMER_PROF, seconds)

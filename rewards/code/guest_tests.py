@@ -19,11 +19,11 @@ import sys
 import time
 import types
 from _frozen_importlib_external import MAGIC_NUMBER
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from grpo.rewards.code.guest_channel import Channel, Garbled, Gone, Late, given
-from grpo.rewards.code.guest_customs import customary
+from grpo.rewards.code.guest_customs import SOLUTION_MODULES, Captured, customary
 from grpo.rewards.code.guest_handles import Unjudgeable
 from grpo.rewards.code.guest_remote import TESTS, Remote
 
@@ -190,15 +190,20 @@ class Units:
     def _with_fixtures(self, test: Any, named: dict[str, Any]) -> None:
         ended: list[Any] = []
         values = dict(named)
-        for parameter in _parameters_of(test).values():
-            if parameter.name not in values and parameter.default is parameter.empty:
-                values[parameter.name] = self._fixture(parameter.name, ended)
-        test(**values)
-        for generator in ended:
-            next(generator, None)
+        try:
+            for parameter in _parameters_of(test).values():
+                if parameter.name not in values and parameter.default is parameter.empty:
+                    values[parameter.name] = self._fixture(parameter.name, ended)
+            test(**values)
+        finally:
+            for generator in ended:
+                next(generator, None)
 
     def _fixture(self, name: str, ended: list[Any]) -> Any:
         made: Any = self.space.get(name)
+        if made is None and name == "capsys":
+            ended.append(_capturing())
+            return next(ended[-1])
         if not getattr(made, "grpo_fixture", False):
             raise Unjudgeable(f"the tests ask for the fixture '{name}', which is not here")
         given = [self._fixture(each, ended) for each in _parameters_of(made)]
@@ -207,6 +212,12 @@ class Units:
             return value
         ended.append(value)
         return next(value)
+
+
+def _capturing() -> Iterator[Captured]:
+    captured = Captured()
+    yield captured
+    captured.end()
 
 
 def _near(result: Any, expected: Any, tolerance: float) -> bool:
@@ -311,7 +322,7 @@ def main(
     space.update(found)
     module: Any = types.ModuleType("solution")
     vars(module).update(found)
-    for name in ("solution", "submission", "candidate", "main", "answer"):
+    for name in SOLUTION_MODULES:
         sys.modules[name] = module
     units = Units(remote, report, first, seconds, stop)
     units.space, space[UNITS] = space, units

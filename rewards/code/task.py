@@ -7,6 +7,7 @@ stdin and print (`inputs` and `outputs`). `tests` may also hold any of these as 
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -213,7 +214,21 @@ def _text(value: Any, column: str) -> str:
 
 
 def _code_prompt(prompt: Any, entry_point: str) -> str:
-    """Returns the prompt if it is code that begins the entry point, as HumanEval's are."""
-    if not isinstance(prompt, str) or not entry_point or not defines(prompt, leading_name(entry_point)):
+    """Returns the prompt if it is code that begins the entry point, as HumanEval's are, else "".
+
+    Code that only stands before a class will do where a method is asked for: imports, and the classes of arguments.
+    """
+    if not isinstance(prompt, str) or not entry_point:
         return ""
-    return prompt.replace("\r\n", "\n")
+    text = prompt.replace("\r\n", "\n")
+    if defines(text, leading_name(entry_point)):
+        return text
+    return f"{text.rstrip()}\n\n" if "." in entry_point and _is_code(text) else ""
+
+
+def _is_code(text: str) -> bool:
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(node, ast.ClassDef | ast.FunctionDef) for node in body)

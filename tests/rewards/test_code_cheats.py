@@ -17,7 +17,7 @@ from grpo.rewards.code.task import Columns, task_of
 from grpo.rewards.sandbox.docker_pool import connected
 from grpo.rewards.sandbox.engine_image import made_image
 
-_KINDS = ("", "_answers", "_channel", "_reach")
+_KINDS = ("", "_answers", "_channel", "_reach", "_traps")
 _MODULES = [runpy.run_path(str(Path(__file__).with_name(f"code_cheats{kind}.py"))) for kind in _KINDS]
 CHEATS: dict[str, str] = {name: source for module in _MODULES for name, source in module["CHEATS"].items()}
 CHECK: str = _MODULES[0]["CHECK"]
