@@ -29,7 +29,7 @@ _MARK = re.compile(
 _BOX = re.compile(r"\\f?boxed\s?\{")
 _BRACE = re.compile(r"(?<!\\)[{}]")
 _JOINT = re.compile(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
-MARKUP = re.compile(r"\\(?:text|textbf|textit|textrm|textsf|mathrm|mathbf|mathsf|mathit|mbox)\s?\{([^{}]*)\}")
+MARKUP = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox)\s?\{([^{}]*)\}")
 """Words set in another face, which changes nothing; the content is the group."""
 
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-z])")

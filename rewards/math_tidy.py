@@ -16,7 +16,8 @@ from grpo.rewards.numerals import INVISIBLE
 
 _NUMBER = r"[-+\u2212]?\d+(?:\.\d+)?"
 _FACE = re.compile(
-    r"\\(?:textcolor\s?\{[a-zA-Z]+\}|color\s?\{[a-zA-Z]+\}(?=\s?\{)|underline|uline|mathbf|boldsymbol|bm|emph)"
+    r"\\(?:textcolor\s?\{[a-zA-Z]+\}|color\s?\{[a-zA-Z]+\}(?=\s?\{)"
+    r"|underline|uline|mathbf|mathtt|texttt|boldsymbol|bm|emph)"
     r"\s?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 )
 _VECTOR_FACE = re.compile(r"\\mathbf\s?\{[a-zA-Z]\}")
@@ -42,6 +43,7 @@ _LABEL = re.compile(rf"\s*\$?(?:{_FACED}\s*)?\(([A-H])\)(?:\s?\}}|(?=\d)|(?:{_BL
 _LEAD = re.compile(
     rf"{_FACED}[^{{}}\d]{{0,80}}(?:\b(?:is|are|equals|be)|:|=)\s*\}}\s*(?:\\[ ,;:!]\s*)*(?=\S)", re.IGNORECASE
 )
+_QUANTITY = re.compile(rf"\A{_FACED}[^{{}}\d=]{{1,60}}\}}\s*=\s*(?=[^=\s][^=]*\Z)")
 _SAID = re.compile(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
 _LISTED = re.compile(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
 _LAST_COMMA = re.compile(r"(?<!\\),\s*\Z")
@@ -135,7 +137,7 @@ def _whole(text: str) -> str:
     if core.isdecimal():
         return text
     said = _SAID.match(core)
-    bare = _LAST_COMMA.sub("", core[said.end() :] if said else _LEAD.sub("", core, count=1))
+    bare = _LAST_COMMA.sub("", core[said.end() :] if said else _LEAD.sub("", _QUANTITY.sub("", core, count=1), count=1))
     bare = _ROUGHLY.sub("", bare, count=1) if _ROUGHLY.match(bare) else bare
     listed = _LISTED.fullmatch(bare)
     bare = listed[1] if listed else bare

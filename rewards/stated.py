@@ -16,13 +16,22 @@ def stated_answer(completion: str) -> str | None:
     last line that is not blank is returned, and None when there is none. Of very long texts the last 200,000
     characters are read.
     """
+    found, text = _found(completion)
+    return found or text.rpartition("\n")[2].strip() or None
+
+
+def stated_text(completion: str) -> str | None:
+    """Returns the same, but all that follows the reasoning, of however many lines, where there is no explicit form."""
+    found, text = _found(completion)
+    return found or text or None
+
+
+def _found(completion: str) -> tuple[str | None, str]:
+    """The last explicit answer, if there is one; and the text without its reasoning, if it is more than that."""
     text = completion.strip()[-_READ:]
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
-    for part in (text[split:], text[:split]):
-        found = _explicit(part)
-        if found is not None:
-            return found
-    return (text[split:].strip() or text[:split].strip()).rpartition("\n")[2].strip() or None
+    found = next(filter(None, map(_explicit, (text[split:], text[:split]))), None)
+    return found, text[split:].strip() or text[:split].strip()
 
 
 def _explicit(text: str) -> str | None:

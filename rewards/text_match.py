@@ -7,7 +7,7 @@ from typing import Literal
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
 from grpo.rewards.math_answer import MARKUP
-from grpo.rewards.stated import stated_answer
+from grpo.rewards.stated import stated_answer, stated_text
 from grpo.rewards.words import normal, overlap
 
 
@@ -20,6 +20,7 @@ from grpo.rewards.words import normal, overlap
         Case("<answer>New York City!</answer>", {"answer": ["NYC", "new york city"]}, 1.0),
         Case("<answer>Lyon</answer>", {"answer": "Paris"}, 0.0),
         Case("<answer>Paris or Lyon</answer>", {"answer": "Paris"}, 0.0),
+        Case("New York\nCity", {"answer": "new york city"}, 1.0),
         Case("", {"answer": "Paris"}, 0.0),
         Case("hello world", {"answer": "hello"}, 2 / 3, {"measure": "f1"}),
         Case("<answer>Paris</answer>", {"answer": []}, None),
@@ -28,8 +29,8 @@ from grpo.rewards.words import normal, overlap
 def text_match(completion: str, answer: str | list[str], *, measure: Literal["exact", "f1"] = "exact") -> float | None:
     """How well the answer matches a gold text, or the best of several, without case, punctuation and articles.
 
-    The answer is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` that is not blank, else the last line. Abstains when
-    no gold has a word.
+    The answer is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` that is not blank, else the last line or all of the
+    text, whichever is nearer. Abstains when no gold has a word.
 
     Args:
         completion: the text.
@@ -43,7 +44,7 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
     golds = [gold for gold in golds if isinstance(gold, str) and normal(gold)]
     if not golds:
         return None
-    text = MARKUP.sub(r"\1", stated_answer(completion) or "")
+    texts = [MARKUP.sub(r"\1", found(completion) or "") for found in (stated_answer, stated_text)]
     if measure == "f1":
-        return max(overlap(text, gold) for gold in golds)
-    return float(normal(text) in {normal(gold) for gold in golds})
+        return max(overlap(text, gold) for gold in golds for text in texts)
+    return float(not {normal(gold) for gold in golds}.isdisjoint(map(normal, texts)))

@@ -125,6 +125,8 @@ RIGHT = {
         (r"\boxed{5}", "USD 5"),
         (r"\boxed{\text{Rs. }5}", "5"),
         (r"\boxed{\large{17}}", "17"),
+        (r"\boxed{\mathtt{17}}", "17"),
+        (r"\boxed{\text{Area} = 17\text{ cm}^2}", "17"),
         (r"\boxed{\text{approximately } 17}", "17"),
         (r"\boxed{10^6}", "1 000 000"),
         (r"\boxed{\left\lbrace 1, 2\right\rbrace}", r"\{1,2\}"),
