@@ -197,8 +197,11 @@ class Ledger:
             self._progress.warned(warning)
 
     def plot(self) -> None:
-        """Draws reward.png."""
-        plot_metrics(read_metrics(self._run_dir), self._run_dir.plot)
+        """Draws reward.png; a run that is over is not a failed one because its picture is."""
+        try:
+            plot_metrics(read_metrics(self._run_dir), self._run_dir.plot)
+        except Exception as error:
+            self._progress.warned(f"{self._run_dir.plot} could not be drawn: {type(error).__name__}: {error}")
 
     @property
     def _main(self) -> bool:

@@ -41,6 +41,11 @@ def test_the_interval_of_a_proportion_is_wilsons(right: int, count: int, low: fl
     assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
+def test_an_interval_holds_its_mean_whatever_rounds() -> None:
+    found = [proportion([one] * count) for count in range(1, 301) for one in (True, False)]
+    assert all(each.low <= each.mean <= each.high for each in found)
+
+
 def test_an_undecided_or_failed_judgement_is_no_wrong_answer() -> None:
     found = proportion([True, None, False, None])
     assert (found.mean, found.count, found.left_out) == (0.5, 2, 2)
