@@ -46,7 +46,7 @@ class TrainSection(_Section):
         check_memory: refuse a run that this machine's memory cannot hold.
         share_prompts: compute a prompt once for its completions, and rows without padding, where the model allows it.
         head: who computes log-probabilities and the loss: grpo without logits, or TRL as it comes, to compare.
-        dtype: of the weights; None: float32 for full fine-tuning on CPU, else the checkpoint's own.
+        dtype: of the weights; None: bfloat16 for a named model on a GPU, else float32 (core/compensated.py).
     """
 
     steps: Annotated[int, Field(ge=1)] | None = None

@@ -131,6 +131,11 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
     config = _with_batch(config, source, processes)
     refuse_impossible_lora(config.lora)
+    if config.train.dtype == "float16" and not config.lora.enabled:
+        raise UsageError(
+            "train.dtype='float16' with full fine-tuning: Adam's squared gradients are too small for float16. Use "
+            "bfloat16 or float32, or train an adapter with --lora."
+        )
     refuse_impossible_rollouts(config)
     refuse_missing_trackers(config.output.report_to)
     if fresh and config.out is not None:

@@ -36,6 +36,7 @@ from trl.models import unwrap_model_for_generation
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
 from grpo.core.batch import Batch, advantages_of, batch_metrics, score_column, stop_on_failures, trained_of
+from grpo.core.compensated import compensated_for
 from grpo.core.forward import completion_logps
 from grpo.core.head import attach_logps
 from grpo.core.loss import Counts, PassLoss, objective_of
@@ -120,6 +121,7 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
             callbacks=list(callbacks),
         )
         self.remove_callback(PrinterCallback)
+        self.optimizer_cls_and_kwargs = compensated_for(model, self.args)
         # The balancing loss of mixture-of-experts models is TRL's, so they keep its head.
         self._own_head = plan.config.train.head == "grpo" and not self.aux_loss_enabled
         if plan.config.rollout.overlap:
@@ -206,13 +208,8 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
         rows = list(zip(self._completions, zip(*(self._outcomes[name] for name in names), strict=True), strict=True))
         rows = gather_object(rows) if self.accelerator.num_processes > 1 else rows
         outcomes = {name: [row[1][number] for row in rows] for number, name in enumerate(names)}
-        advantages = advantages_of(
-            outcomes,
-            self._plan.rewards,
-            self.num_generations,
-            self._plan.config.loss.scale_rewards,
-            self.accelerator.device,
-        )
+        scale = self._plan.config.loss.scale_rewards
+        advantages = advantages_of(outcomes, self._plan.rewards, self.num_generations, scale, self.accelerator.device)
         return Batch(
             step=self.state.global_step + 1,
             completions=tuple(row[0] for row in rows),
@@ -379,6 +376,7 @@ def warm_up(
     )
     trainer.shares_prompts = train.share_prompts
     trainer.remove_callback(PrinterCallback)
+    trainer.optimizer_cls_and_kwargs = compensated_for(model, trainer.args)
     trainer.train()
 
 

@@ -341,3 +341,8 @@ def test_the_context_is_the_models_own(plan_of: MakePlan, tiny_model: Path, tmp_
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(DatasetError, match="context of 160"):
         plan_of(model=str(folder))
+
+
+def test_float16_is_for_adapters_only(plan_of: MakePlan) -> None:
+    assert "too small for float16" in refusal(plan_of, train={"dtype": "float16"})
+    assert plan_of(train={"dtype": "float16"}, lora={"enabled": True})
