@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torch.random import fork_rng
+
 from grpo.core.callbacks import metrics_row
 from grpo.core.canary_watch import CanaryWatch, fingerprint
 from grpo.core.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX, env_metrics
@@ -86,13 +88,15 @@ class Ledger:
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
         """Scores a batch with the run's rewards; a failing reward shows its first traceback once."""
-        outcomes = scores_by_env(self._scorer, self._plan.envs, completions, early)
+        with fork_rng():  # a reward that seeds torch in this process would have every step sample the same
+            outcomes = scores_by_env(self._scorer, self._plan.envs, completions, early)
         self._tell_failures()
         return outcomes
 
     def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
         """Says of each completion whether it is right, None where nobody knows; a failing verifier is told of once."""
-        right = right_by_env(self._scorer, self._plan.envs, completions)
+        with fork_rng():
+            right = right_by_env(self._scorer, self._plan.envs, completions)
         self._tell_failures()
         return right
 

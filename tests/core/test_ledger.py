@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import torch
 from transformers import AutoTokenizer
 
-from grpo import Completion, Verdict, verifier
+from grpo import Completion, Verdict, reward, verifier
 from grpo.core.config import parse_config
 from grpo.core.ledger import Ledger
-from grpo.core.plan import make_plan
+from grpo.core.plan import Plan, make_plan
 from grpo.core.progress import Silent
 from grpo.core.record import RunDir
-from grpo.plugins.binding import BoundVerifier
+from grpo.plugins.binding import BoundReward, BoundVerifier
 from grpo.plugins.host import Host
 
 
 @verifier(version=1, isolation="inline")
 def broken(completion: str) -> Verdict:
     raise ValueError("no such answer")
+
+
+@reward(version=1, isolation="inline")
+def seeding(completion: str) -> float:
+    torch.manual_seed(0)
+    return 1.0
 
 
 class Heard(Silent):
@@ -32,13 +41,34 @@ class Heard(Silent):
         self.warnings.append(text)
 
 
-def test_a_failing_verifier_is_told_of_as_one_when_it_fails(tiny_model: Path, tmp_path: Path) -> None:
-    host, heard = Host.discover(), Heard()
+@pytest.fixture
+def plan(tiny_model: Path, tmp_path: Path) -> Plan:
     tree = {"env": "gsm8k", "dataset": "embedded", "model": str(tiny_model), "out": str(tmp_path / "run")}
-    plan = make_plan(parse_config({**tree, "train": {"limit": 4}, "evaluation": {"size": 2}}), host)
-    plan = replace(plan, envs=(replace(plan.envs[0], verifier=BoundVerifier(broken, "dist")),))
-    with Ledger(plan, host, RunDir(tmp_path / "run"), heard, AutoTokenizer.from_pretrained(tiny_model)) as ledger:
-        assert ledger.judge([Completion("4", row={"answer": "4"})] * 2) == [None, None]
+    made = make_plan(parse_config({**tree, "train": {"limit": 4}, "evaluation": {"size": 2}}), Host.discover())
+    scored = replace(made.envs[0], verifier=BoundVerifier(broken, "dist"), rewards=(BoundReward(seeding, "dist"),))
+    return replace(made, envs=(scored,))
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def ledger(plan: Plan, heard: Heard, tiny_model: Path, tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger(plan, Host([]), RunDir(tmp_path / "run"), heard, AutoTokenizer.from_pretrained(tiny_model)) as made:
+        yield made
+
+
+def test_a_failing_verifier_is_told_of_as_one_when_it_fails(ledger: Ledger, heard: Heard) -> None:
+    assert ledger.judge([Completion("4", row={"answer": "4"})] * 2) == [None, None]
     (warning,) = heard.warnings
     assert warning.startswith("a verifier failed; what it failed on is left out of accuracy")
     assert "ValueError: no such answer" in warning
+
+
+def test_a_reward_that_seeds_torch_does_not_make_every_step_sample_the_same(ledger: Ledger) -> None:
+    before = torch.get_rng_state()
+    outcomes = ledger.score([Completion("4", row={"answer": "4"})], ledger.begin_scoring())
+    assert [outcome.score for outcome in outcomes["seeding"]] == [1.0]
+    assert torch.equal(torch.get_rng_state(), before)
