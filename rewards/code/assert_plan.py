@@ -13,7 +13,7 @@ import ast
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo.rewards.code.assert_names import (
@@ -111,7 +111,7 @@ class _Arranged:
         self._pending: list[ast.stmt] = []
         self._last: ast.With | None = None
         self._names = names | solution_aliases(every)
-        functions = {node.name: node for node in every if isinstance(node, ast.FunctionDef)}
+        functions = {node.name: node for node in every if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         self._asserting = _asserting(functions)
         called = _called_alone(every)
         self._entry = entry_point if "check" in functions and "check" not in called else ""
@@ -134,8 +134,6 @@ class _Arranged:
         for node in body:
             if isinstance(node, ast.FunctionDef) and node.name in self._spread:
                 self.top.append(self._spread_function(node))
-            elif isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test"):
-                raise UnusableTests(f"the test {node.name} is a coroutine")
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.top.append(node)
                 if node.name.startswith("test") and node.name not in self._called:
@@ -275,7 +273,7 @@ def _setup(prompt: str, entry_point: str) -> list[ast.stmt]:
     return []
 
 
-def _asserting(functions: dict[str, ast.FunctionDef]) -> set[str]:
+def _asserting(functions: Mapping[str, ast.stmt]) -> set[str]:
     """Returns the functions that assert, themselves or through each other."""
     found = {name for name, node in functions.items() if any(isinstance(inner, ast.Assert) for inner in ast.walk(node))}
     while True:
@@ -310,7 +308,7 @@ def _test_methods(node: ast.ClassDef) -> list[str]:
     is_test = node.name.startswith("Test") or any(
         isinstance(kind, ast.Attribute | ast.Name) and ast.unparse(kind).endswith("TestCase") for kind in node.bases
     )
-    methods = [inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)]
+    methods = [inner.name for inner in node.body if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)]
     return [name for name in methods if name.startswith("test")] if is_test else []
 
 

@@ -20,6 +20,7 @@ from grpo.rewards.code.guest_values import DATA_METHODS
 
 MOST_ITEMS = 1_000_000
 _ONE_BY_ONE = 16
+_COLLECTIONS = (list, dict, set, frozenset, tuple)
 
 
 class Unjudgeable(BaseException):
@@ -49,9 +50,10 @@ class Inside:
             tested where a function or a method returned it.
         mixed: it came of an operator with plain data.
         own: the stand-in of the same object that is tested, if there is one.
+        holds: it is a list, dictionary, set or tuple too, which compares with plain data by what it holds.
     """
 
-    __slots__ = ("constructs", "is_class", "mixed", "name", "number", "own", "remote", "tested")
+    __slots__ = ("constructs", "holds", "is_class", "mixed", "name", "number", "own", "remote", "tested")
 
     def __init__(self, remote: Asked, number: int, name: str, is_class: bool) -> None:
         self.remote = remote
@@ -62,6 +64,7 @@ class Inside:
         self.tested = False
         self.mixed = False
         self.own: Handle | None = None
+        self.holds = False
 
     def made(self, result: Any) -> Any:
         """Returns a result; an object that the tests made of what they test is tested too."""
@@ -77,6 +80,7 @@ class Inside:
         """Returns another stand-in of the same object."""
         copy = Inside(self.remote, self.number, self.name, self.is_class)
         copy.constructs, copy.tested, copy.own = self.constructs, self.tested, self.own
+        copy.holds = self.holds
         return Handle(copy)
 
     def ask(self, kind: str, name: str, *given: Any) -> Any:
@@ -103,7 +107,8 @@ def _unary(name: str, *, numeric: bool = False) -> Callable[[Handle], Any]:
 def _compare(name: str) -> Callable[[Handle, Any], Any]:
     def compare(self: Handle, other: Any) -> Any:
         if type(other) is not Handle:
-            return NotImplemented
+            held = inside(self).ask("held", "") if inside(self).holds else None
+            return getattr(held, name)(other) if type(held) in _COLLECTIONS else NotImplemented
         if inside(self).number == inside(other).number and name in ("__eq__", "__ne__"):
             return name == "__eq__"
         return inside(self).ask("op", name, other) is True
@@ -160,7 +165,7 @@ class Handle:
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         its = inside(self)
-        result = its.remote.ask("call", its.number, "", given, named)
+        result = its.remote.ask("make" if its.constructs else "call", its.number, "", given, named)
         return its.made(result) if its.constructs else result
 
     def __hash__(self) -> int:

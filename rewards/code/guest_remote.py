@@ -269,11 +269,15 @@ class Remote:
         raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
 
     def _resolve(self, tag: str, wire: list[Any]) -> Any:
-        if tag in ("h", "a"):
+        if tag in ("h", "a", "H"):
             _, number, name, is_class, _ = wire
             if type(number) is not int or type(name) is not str or type(is_class) is not bool:
                 raise Malformed("not an object")
-            return self._handle(number, name, is_class) if tag == "h" else self._coroutine(number)
+            if tag == "a":
+                return self._coroutine(number)
+            handle = self._handle(number, name, is_class)
+            inside(handle).holds = tag == "H" or inside(handle).holds
+            return handle
         if tag == "k":
             return self._functions[wire[1]]
         if tag == "o":

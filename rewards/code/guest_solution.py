@@ -25,6 +25,8 @@ from grpo.rewards.code.guest_values import Codec, Malformed, Unsendable, Wire, a
 
 MODULE = "solution"
 _MOST_ATTRIBUTES = 16
+_COLLECTIONS: Any = (list, dict, set, frozenset, tuple)
+_METHODS = (types.FunctionType, property, classmethod, staticmethod)
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne contains getitem setitem"
     " delitem iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift"
@@ -118,7 +120,9 @@ class Server:
             read = [self._codec.read(wire) for wire in wires]
             keywords = {key: self._codec.read(named[key]) for key in named}
             result = self._carried_out(kind, number, name, read, keywords)
-            wire, same = self._safe(result), next((at for at, each in enumerate(read) if each is result), None)
+            made = kind == "make" and _is_own_collection(result, self._objects[number])
+            wire = ["H", *self._kept(result)[1:]] if made else self._safe(result)
+            same = next((at for at, each in enumerate(read) if each is result), None)
         except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
             self._answer(["raise", *self._error(error), self._changed(wires, read)])
             return
@@ -126,8 +130,10 @@ class Server:
 
     def _carried_out(self, kind: str, number: int, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         target = self._objects[number]
-        if kind == "call":
+        if kind in ("call", "make"):
             return target(*given, **named)
+        if kind == "held":
+            return _as_plain(target)
         if kind == "get":
             return getattr(target, name)
         if kind == "set":
@@ -309,6 +315,22 @@ class Callback:
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         return self._ask(self.number, given, named)
+
+
+def _is_own_collection(value: Any, target: Any) -> bool:
+    """Returns whether a class of the solution made an object of itself that is a collection with methods of its own."""
+    kind = type(value)
+    if kind is not target or not issubclass(kind, _COLLECTIONS) or kind in _COLLECTIONS:
+        return False
+    bases = [base for base in kind.__mro__ if base.__module__ == MODULE]
+    methods = {name for base in bases for name, part in vars(base).items() if isinstance(part, _METHODS)}
+    return not issubclass(kind, tuple) or any(not name.startswith("_") for name in methods)
+
+
+def _as_plain(value: Any) -> Any:
+    """Returns what a collection holds, as a built-in one."""
+    kind = next(kind for kind in _COLLECTIONS if isinstance(value, kind))
+    return dict(dict.items(value)) if kind is dict else kind(kind.__iter__(value))
 
 
 def _method_of_new(kind: type, name: str) -> Callable[..., Any]:

@@ -193,20 +193,24 @@ class Units:
         try:
             for parameter in _parameters_of(test).values():
                 if parameter.name not in values and parameter.default is parameter.empty:
-                    values[parameter.name] = self._fixture(parameter.name, ended)
-            test(**values)
+                    values[parameter.name] = self._fixture(parameter.name, ended, getattr(test, "__self__", None))
+            outcome = test(**values)
+            if isinstance(outcome, types.CoroutineType):
+                import asyncio
+
+                asyncio.run(outcome)
         finally:
             for generator in ended:
                 next(generator, None)
 
-    def _fixture(self, name: str, ended: list[Any]) -> Any:
-        made: Any = self.space.get(name)
+    def _fixture(self, name: str, ended: list[Any], owner: Any) -> Any:
+        made: Any = getattr(owner, name, self.space.get(name))
         if made is None and name == "capsys":
             ended.append(_capturing())
             return next(ended[-1])
         if not getattr(made, "grpo_fixture", False):
             raise Unjudgeable(f"the tests ask for the fixture '{name}', which is not here")
-        given = [self._fixture(each, ended) for each in _parameters_of(made)]
+        given = [self._fixture(each, ended, owner) for each in _parameters_of(made)]
         value = made(*given)
         if not isinstance(value, types.GeneratorType):
             return value

@@ -79,6 +79,60 @@ def test_a_member_is_what_it_holds_whatever_its_class_says(fails):
         fails(SERVER + wire + "def f(x): return 0", "assert f(1) == 5")
 
 
+STACK = "class Stack(list):\n    def push(self, x): self.append(x)\n    def peek(self): return self[-1]\n"
+CACHE = """
+from collections import OrderedDict
+class Cache(OrderedDict):
+    def __init__(self, most):
+        super().__init__()
+        self.most = most
+    def put(self, key, value):
+        self[key] = value
+        if len(self) > self.most: self.popitem(last=False)
+"""
+POINT = """
+from typing import NamedTuple
+class P(NamedTuple):
+    x: int
+    y: int = 0
+    def norm(self): return self.x + self.y
+"""
+
+
+def test_a_class_that_is_a_collection_too_keeps_its_methods(passes):
+    grown = "s = Stack()\ns.push(1)\ns.push(2)\nassert s.peek() == 2 and s.pop() == 2 and s == [1] == list(s)"
+    passes(
+        STACK, grown, "assert Stack([3]) != [4] and not Stack() and 3 in Stack([3])", "assert len(Stack([2, 1])) == 2"
+    )
+    kept = "c = Cache(1)\nc.put(1, 1)\nc.put(2, 2)\nassert c == {2: 2} and 1 not in c and list(c.items()) == [(2, 2)]"
+    passes(CACHE, kept)
+    passes(POINT, "a, b = P(1, 2)\nassert P(a, b).norm() == 3 and P(1) == (1, 0) and P(1, 2) < P(2) and P(1).x == 1")
+    passes(STACK + "def made(): return Stack([1])", "assert made() == [1] and isinstance(made(), list)")
+
+
+def test_a_collection_equals_what_it_holds_and_not_what_it_says(fails):
+    liar = "class Bag(list):\n    __eq__ = lambda s, o: True\n    __ne__ = lambda s, o: False\n    def add(s): pass\n"
+    fails(liar, "assert Bag([1]) == [4]")
+    fails(liar, "assert not Bag([1]) != [4]")
+    fails(liar.replace("Bag", "answer"), "assert [4] == answer([1])")
+    yes = f"{SERVER}class Yes:\n    __eq__ = lambda s, o: True\ns._as_plain = lambda value: Yes()\n"
+    fails(yes + liar, "assert Bag([1]) == [4]")
+
+
+def test_tests_may_be_coroutines(passes, judged):
+    awaited = "import asyncio\nasync def run():\n    assert await f(1) == 2\nasyncio.run(run())"
+    passes("async def f(x): return x + 1", awaited)
+    marked = "import pytest\n@pytest.mark.asyncio\nasync def test_f():\n    assert await f(1) == 2\n"
+    assert judged("async def f(x): return x + 1", tests=marked).outcome == "accepted"
+    assert judged("async def f(x): return x", tests=marked).outcome == "wrong_answer"
+
+
+def test_fixtures_of_a_test_class_are_its_own(judged):
+    tests = "import pytest\nclass TestF:\n    @pytest.fixture\n    def two(self): return 2\n"
+    tests += "    def test_f(self, two): assert f(two) == 3\n"
+    assert judged("def f(x): return x + 1", tests=tests).outcome == "accepted"
+
+
 def test_a_context_of_the_solution_sees_what_was_raised_in_it(passes):
     passes(IGNORE, "with Ignore(ValueError, KeyError):\n    raise ValueError('x')\nassert Ignore(KeyError).look() == 0")
     another = "import pytest\nwith pytest.raises(KeyError):\n    with Ignore(ValueError):\n        raise KeyError('x')"

@@ -71,7 +71,6 @@ def test_in_a_list_each_text_is_a_test():
         "exec(f(1))\nassert f",
         "import pickle as p\nassert p.loads(f())",
         "from unittest import mock\nassert f(1)",
-        "async def test_a():\n    assert f(1)",
         "assert f('\x00')",
     ],
 )
