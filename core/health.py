@@ -65,6 +65,12 @@ class HealthWatch:
                     else f"{unended:.0%} of the completions of step {step} hit the length limit without ending. Raise "
                     "rollout.max_completion_length, or check that the chat template and the end token agree.",
                 )
+        if all(total is None for total in totals):
+            warnings += self._once(
+                "unscored",
+                f"no completion of step {step} has a reward: every reward abstained or failed on each of them, and "
+                "nothing is learned. See which in `grpo show`, and when a reward returns None.",
+            )
         self._zero_steps = self._zero_steps + 1 if all(total == 0 for total in totals) else 0
         if self._zero_steps >= STREAK:
             warnings += self._once(

@@ -250,11 +250,20 @@ def append_metrics(run: RunDir, row: Mapping[str, Any]) -> None:
 
 
 def read_metrics(run: RunDir) -> list[dict[str, Any]]:
-    """Reads metrics.jsonl without a half line at its end."""
+    """Reads metrics.jsonl without a half line at its end.
+
+    Raises:
+        UsageError: another line of it was damaged.
+    """
     if not run.metrics.is_file():
         return []
-    lines = run.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(run.metrics.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
+        try:
+            rows += [json.loads(line)] if line.endswith("\n") else []
+        except ValueError as error:
+            raise UsageError(f"{run.metrics}, line {number}, was damaged: {error}. Remove that line.") from None
+    return rows
 
 
 def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow]) -> None:
@@ -285,8 +294,9 @@ def read_rollouts(run: RunDir, step: int) -> list[dict[str, Any]]:
     """Reads the completions of one step.
 
     Raises:
-        UsageError: the step has none.
+        UsageError: the step has none, or its file was damaged.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     file = run.rollouts / STEP_FILE.format(step)
@@ -294,7 +304,10 @@ def read_rollouts(run: RunDir, step: int) -> list[dict[str, Any]]:
         steps = rollout_steps(run)
         have = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has none yet"
         raise UsageError(f"{run.path} has no rollouts of step {step}; {have}.")
-    rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Choose another --step.") from None
     return rows
 
 
@@ -304,16 +317,30 @@ def checkpoint_step(folder: Path) -> int:
 
 
 def mark_complete(folder: Path) -> None:
-    """Declares a checkpoint whole, after syncing its files."""
+    """Declares a checkpoint whole, after syncing its files, and notes their sizes."""
     for file in folder.rglob("*"):
         _sync(file)
-    write_json(folder / COMPLETE, {"step": checkpoint_step(folder)})
+    write_json(folder / COMPLETE, {"step": checkpoint_step(folder), "bytes": _sizes(folder)})
 
 
 def last_checkpoint(run: RunDir) -> Path | None:
-    """Returns the newest whole checkpoint, or None."""
-    whole = [folder for folder in run.checkpoints.glob("checkpoint-*") if (folder / COMPLETE).is_file()]
-    return max(whole, key=checkpoint_step, default=None)
+    """Returns the newest whole checkpoint, or None; one that lost a file, or part of one, is none."""
+    return max(filter(_is_whole, run.checkpoints.glob("checkpoint-*")), key=checkpoint_step, default=None)
+
+
+def _is_whole(folder: Path) -> bool:
+    if not (folder / COMPLETE).is_file():
+        return False
+    try:
+        noted, found = read_json(folder / COMPLETE).get("bytes", {}), _sizes(folder)
+    except FileNotFoundError:  # the run that is going on there removes it just now
+        return False
+    return all(found.get(name) == size for name, size in noted.items())
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    files = (file for file in folder.rglob("*") if file.is_file() and file.name != COMPLETE)
+    return {str(file.relative_to(folder)): file.stat().st_size for file in files}
 
 
 def rewind(run: RunDir, step: int) -> None:
@@ -325,7 +352,7 @@ def rewind(run: RunDir, step: int) -> None:
         if recorded > step:
             (run.rollouts / STEP_FILE.format(recorded)).unlink()
     for folder in run.checkpoints.glob("checkpoint-*"):
-        if checkpoint_step(folder) > step or not (folder / COMPLETE).is_file():
+        if checkpoint_step(folder) > step or not _is_whole(folder):
             shutil.rmtree(folder)
 
 

@@ -109,6 +109,8 @@ def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
 
 def _resume(run_dir: RunDir, host: Host, progress: Progress) -> RunSummary:
     path, settings = run_dir.path, read_json(run_dir.config)
+    if not isinstance(settings, dict):
+        raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
     plan = make_plan(parse_config({**settings, "out": str(path)}), host, fresh=False)
     assert plan.config.train.steps is not None
     checkpoint = last_checkpoint(run_dir)

@@ -31,6 +31,7 @@ def row(step: int, **metrics: float | None) -> dict[str, float | int | None]:
         (batch(reason="length"), [0.5] * 8, "hit the length limit without ending"),
         ([Completion(GOOD, finish_reason="length", turns=4)] * 8, [0.5] * 8, "were ended by a budget"),
         (batch(), [0.0] * 8, "every reward was exactly 0"),
+        (batch(), [None] * 8, "every reward abstained or failed on each of them"),
     ],
 )
 def test_a_sick_batch_is_warned_about_once(
@@ -55,7 +56,7 @@ def test_late_batches_are_not_searched_for_broken_output() -> None:
 def test_no_score_is_not_a_zero_and_one_good_reward_ends_the_streak() -> None:
     watch = HealthWatch("float32")
     for step in range(1, 31):
-        assert watch.batch(step, batch(), [None] * 8) == []
+        assert watch.batch(step, batch(), [None, *[0.0] * 7]) == []
     for step in range(1, 31):
         assert watch.batch(step, batch(), [0.0] * 7 + [1.0 if step % 4 == 0 else 0.0]) == []
 

@@ -155,6 +155,35 @@ def test_the_last_checkpoint_is_the_newest_whole_one(run: RunDir) -> None:
     assert last_checkpoint(run) == ten
 
 
+def test_a_checkpoint_that_lost_a_file_or_part_of_one_is_none(run: RunDir) -> None:
+    folders = [run.checkpoints / f"checkpoint-{step}" for step in (2, 4, 6)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for name in ("model.safetensors", "optimizer.pt"):
+            (folder / name).write_bytes(b"12345678")
+        mark_complete(folder)
+    assert last_checkpoint(run) == folders[2]
+    (folders[2] / "model.safetensors").unlink()
+    assert last_checkpoint(run) == folders[1]
+    (folders[1] / "optimizer.pt").write_bytes(b"1234")
+    assert last_checkpoint(run) == folders[0]
+    rewind(run, 6)
+    assert list(run.checkpoints.iterdir()) == [folders[0]]
+
+
+def test_damaged_records_are_named(run: RunDir) -> None:
+    run.metrics.write_text('{"step": 0}\ngarbage\n{"step": 2}\n')
+    with pytest.raises(UsageError, match=r"metrics\.jsonl, line 2, was damaged"):
+        read_metrics(run)
+    write_rollouts(run, 1, [rollout(1)])
+    (run.rollouts / "step-000001.parquet").write_bytes(b"PAR1 half")
+    with pytest.raises(UsageError, match=r"step-000001\.parquet was damaged"):
+        read_rollouts(run, 1)
+    write_json(run.config, [])
+    with pytest.raises(UsageError, match=r"config\.json was damaged"):
+        resume(run.path, Host([]), Silent())
+
+
 def test_rollouts_come_back_as_they_were_written(run: RunDir) -> None:
     rows = [
         rollout(3),
