@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
 import sysconfig
@@ -17,9 +17,6 @@ import pytest
 from grpo.core.new_package import NewKind, package_files
 from grpo.plugins.errors import UsageError
 
-ROOT = Path(__file__).resolve().parents[2]
-OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels")
-UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
 KINDS: tuple[NewKind, ...] = ("reward", "verifier", "env", "sandbox")
 
 
@@ -76,42 +73,40 @@ def test_a_name_that_is_taken_is_a_note(tmp_path: Path) -> None:
 
 @pytest.mark.install
 def test_new_packages_install_pass_their_tests_and_are_listed(tmp_path: Path) -> None:
-    ours = tmp_path / "ours"
-    ours.mkdir()
-    for name in OURS:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-        more = {"symlinks": True, "ignore": UNWANTED} if (ROOT / name).is_dir() else {}
-        copy(ROOT / name, ours / name, **more)
+    """In a virtual environment that sees all that is installed here, as if it were its own."""
     folder = tmp_path / "venv"
     venv.create(folder, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    bin_ = folder / "bin"
-    install = (sys.executable, "-m", "pip", "--python", bin_ / "python", "install", "--no-index", "--no-deps")
-    flags = ("--no-build-isolation", "-q", "--ignore-installed", "--disable-pip-version-check")
-    command(*install, *flags, "-e", ours, cwd=tmp_path)
+    (site / "dependencies.pth").write_text(
+        "".join(f"import site; site.addsitedir({path!r})\n" for path in sys.path if Path(path).name == "site-packages")
+    )
+    python = folder / "bin" / "python"
     work = tmp_path / "work"
     work.mkdir()
     for kind in KINDS:
-        command(bin_ / "grpo", "plugins", "new", kind, f"my-{kind}", cwd=work)
+        command(python, "-m", "grpo", "plugins", "new", kind, f"my-{kind}", cwd=work)
     packages = [work / f"grpo-{kind}-my-{kind}" for kind in KINDS]
+    install = (sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps")
+    flags = ("--no-build-isolation", "-q", "--ignore-installed", "--disable-pip-version-check")
     command(*install, *flags, packages[0], "-e", packages[1], "-e", packages[2], packages[3], cwd=tmp_path)
 
-    listing = json.loads(command(bin_ / "grpo", "plugins", "--json", cwd=work))
+    listing = json.loads(command(python, "-m", "grpo", "plugins", "--json", cwd=work))
     assert listing["problems"] == []
     states = {(known["distribution"], known["kind"], known["name"]): known["state"] for known in listing["plugins"]}
-    for kind in KINDS:
-        assert states[f"grpo-{kind}-my-{kind}", kind, f"my_{kind}"] == "ok"
-        report = command(bin_ / "grpo", "plugins", "check", f"{kind}:my_{kind}", cwd=work)
-        assert "all hold" in report
-    for package in packages:
-        said = command(bin_ / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
-        assert "passed" in said
+    assert [states[f"grpo-{kind}-my-{kind}", kind, f"my_{kind}"] for kind in KINDS] == ["ok"] * len(KINDS)
+    *others, sandbox = [package.name for package in packages]  # which stands on the built-in sandbox
+    check = (python, "-m", "grpo", "plugins", "check")
+    report = command("env", f"GRPO_PLUGINS={','.join(others)}", *check, "--all", cwd=work)
+    held = re.findall(r"^(\w+ \w+): .* all hold$", report, re.MULTILINE)
+    assert {f"{kind} my_{kind}" for kind in KINDS[:3]} <= set(held)
+    assert "all hold" in command(*check, f"{sandbox}/my_sandbox", cwd=work)
 
     # The fixture comes by the entry point of the installed distribution.
-    (work / "test_fixture.py").write_text(
+    (packages[0] / "tests" / "test_fixture.py").write_text(
         "from grpo_reward_my_reward import my_reward\ndef test_it(grpo_check):\n    assert grpo_check(my_reward).ok\n",
         encoding="utf-8",
     )
-    fixture = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", work, "test_fixture.py")
-    assert "1 passed" in command(bin_ / "python", *fixture, cwd=work)
+    for package in packages:
+        said = command(python, "-m", "pytest", "-p", "no:cacheprovider", cwd=package)
+        assert " passed" in said
+        assert ("tests/test_fixture.py ." in said) == (package == packages[0])
