@@ -28,7 +28,7 @@ from grpo.core.turns import Trajectory
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
 
-ROLLOUTS = 64
+ROLLOUTS = 16
 host = Host.discover()
 tokenizer = load_tokenizer(str(embedded_model_path()))
 

@@ -169,9 +169,9 @@ def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) * 1024
 
 torch.set_num_threads(1)
-tokens = 1024
-config = AutoConfig.for_model("qwen2", vocab_size=2000, hidden_size=768, intermediate_size=3072, num_hidden_layers=4,
-                              num_attention_heads=12, num_key_value_heads=12, tie_word_embeddings=True)
+tokens = 768
+config = AutoConfig.for_model("qwen2", vocab_size=2000, hidden_size=512, intermediate_size=2048, num_hidden_layers=4,
+                              num_attention_heads=8, num_key_value_heads=8, tie_word_embeddings=True)
 predicted = shape(config, "float32", LoraSection())
 small = AutoConfig.for_model("qwen2", vocab_size=200, hidden_size=64, intermediate_size=64, num_hidden_layers=1,
                              num_attention_heads=2, num_key_value_heads=2)
