@@ -28,6 +28,7 @@ TOP = {
     *PACKAGES,
 }
 SOURCES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST_MODULE = 400
 
 
@@ -70,7 +71,14 @@ def test_the_tests_mirror_the_packages() -> None:
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_a_module_opens_with_its_docstring_and_stays_short(file: Path) -> None:
-    text = file.read_text()
-    assert ast.get_docstring(ast.parse(text))
-    assert len(text.splitlines()) <= LONGEST_MODULE
+    assert is_described_and_short(file)
     assert not {"util", "utils", "helper", "helpers", "manager", "base"} & set(file.stem.split("_"))
+
+
+def test_the_tests_open_with_their_docstrings_and_stay_short() -> None:
+    assert [file.name for file in TESTS if not is_described_and_short(file)] == []
+
+
+def is_described_and_short(file: Path) -> bool:
+    text = file.read_text()
+    return bool(ast.get_docstring(ast.parse(text))) and len(text.splitlines()) <= LONGEST_MODULE
