@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from grpo.rewards.math_answer import MARKUP, gold_text, plain, statement
 from grpo.rewards.math_choice import gold_letter
 from grpo.rewards.math_claim import groups
-from grpo.rewards.math_number import number_of
+from grpo.rewards.math_number import DIGITS_ALONE, number_of
 from grpo.rewards.math_tidy import choice_label, tidied
 from grpo.rewards.moments import is_moment
 from grpo.rewards.numerals import Number
@@ -60,12 +61,15 @@ def _read(answer: str | float) -> Gold | None:
     given = gold_text(answer)
     if given is None:
         return None
+    if DIGITS_ALONE.fullmatch(given):
+        number = Number(Fraction(given), Fraction(1), given, 0, len(given))
+        return Gold(given, "", given, given, None, None, None, number, "." in given and is_moment(given))
     label, text = choice_label(tidied(given))
     core = marked(text)
     bare = plain(text)
     words = MARKUP.sub(r"\1", text) if _in_words(text) else None
-    number = number_of(answer, text, core)
-    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), number, is_moment(core))
+    found = number_of(answer, text, core)
+    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), found, is_moment(core))
 
 
 def marked(text: str) -> str:

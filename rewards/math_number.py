@@ -14,7 +14,9 @@ from grpo.rewards.quantity import magnitude, unit_ratio
 _TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
 _PRODUCT = re.compile(r"\s*+(\$)?\s*+([-+]?(?:\d[\d.,]*+|\.\d++))(\s*+)([A-Za-z])\s*+\$?\s*+")
 _DECIMAL_COMMA = re.compile(r"\s*+\$?\s*+([-+\u2212]?\d{1,400})\{?,\}?(\d{1,400})\s*+\$?\s*+")
-_DIGITS_ALONE = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
+DIGITS_ALONE = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
+"""A number that is digits, a point and a minus sign at most, as most golds and most answers are."""
+
 _LISTED = re.compile(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
 _GROUPED = re.compile(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
 
@@ -91,7 +93,7 @@ def same_digits(content: str, core: str, number: Number, precision: int) -> tupl
         two is more than digits.
     """
     content, core = content.strip(), core.strip()
-    if _DIGITS_ALONE.fullmatch(content) is None or _DIGITS_ALONE.fullmatch(core) is None:
+    if DIGITS_ALONE.fullmatch(content) is None or DIGITS_ALONE.fullmatch(core) is None:
         return None, ""
     if content == core:
         return True, ""

@@ -42,6 +42,7 @@ _DECIMAL_COMMA = re.compile(
     r",(\d{1,2})(?![.,]?\d)"
 )
 _DOTTED = re.compile(rf"{_LETTER_BEFORE}(?<!\d[.,])\d{{1,3}}(?:\.\d{{3}}){{2,}}+(?![.,]?\d)")
+_EMPHASIS = re.compile(r"(?<!\w)__(?=[-+$\d])|(?<=[\d%.])__(?!\w)")
 _ANNOTATION = re.compile(r"<<[^<>]*+>>")
 _LATEX_GROUPING = re.compile(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
 _LATEX_BLANK = re.compile(r"(?<=[\d}])~")
@@ -112,6 +113,8 @@ def plain_text(text: str) -> str:
         text = _NARROW_SPACE.sub(",", text)
         text = _TEN_TO.sub(lambda m: "10^" + m[1].translate(_SUPERSCRIPTS), text)
         text = text.translate(_CHARACTERS)
+    if "__" in text:
+        text = _EMPHASIS.sub("  ", text)
     if "<<" in text:
         text = _ANNOTATION.sub("", text)
     text = _LATEX_BLANK.sub(" ", text.replace("{,}", ","))

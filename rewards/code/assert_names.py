@@ -52,8 +52,8 @@ def _changes_what_is_elsewhere(node: ast.Attribute) -> bool:
     owner = node.value.id if isinstance(node.value, ast.Name) else ""
     if owner == "os":
         return node.attr in _ELSEWHERE_OF_OS
-    if owner == "sys" and isinstance(node.ctx, ast.Store):
-        return node.attr == "stdin"
+    if isinstance(node.ctx, ast.Store) and (owner == "builtins" or ast.unparse(node) in ("sys.stdin", "sys.argv")):
+        return True
     return node.attr in _ELSEWHERE_METHODS
 
 

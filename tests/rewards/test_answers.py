@@ -40,6 +40,7 @@ GOLD = gold_number("72")
         "48 + 24 = 72 clips in 2 months",
         "72 is the answer",
         "Seventy-two.",
+        "In all it is __72__.",
         "<answer>**72** (**72**)</answer>",
         "#### 72, 72",
         "The answer is 72 / 1.",

@@ -19,6 +19,7 @@ LEFT_OPEN = {
     "a temporary file": "import tempfile\nassert f(tempfile.mkstemp()[1]) == 4",
     "a folder": "import os\nos.mkdir('d')\nassert f('d') == 4",
     "standard input": "import io, sys\nsys.stdin = io.StringIO('4')\nassert f(1) == 4",
+    "a built-in function": "import builtins\nbuiltins.input = lambda: '4'\nassert f(1) == 4",
     "calls of threads": "import threading\nassert f(1) == 4",
     "a library that is not here": "def test_f():\n    import numpy\n    assert f(1) == 4",
     "a library without its import": "assert np.allclose(f(1), 4)",
