@@ -2,10 +2,13 @@
 
 Theory of operation. A bfloat16 number has 8 significant bits, so a weight w only changes when it is moved by more than
 about |w| / 512. At a learning rate of 1e-6 that is next to no weight: full fine-tuning would run, and learn nothing.
-So each weight has a second number of its dtype, the rest that rounding left out. An update is computed in float32 from
-their sum, then split into both again (Kahan's summation; arXiv 2010.06192): 16 significant bits for two bytes more.
+Nor could the mean squared gradient fall, which decays by a thousandth a step: steps would stay as short as the largest
+gradient once made them. A bfloat16 number is the upper half of a float32, so each of the two has its lower half beside
+it, in two bytes more, and updates are those of float32 weights. The mean gradient decays by a tenth a step, and is
+rounded.
 
-The update is AdamW's (arXiv 1711.05101, algorithm 2), with moments in the dtype of the weights, as torch keeps them.
+The update is AdamW's (arXiv 1711.05101, algorithm 2). It goes element by element, so that the part of a sharded weight
+that is here is enough, and some rows at a time, so that its float32 copies stay small.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
-HALF = (torch.bfloat16, torch.float16)
-STATES = 3  # tensors of the size of the weights: two moments and the rest
+STATES = 4  # tensors of the size of the weights: two moments, and the lower halves of the weights and of the second
+_HALF_STEP = 1 << 15  # half of what the last bit of an upper half is worth
+_PIECE = 1 << 22  # elements
 
 
 class CompensatedAdamW(torch.optim.Optimizer):
-    """AdamW whose weights add up updates that are smaller than their rounding.
+    """AdamW whose bfloat16 weights add up updates that are smaller than their rounding; others are as in torch.
 
     Args:
         params: as of any optimizer of torch; floating point, on any device.
@@ -51,38 +56,81 @@ class CompensatedAdamW(torch.optim.Optimizer):
         return loss
 
     def _update(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
-        state, rate, (decay, decay_square) = self.state[weight], group["lr"], group["betas"]
-        for name in ("exp_avg", "exp_avg_sq", "rest"):
+        state = self.state[weight]
+        names = ["exp_avg", "exp_avg_sq"]
+        if weight.dtype == torch.bfloat16:
+            names += ["exp_avg_sq_low", "weight_low"]
+        for name in names:
             if name not in state:
                 state[name] = torch.zeros_like(weight)
         state["step"] = state.get("step", 0) + 1
-        gradient = _exact(weight.grad)
-        mean = _exact(state["exp_avg"]).lerp_(gradient, 1 - decay)
-        square = _exact(state["exp_avg_sq"]).mul_(decay_square).addcmul_(gradient, gradient, value=1 - decay_square)
-        state["exp_avg"].copy_(mean)
-        state["exp_avg_sq"].copy_(square)
-        root = square.div_(1 - decay_square ** state["step"]).sqrt_().add_(group["eps"])
-        exact = _exact(weight).add_(state["rest"]).mul_(1 - rate * group["weight_decay"])
-        exact.addcdiv_(mean, root, value=-rate / (1 - decay ** state["step"]))
-        weight.copy_(exact)
-        state["rest"].copy_(exact.sub_(weight))
+        whole = [_rows(tensor) for tensor in (weight, weight.grad, *(state[name] for name in names))]
+        rows = max(1, _PIECE // max(1, whole[0][:1].numel()))
+        for begin in range(0, len(whole[0]), rows):
+            _update_rows(*(tensor[begin : begin + rows] for tensor in whole), step=state["step"], group=group)
 
 
-def _exact(tensor: Any) -> torch.Tensor:
-    """Returns a copy in float32."""
-    copied: torch.Tensor = tensor.to(torch.float32, copy=True)
-    return copied
+def _update_rows(
+    weight: torch.Tensor,
+    gradient: torch.Tensor,
+    average: torch.Tensor,
+    average_square: torch.Tensor,
+    square_low: torch.Tensor | None = None,
+    low: torch.Tensor | None = None,
+    *,
+    step: int,
+    group: dict[str, Any],
+) -> None:
+    rate, (decay, decay_square) = group["lr"], group["betas"]
+    gradient = gradient.float()
+    mean = average.float().lerp(gradient, 1 - decay)
+    square = joined(average_square, square_low).mul(decay_square).addcmul_(gradient, gradient, value=1 - decay_square)
+    root = square.div(1 - decay_square**step).sqrt_().add_(group["eps"])
+    exact = joined(weight, low).mul(1 - rate * group["weight_decay"])
+    exact.addcdiv_(mean, root, value=-rate / (1 - decay**step))
+    average.copy_(mean)
+    _write(square, average_square, square_low)
+    _write(exact, weight, low)
+
+
+def joined(high: torch.Tensor, low: torch.Tensor | None) -> torch.Tensor:
+    """Returns the float32 numbers whose upper halves, rounded, are `high` and whose lower halves are `low`.
+
+    Args:
+        high: bfloat16, or any floating point without `low`.
+        low: of the same shape: 16 bits each that stand for an integer, whatever number they make in bfloat16.
+    """
+    if low is None:
+        return high.float()
+    return (high.view(torch.int16).int().mul_(2 * _HALF_STEP) + low.view(torch.int16)).view(torch.float32)
+
+
+def _write(exact: torch.Tensor, high: torch.Tensor, low: torch.Tensor | None) -> None:
+    """Writes float32 numbers into their halves, or into `high` alone."""
+    if low is None:
+        high.copy_(exact)
+        return
+    bits = exact.view(torch.int32)
+    upper = (bits + _HALF_STEP) >> 16
+    high.view(torch.int16).copy_(upper)
+    low.view(torch.int16).copy_(bits - (upper << 16))
+
+
+def _rows(tensor: Any) -> torch.Tensor:
+    """Returns the shard of a distributed tensor that this process holds, or the tensor; a single number is a row."""
+    here: torch.Tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return here if here.dim() else here.view(1)
 
 
 def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
-    """Returns the optimizer class and arguments for a model whose trained weights have 16 bits; None for any other.
+    """Returns the optimizer class and arguments for a model that trains weights in bfloat16; None for any other.
 
     Args:
         model: the policy.
         args: of transformers' trainer. DeepSpeed holds exact weights of its own, and None is returned.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if args.deepspeed or not any(parameter.dtype in HALF for parameter in trained):
+    if args.deepspeed or not any(parameter.dtype == torch.bfloat16 for parameter in trained):
         return None
     return CompensatedAdamW, {
         "lr": args.learning_rate,

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from grpo.core.activations import Activations, count_activations, empty_policy
-from grpo.core.compensated import HALF, STATES
+from grpo.core.compensated import STATES
 from grpo.core.config import LoraSection
 from grpo.core.packing import MASK_SIZE, SUPPORTED
 from grpo.kernels.fused import WORKSPACE
@@ -161,7 +161,8 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
         weights=weights,
         adapter=_bytes(adapters),
         gradients=_bytes(trained),
-        optimizer=sum(_bytes([p]) * (STATES if p.dtype in HALF else 2) for p in trained),  # in the dtype of the weights
+        # Adam's moments have the dtype of what they belong to
+        optimizer=sum(_bytes([p]) * (STATES if p.dtype == torch.bfloat16 else 2) for p in trained),
         reference=0 if lora.enabled or not reference else weights,
         head_trains=any(p.requires_grad for p in head.parameters()),
         cache=2 * text.num_hidden_layers * (getattr(text, "num_key_value_heads", None) or heads) * head_dim * itemsize,
