@@ -18,6 +18,7 @@ from typing import Any
 
 import pluggy
 
+import grpo
 from grpo.plugins import hookspecs
 from grpo.plugins.discovery import Entry
 from grpo.plugins.errors import did_you_mean
@@ -73,7 +74,9 @@ def load_entry(entry: Entry) -> Loaded:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin may also call sys.exit() or raise an exception of its own kind
-        return Loaded(entry, None, (), (_problem(entry, "broken", one_line(error), error),))
+        return Loaded(
+            entry, None, (), (_problem(entry, "broken", one_line(error) + _version_hint(entry, error), error),)
+        )
     problems = list(_hook_problems(entry, manager, plugin))
     registrations: list[Registration] = []
     for kind, hook in HOOK_OF_KIND.items():
@@ -87,6 +90,14 @@ def load_entry(entry: Entry) -> Loaded:
             else:
                 registrations.append(found)
     return Loaded(entry, manager, tuple(registrations), tuple(problems))
+
+
+def _version_hint(entry: Entry, error: BaseException) -> str:
+    """Returns what to do where a plugin imports from grpo what this release does not have, or ""."""
+    if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != "grpo":
+        return ""
+    asked = f"It asks for {entry.asks_for}, and this" if entry.asks_for else "This"
+    return f". {asked} is grpo-kit {grpo.__version__}: install releases that fit each other"
 
 
 def _hook_problems(entry: Entry, manager: pluggy.PluginManager, plugin: object) -> Iterator[Problem]:
