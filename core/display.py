@@ -185,7 +185,9 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
     how = f"LoRA rank {config.lora.rank}" if config.lora.enabled else "full fine-tuning"
     rewards = ", ".join(f"{r.name}" + (f" x {r.weight:g}" if r.weight != 1 else "") for r in plan.rewards)
     turns = config.rollout.max_turns or 1
-    length = f"{config.rollout.max_completion_length} new tokens{f' in each of {turns} turns' if turns > 1 else ''}"
+    length = (
+        f"{config.rollout.max_completion_length} new tokens{f' in each of up to {turns} turns' if turns > 1 else ''}"
+    )
     lines = [
         ("model", model),
         *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
@@ -204,7 +206,8 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
 
 def _environment(part: RunEnv, *, several: bool) -> str:
     rows = part.env.options.get("dataset") or next(
-        (str(option.default) for option in part.env.spec.options if option.name == "dataset"), "its own episodes"
+        (str(option.default) for option in part.env.spec.options if option.name == "dataset" and option.default),
+        "its own episodes",
     )
     share = f"{part.share:.0%} of the prompts, " if several else ""
     return f"{part.name}: {share}{counted(len(part.train), 'training row')} ({rows}), {len(part.held_out)} held out"

@@ -10,6 +10,7 @@ print while they load goes to stderr, so that the output of a command stays read
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import inspect
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from typing import Any
 
 import pluggy
 
-import grpo
 from grpo.plugins import hookspecs
 from grpo.plugins.discovery import Entry
 from grpo.plugins.errors import did_you_mean
@@ -97,7 +97,14 @@ def _version_hint(entry: Entry, error: BaseException) -> str:
     if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != "grpo":
         return ""
     asked = f"It asks for {entry.asks_for}, and this" if entry.asks_for else "This"
-    return f". {asked} is grpo-kit {grpo.__version__}: install releases that fit each other"
+    return f". {asked} is grpo-kit {_our_version()}: install releases that fit each other"
+
+
+def _our_version() -> str:
+    try:
+        return importlib.metadata.version("grpo-kit")
+    except importlib.metadata.PackageNotFoundError:
+        return "from a folder"
 
 
 def _hook_problems(entry: Entry, manager: pluggy.PluginManager, plugin: object) -> Iterator[Problem]:

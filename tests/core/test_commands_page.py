@@ -10,8 +10,11 @@ import click
 import pytest
 
 from grpo.core.cli import COMMANDS, cli
+from grpo.core.cli_plugins_show import found
+from grpo.plugins.host import Host
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (PAGES / "commands.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([\w-]+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 SHOWN = re.findall(r"^    \$ grpo (.+)$", PAGE, re.MULTILINE)
 
@@ -46,6 +49,16 @@ def test_the_commands_on_the_page_parse(line: str) -> None:
         assert found is not None
         command = found
     command.make_context(name, arguments).close()
+
+
+def test_plugins_that_a_page_shows_have_that_name() -> None:
+    pages = [*PAGES.glob("*.md"), PAGES.parent / "README.md"]
+    named = {
+        name for page in pages for name in re.findall(r"grpo plugins show ([a-z][\w:.-]*)", page.read_text("utf-8"))
+    }
+    assert len(named) >= 4
+    for name in named - {"closeness"}:  # the example of plugins.md
+        assert found(Host.discover(), name)
 
 
 def test_the_defaults_on_the_page_are_those_of_the_code() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from grpo.core.config import parse_config
-from grpo.core.display import LivePanel, PlainLines, Quiet, display_for, headline, number, sparkline
+from grpo.core.display import LivePanel, PlainLines, Quiet, describe, display_for, headline, number, sparkline
 from grpo.core.evaluate import proportion
 from grpo.core.plan import Plan
 from grpo.core.policy import PolicySource
@@ -92,6 +93,14 @@ def test_plain_lines_say_what_happened_one_line_an_event(plan: Plan, capsys: pyt
     assert out.count("warm-up") == 2, "every tenth step and the last"
     assert "stopped after step 3, with a checkpoint. Continue with: grpo run --resume runs/[1]" in out
     assert err == ""
+
+
+def test_an_environment_without_a_dataset_makes_its_own_episodes(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "games.py").write_text("class Door:\n    def reset(self): ...\n    def get_reward(self): return 1.0\n")
+    door = Host.discover().env(f"trl:{tmp_path / 'games.py'}:Door:prompt=Knock.")
+    part = dataclasses.replace(plan.envs[0], env=door)
+    told = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
+    assert told["environment"].endswith("0 training rows (its own episodes), 0 held out")
 
 
 def test_quiet_prints_warnings_only(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
