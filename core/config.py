@@ -26,6 +26,15 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, given: Any) -> Any:
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
+                raise ValueError(f"{name} is not a setting that is true or false")
+        return given
+
 
 class TrainSection(_Section):
     """How long and how fast. Sizes are in completions, rates per optimizer step.
