@@ -35,7 +35,7 @@ def event_files(folder: Path) -> TrainerCallback:
     return callback
 
 
-STOPPING = "\nstopping after this step, with a checkpoint; once more stops at once\n"
+STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
 
 
 class StopRequest:
@@ -43,6 +43,10 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.asked = False
+
+    def asked_of_any(self, processes: int) -> bool:
+        """Returns whether one of so many processes was asked; each of them has to call this."""
+        return self.asked if processes == 1 else any(gather_object([self.asked]))
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -94,7 +98,7 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         step = state.global_step
-        stopping = self._stop.asked if args.world_size == 1 else any(gather_object([self._stop.asked]))
+        stopping = self._stop.asked_of_any(args.world_size)
         if stopping and step % self._boundary == 0 and step < state.max_steps:
             control.should_save = True
             control.should_training_stop = True
@@ -117,10 +121,18 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
 
 
 class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Tells the loss of every supervised step."""
+    """Tells the loss of every supervised step, and ends the warm-up when the run is to stop."""
 
-    def __init__(self, told: Callable[[int, float], None]) -> None:
+    def __init__(self, told: Callable[[int, float], None], stop: StopRequest) -> None:
         self._told = told
+        self._stop = stop
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        if self._stop.asked_of_any(args.world_size) and state.global_step < state.max_steps:
+            control.should_training_stop = True
+        return control
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any

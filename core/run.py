@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.anchored import anchored
 from grpo.core.config import RunConfig, parse_config
@@ -44,6 +44,9 @@ from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import RunEnded, RunStarted
+
+if TYPE_CHECKING:
+    from grpo.core.callbacks import StopRequest
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_MESSAGES = (  # of libraries that keep no errno; the last one is what torch.save makes of a short write
@@ -142,10 +145,11 @@ def _execute(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkp
     try:
         with _explained(run_dir):
             status = _train(plan, host, run_dir, progress, checkpoint)
-    except BaseException:
-        host.observe(RunEnded(str(run_dir.path), _last_step(run_dir), "failed"))
+    except BaseException as error:
+        how = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        host.observe(RunEnded(str(run_dir.path), _last_step(run_dir), how))
         with suppress(OSError):  # where even this cannot be written, the free lock says that nobody runs here any more
-            _set_state(run_dir, "failed", _last_step(run_dir))
+            _set_state(run_dir, how, _last_step(run_dir))
         raise
     step = _last_step(run_dir)
     _set_state(run_dir, status, step)
@@ -180,7 +184,9 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
     trackers = [event_files(run_dir.events)] if "tensorboard" in plan.config.output.report_to else []
     with stop.listening():
         tokenizer = load_tokenizer(plan.source.path)
-        model = _policy(plan, tokenizer, run_dir, progress)
+        model = _policy(plan, tokenizer, run_dir, progress, stop)
+        if model is None:
+            return "interrupted"
         if plan.config.rollout.backend != "hf":
             progress.loading("the rollout engine")
         rollouts = open_rollouts(plan, model, progress.warned)
@@ -218,8 +224,12 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
     return "done"
 
 
-def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress) -> Any:
-    """Loads the policy, after the supervised warm-up where one was asked for; the warm-up is done only once."""
+def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, stop: StopRequest) -> Any:
+    """Loads the policy, after the supervised warm-up where one was asked for; the warm-up is done only once.
+
+    Returns:
+        The model, or None where the warm-up was stopped: a run that is resumed begins it again.
+    """
     from transformers import set_seed
 
     from grpo.core.policy import load_policy, save_policy
@@ -236,8 +246,9 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress) -> 
 
         model = load_policy(plan.source.path, train.dtype, lora)
         progress.loading("the worked answers")
-        told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss))
-        warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned)
+        told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss), stop)
+        if not warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned):
+            return None
         if _is_main():
             save_policy(model, tokenizer, run_dir.warmup)
         _wait()

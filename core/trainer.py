@@ -352,8 +352,8 @@ def warm_up(
     output_dir: Path,
     callbacks: Sequence[TrainerCallback],
     warned: Callable[[str], None],
-) -> None:
-    """Trains the policy in place on the environment's worked answers, before GRPO.
+) -> bool:
+    """Trains the policy in place on the environment's worked answers, before GRPO; returns whether it got to the end.
 
     Args:
         model: the policy.
@@ -378,6 +378,7 @@ def warm_up(
     trainer.remove_callback(PrinterCallback)
     trainer.optimizer_cls_and_kwargs = compensated_for(model, trainer.args)
     trainer.train()
+    return bool(trainer.state.global_step >= trainer.state.max_steps)
 
 
 def response_template_of(tokenizer: PreTrainedTokenizerBase) -> Any:

@@ -143,6 +143,23 @@ def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -
     assert [row["step"] for row in metrics(out)] == list(range(9))
 
 
+def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], tmp_path: Path) -> None:
+    for signals in (1, 2):
+        out = tmp_path / f"run{signals}"
+        command = Forked([*small, "--warmup-steps", "2000", "--out", str(out)], out.with_suffix(".log"))
+        deadline = time.monotonic() + 120
+        while "worked answers" not in command.said:
+            assert not command.ended, command.said
+            assert time.monotonic() < deadline, "the warm-up never began"
+            time.sleep(0.02)
+        for _ in range(signals):
+            command.signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert command.wait(60) == 130, command.said
+        assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
+        assert not (out / "warmup").exists()
+
+
 def test_a_running_directory_is_not_resumed_by_another_process(small: list[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = start_and_wait_for([*small, "--steps", "200", "--out", str(out)], out, step=1)
