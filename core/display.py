@@ -227,7 +227,7 @@ def attempt(plan: Plan) -> str:
 def ending(status: str, run_dir: Path, step: int, tried: str) -> list[str]:
     """Returns the last lines: what there is now and what to do with it; `tried` is what `attempt` returned."""
     if status == "interrupted":
-        return [f"stopped after step {step}, with a checkpoint. Continue with: grpo run --resume {run_dir}"]
+        return [f"stopped after step {step}. Continue with: grpo run --resume {run_dir}"]
     return [
         f"done after step {step}",
         f"curves     {run_dir / 'reward.png'}",

@@ -150,6 +150,8 @@ def _execute(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkp
         host.observe(RunEnded(str(run_dir.path), _last_step(run_dir), how))
         with suppress(OSError):  # where even this cannot be written, the free lock says that nobody runs here any more
             _set_state(run_dir, how, _last_step(run_dir))
+        if how == "interrupted":
+            progress.ended(how, run_dir.path, _last_step(run_dir))
         raise
     step = _last_step(run_dir)
     _set_state(run_dir, status, step)

@@ -27,7 +27,7 @@ class RunLine:
         rewards: SPECs for all environments but those in `env_rewards`.
         env_rewards: an environment's name to the SPECs that were for it alone.
         defaults: some environment is in neither and had its default rewards.
-        status: "running", "done", "interrupted" (stopped with a checkpoint), "failed", "killed" (it says that it
+        status: "running", "done", "interrupted" (stopped by a signal), "failed", "killed" (it says that it
             runs, but no process does) or "unreadable".
         resumes: `grpo run --resume` continues it.
         step, steps: the last recorded step, and how many the run is to make.

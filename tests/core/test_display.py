@@ -91,7 +91,7 @@ def test_plain_lines_say_what_happened_one_line_an_event(plan: Plan, capsys: pyt
     )
     assert expected in out
     assert out.count("warm-up") == 2, "every tenth step and the last"
-    assert "stopped after step 3, with a checkpoint. Continue with: grpo run --resume runs/[1]" in out
+    assert "stopped after step 3. Continue with: grpo run --resume runs/[1]" in out
     assert err == ""
 
 

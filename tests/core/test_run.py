@@ -156,6 +156,7 @@ def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], 
             command.signal(signal.SIGINT)
             time.sleep(0.1)
         assert command.wait(60) == 130, command.said
+        assert f"stopped after step 0. Continue with: grpo run --resume {out}" in command.said
         assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
         assert not (out / "warmup").exists()
 
