@@ -13,7 +13,7 @@ from grpo.core.check import check_env, check_reward, check_verifier
 from grpo.core.check_report import Finding, Report, Severity
 from grpo.core.check_sandbox import check_sandbox
 from grpo.core.cli_plugins_show import found
-from grpo.plugins.errors import OptionError, SandboxUnavailable, UsageError
+from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
 
@@ -79,11 +79,18 @@ def _named(host: Host, name: str) -> Iterator[Report]:
 
 
 def _all(host: Host) -> Iterator[Report]:
+    """Checks every plugin, and reports those packages whose plugins cannot be had; neither stops the others."""
+    for problem in host.problems:
+        if problem.state in ("broken", "misspelt", "invalid"):
+            fault = Finding("error", problem.state, f"entry point '{problem.entry_point}': {problem.line}")
+            yield Report(f"package {problem.distribution}", (fault,), ())
     for known in host.registrations():
         try:
             yield _checked(host, known.kind, f"{known.distribution}/{known.spec.name}")
         except OptionError as error:
             yield _skipped(known, str(error))
+        except GrpoError as error:
+            yield _skipped(known, str(error), "error")
 
 
 def _checked(host: Host, kind: Kind, spec: str) -> Report:
@@ -99,8 +106,8 @@ def _checked(host: Host, kind: Kind, spec: str) -> Report:
         return _skipped(host.find(kind, spec), str(error))
 
 
-def _skipped(known: Registration, why: str) -> Report:
-    return Report(f"{known.kind} {known.spec.name}", (Finding("note", "not checked", why),), ())
+def _skipped(known: Registration, why: str, severity: Severity = "note") -> Report:
+    return Report(f"{known.kind} {known.spec.name}", (Finding(severity, "not checked", why),), ())
 
 
 def _print(report: Report) -> None:

@@ -44,8 +44,9 @@ def test_options_choose_among_the_kinds_of_a_name() -> None:
 
 PLUGINS = """
 import gymnasium
-from grpo import Case, EnvSpec, hookimpl, reward
+from grpo import Case, EnvSpec, SandboxSpec, hookimpl, reward
 from grpo.envs.spaces import AnyText
+from grpo.plugins.errors import UsageError
 
 class Echo(gymnasium.Env):
     def __init__(self):
@@ -69,23 +70,32 @@ def grpo_rewards():
 @hookimpl
 def grpo_envs():
     return [EnvSpec("echo", 1, Echo, rewards=("brevity",))]
+
+def lent():
+    raise UsageError("there is none to lend")
+
+@hookimpl
+def grpo_sandboxes():
+    return [SandboxSpec("lent", 1, lent)]
 """
 
 
 def test_all_that_is_installed_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reward, and an environment whose own reward is called otherwise."""
+    """A reward, an environment whose own reward has another name, a sandbox that cannot be made, a missing module."""
     (tmp_path / "echo_plugins.py").write_text(PLUGINS)
     info = tmp_path / "echo_plugins-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-plugins\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[grpo]\necho = echo_plugins\n")
+    (info / "entry_points.txt").write_text("[grpo]\necho = echo_plugins\ngone = not_there\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("GRPO_PLUGINS", "echo-plugins")
     done = grpo("--all", "--json")
     reports = {report["plugin"]: report for report in json.loads(done.stdout)}
     assert done.returncode == 1
-    assert set(reports) == {"reward brief", "env echo"}
+    assert set(reports) == {"reward brief", "env echo", "sandbox lent", "package echo-plugins"}
     assert reports["reward brief"]["ok"]
+    assert reports["sandbox lent"]["findings"][0]["message"] == "there is none to lend"
+    assert "No module named 'not_there'" in reports["package echo-plugins"]["findings"][0]["message"]
     assert "no reward 'brevity'" in reports["env echo"]["findings"][0]["message"]
 
 

@@ -14,10 +14,8 @@ from engine_bench import REAL_VLLM
 
 pytestmark = REAL_VLLM
 
-CONTEXT = 8_320  # tokens; attention over twice as many takes four times as long
 
-
-def long_model(folder: Path, rope: dict[str, Any], like: Path) -> Any:
+def long_model(folder: Path, context: int, rope: dict[str, Any], like: Path) -> Any:
     from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config
 
     config = Qwen2Config(
@@ -27,7 +25,7 @@ def long_model(folder: Path, rope: dict[str, Any], like: Path) -> Any:
         num_attention_heads=2,
         num_key_value_heads=1,
         intermediate_size=96,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=context,
         tie_word_embeddings=False,
         initializer_range=0.1,
         rope_parameters={"rope_theta": 10_000.0, **rope},
@@ -44,25 +42,27 @@ def long_model(folder: Path, rope: dict[str, Any], like: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    "rope",
+    ("context", "rope"),
     [
-        {"rope_type": "default"},
-        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": CONTEXT // 4},
+        (16_640, {"rope_type": "default"}),
+        (8_320, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2080}),
     ],
     ids=["plain", "yarn"],
 )
-def test_long_contexts_agree_left_padded_too(rope: dict[str, Any], tiny_model: Path, tmp_path: Path) -> None:
+def test_long_contexts_agree_left_padded_too(
+    context: int, rope: dict[str, Any], tiny_model: Path, tmp_path: Path
+) -> None:
     from grpo.core.rollout import SamplingParams
     from grpo.core.rollout_engine import EngineRollouts
     from grpo.core.rollout_hf import sample
     from grpo.core.rollout_vllm import EngineSettings, VllmEngine
 
-    model = long_model(tmp_path / "model", rope, tiny_model)
+    model = long_model(tmp_path / "model", context, rope, tiny_model)
     generator = torch.Generator().manual_seed(2)
-    prompts = [torch.randint(3, 400, (n,), generator=generator).tolist() for n in (60, 1500, 3000, CONTEXT - 128)]
+    prompts = [torch.randint(3, 400, (n,), generator=generator).tolist() for n in (60, 1500, 3000, context - 128)]
     params = SamplingParams(max_tokens=6, eos_ids=(), pad_id=0)
     rollouts = EngineRollouts(
-        VllmEngine(EngineSettings(str(tmp_path / "model"), "float32", CONTEXT, True, 0.3)), tolerance=2e-4
+        VllmEngine(EngineSettings(str(tmp_path / "model"), "float32", context, True, 0.3)), tolerance=2e-4
     )
     try:
         rollouts.sync(model)
