@@ -48,7 +48,7 @@ def test_an_update_with_a_broken_gradient_ends_the_run_before_a_checkpoint(
 
 
 def test_a_broken_supervised_step_ends_the_warm_up(arguments: TrainingArguments) -> None:
-    told = LossCallback(lambda step, loss: None)
+    told = LossCallback(lambda step, loss: None, StopRequest())
     with pytest.raises(RunError, match="the loss of supervised step 2 is nan"):
         told.on_log(arguments, TrainerState(global_step=2), TrainerControl(), logs={"loss": math.nan})
 

@@ -81,7 +81,7 @@ def test_what_is_to_be_learned_is_never_shared() -> None:
 
 
 def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tmp_path: Path) -> None:
-    from grpo.core.callbacks import LossCallback
+    from grpo.core.callbacks import LossCallback, StopRequest
     from grpo.core.config import parse_config
     from grpo.core.plan import make_plan
     from grpo.core.policy import load_policy, load_tokenizer
@@ -96,7 +96,7 @@ def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tm
         tree["rollout"] = {"max_completion_length": 300}
         plan = make_plan(parse_config(tree), Host.discover())
         policy = load_policy(str(tiny_model), "float32", plan.config.lora)
-        told = LossCallback(lambda step, loss, found=found: found.append(loss))  # type: ignore[misc]
+        told = LossCallback(lambda step, loss, found=found: found.append(loss), StopRequest())  # type: ignore[misc]
         warm_up(policy, load_tokenizer(str(tiny_model)), plan, tmp_path / str(shares), [told], pytest.fail)
     assert len(losses[True]) == 3
     assert losses[True] == pytest.approx(losses[False], abs=1e-4)

@@ -77,8 +77,13 @@ def test_hedging_is_as_good_as_its_worst_guess():
     assert proximity("<answer>1, 2, 72</answer>", "72") == proximity("<answer>1</answer>", "72")
 
 
+def test_a_number_in_words_is_a_number_where_nothing_else_is_said():
+    assert proximity("Seventy-two", "72") == proximity("<answer>seventy-two</answer>", "72") == 1.0
+    assert proximity("She sold seventy-two clips to her friends.", "72") == 0.0
+
+
 @pytest.mark.parametrize(
-    "text", ["", "I do not know.", "<answer></answer>", "<answer>?</answer>", "seventy-two", "nan"]
+    "text", ["", "I do not know.", "<answer></answer>", "<answer>?</answer>", "one of them", "nan"]
 )
 def test_no_number_scores_zero(text):
     assert proximity(text, "72") == 0.0
