@@ -59,7 +59,7 @@ def test_long_contexts_agree_left_padded_too(
 
     model = long_model(tmp_path / "model", context, rope, tiny_model)
     generator = torch.Generator().manual_seed(2)
-    prompts = [torch.randint(3, 400, (n,), generator=generator).tolist() for n in (60, 1500, 3000, context - 128)]
+    prompts = [torch.randint(3, 400, (n,), generator=generator).tolist() for n in (60, 3000, context - 128)]
     params = SamplingParams(max_tokens=6, eos_ids=(), pad_id=0)
     rollouts = EngineRollouts(
         VllmEngine(EngineSettings(str(tmp_path / "model"), "float32", context, True, 0.3)), tolerance=2e-4
