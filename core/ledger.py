@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torch.random import fork_rng
+import torch
 
 from grpo.core.callbacks import metrics_row
 from grpo.core.canary_watch import CanaryWatch, fingerprint
@@ -88,14 +89,14 @@ class Ledger:
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
         """Scores a batch with the run's rewards; a failing reward shows its first traceback once."""
-        with fork_rng():  # a reward that seeds torch in this process would have every step sample the same
+        with _kept_random_numbers():
             outcomes = scores_by_env(self._scorer, self._plan.envs, completions, early)
         self._tell_failures()
         return outcomes
 
     def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
         """Says of each completion whether it is right, None where nobody knows; a failing verifier is told of once."""
-        with fork_rng():
+        with _kept_random_numbers():
             right = right_by_env(self._scorer, self._plan.envs, completions)
         self._tell_failures()
         return right
@@ -286,6 +287,16 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
         )
         for i, completion in enumerate(batch.completions)
     ]
+
+
+def _kept_random_numbers() -> AbstractContextManager[None]:
+    """Puts torch's random numbers back: a reward that seeds them here would have every step sample the same.
+
+    Those of this process's GPU, not of all that the machine has: each of them would be started to look at.
+    """
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    kept: AbstractContextManager[None] = torch.random.fork_rng(devices)
+    return kept
 
 
 def _shown(outcome: Outcome) -> str:
