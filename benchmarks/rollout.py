@@ -103,7 +103,7 @@ class Clock:
 
 def policy(options: argparse.Namespace) -> tuple[Any, Any]:
     """Returns a model that calls the tool in every turn, and its tokenizer."""
-    from grpo.core.policy import load_model, load_tokenizer, policy_source
+    from grpo.core.policy.load import load_model, load_tokenizer, policy_source
 
     source = policy_source(options.model).path
     tokenizer, model = load_tokenizer(source), load_model(source, "float32")
@@ -134,12 +134,12 @@ def policy(options: argparse.Namespace) -> tuple[Any, Any]:
 
 def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock, Callable[[], None]]:
     """Returns a clock, and what plays one round."""
-    from grpo.core.config import RolloutSection
-    from grpo.core.episodes import episodes_of
-    from grpo.core.policy import encode_starts, end_ids
-    from grpo.core.rollout import Sampled, SamplingParams
-    from grpo.core.rollout_hf import HfRollouts
-    from grpo.core.turn_plan import player_of
+    from grpo.core.config.schema import RolloutSection
+    from grpo.core.env.episodes import episodes_of
+    from grpo.core.planning.turns import player_of
+    from grpo.core.policy.load import encode_starts, end_ids
+    from grpo.core.rollout.hf.sampler import HfRollouts
+    from grpo.core.rollout.types import Sampled, SamplingParams
     from grpo.plugins.binding import BoundEnv
     from grpo.plugins.specs import EnvSpec
 

@@ -42,10 +42,10 @@ from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import CodeResult
 from grpo.rewards.code.task import Columns, task_of
-from grpo.rewards.sandbox import kernel
 from grpo.rewards.sandbox.docker import docker as make_docker
 from grpo.rewards.sandbox.docker_pool import connected
 from grpo.rewards.sandbox.engine_image import made_image
+from grpo.rewards.sandbox.inside import kernel
 from grpo.rewards.sandbox.interpreter import default_python
 from grpo.rewards.sandbox.local import local
 

@@ -22,8 +22,8 @@ from functools import partial
 from typing import Any
 
 from grpo import Completion, RewardSpec, reward
-from grpo.core.score import Scorer
-from grpo.core.score_tally import table
+from grpo.core.scoring.scorer import Scorer
+from grpo.core.scoring.tally import table
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.host import Host
 

@@ -49,10 +49,10 @@ def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") ->
 
 def ours(options: argparse.Namespace, out: Path) -> list[float]:
     """Trains with grpo; returns seconds per step."""
-    from grpo.core.config import parse_config
-    from grpo.core.progress import Silent
-    from grpo.core.record import RunDir, read_metrics
-    from grpo.core.run import start
+    from grpo.core.config.schema import parse_config
+    from grpo.core.record.run_dir import RunDir, read_metrics
+    from grpo.core.run.job import start
+    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     start(parse_config(configuration(options, out, options.side)), Host.discover(), Silent())
@@ -65,11 +65,11 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[float]:
     from transformers import PrinterCallback
     from trl import GRPOTrainer
 
-    from grpo.core.config import parse_config
-    from grpo.core.plan import make_plan
-    from grpo.core.policy import load_policy, load_tokenizer
-    from grpo.core.row_order import row_order
-    from grpo.core.trainer import grpo_config
+    from grpo.core.config.schema import parse_config
+    from grpo.core.env.order import row_order
+    from grpo.core.planning.decide import make_plan
+    from grpo.core.policy.load import load_policy, load_tokenizer
+    from grpo.core.train.trainer import grpo_config
     from grpo.plugins.host import Host
 
     plan = make_plan(parse_config(configuration(options, out)), Host.discover())

@@ -50,7 +50,7 @@ def policies(folder: Path, layers: int, width: int) -> tuple[Any, Any]:
 
 def merged_push(link: Any, model: Any) -> None:
     """What TRL 1.16 does with an adapter, in its steps: merge in place, hand every weight over, unmerge."""
-    from grpo.core.sync import weight_stream
+    from grpo.core.rollout.sync.payload import weight_stream
 
     model.merge_adapter()
     link.put_weights(weight_stream(model, base=True))
@@ -71,9 +71,9 @@ def timed(action: Callable[[], Any], repeats: int) -> float:
 
 def measure(layers: int, width: int, repeats: int) -> None:
     """Prints the rows of one model size."""
-    from grpo.core.rollout_engine import EngineRollouts
-    from grpo.core.rollout_vllm import EngineSettings, VllmEngine
-    from grpo.core.sync import adapted_modules, adapter_of, weight_stream
+    from grpo.core.rollout.engine.proven import EngineRollouts
+    from grpo.core.rollout.engine.vllm import EngineSettings, VllmEngine
+    from grpo.core.rollout.sync.payload import adapted_modules, adapter_of, weight_stream
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -36,7 +36,7 @@ def save_model(folder: Path, hidden: int, layers: int) -> None:
     import torch
     from transformers import AutoModelForCausalLM, Qwen2Config
 
-    from grpo.core.policy import load_tokenizer, policy_source
+    from grpo.core.policy.load import load_tokenizer, policy_source
 
     tokenizer = load_tokenizer(policy_source(None).path)
     torch.manual_seed(0)
@@ -84,13 +84,13 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOTrainer
 
-    from grpo.core.config import parse_config
-    from grpo.core.plan import make_plan
-    from grpo.core.policy import load_policy, load_tokenizer
-    from grpo.core.rollout_hf import HfRollouts
-    from grpo.core.rows import prompt_rows
-    from grpo.core.score_outcome import Outcome
-    from grpo.core.trainer import PolicyTrainer, grpo_config
+    from grpo.core.config.schema import parse_config
+    from grpo.core.planning.decide import make_plan
+    from grpo.core.policy.load import load_policy, load_tokenizer
+    from grpo.core.rollout.hf.sampler import HfRollouts
+    from grpo.core.scoring.outcome import Outcome
+    from grpo.core.train.data import prompt_rows
+    from grpo.core.train.trainer import PolicyTrainer, grpo_config
     from grpo.plugins.host import Host
 
     torch.set_num_threads(1)
@@ -103,7 +103,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
         """Random completions of half to the whole allowed length in the place of sampling."""
 
         def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
-            from grpo.core.rollout import Sampled
+            from grpo.core.rollout.types import Sampled
 
             lengths = torch.randint(options.completion // 2, options.completion + 1, (len(prompt_ids),), generator=draw)
             ids = [torch.randint(3, 1000, (int(n),), generator=draw).tolist() for n in lengths]

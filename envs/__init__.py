@@ -6,21 +6,21 @@ this package does not import gymnasium.
 
 from __future__ import annotations
 
-from grpo.envs.arithmetic import ARITHMETIC
-from grpo.envs.code import CODE
-from grpo.envs.countdown import COUNTDOWN
-from grpo.envs.email import EMAIL
-from grpo.envs.gsm8k import GSM8K
-from grpo.envs.guess import GUESS
-from grpo.envs.gym import GYM
-from grpo.envs.openenv import OPENENV
-from grpo.envs.python_tool import PYTHON_TOOL
-from grpo.envs.reasoning_gym import REASONING_GYM
+from grpo.envs.arithmetic.spec import ARITHMETIC
+from grpo.envs.code.spec import CODE
+from grpo.envs.countdown.spec import COUNTDOWN
+from grpo.envs.email.spec import EMAIL
+from grpo.envs.gsm8k.spec import GSM8K
+from grpo.envs.guess.spec import GUESS
+from grpo.envs.gym.spec import GYM
+from grpo.envs.openenv.spec import OPENENV
+from grpo.envs.python_tool.spec import PYTHON_TOOL
+from grpo.envs.reasoning_gym.spec import REASONING_GYM
 from grpo.envs.registration import register_when_imported
-from grpo.envs.textarena import TEXTARENA
-from grpo.envs.trl import TRL
-from grpo.envs.verifiers import VERIFIERS
-from grpo.envs.wordle import WORDLE
+from grpo.envs.textarena.spec import TEXTARENA
+from grpo.envs.trl.spec import TRL
+from grpo.envs.verifiers.spec import VERIFIERS
+from grpo.envs.wordle.spec import WORDLE
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
 

@@ -13,22 +13,22 @@ from grpo.plugins.specs import RewardSpec, SandboxSpec, VerifierSpec
 @hookimpl
 def grpo_rewards() -> list[RewardSpec]:
     """Returns the built-in rewards."""
-    from grpo.rewards import email_parts
-    from grpo.rewards.arithmetic import arithmetic
     from grpo.rewards.code.spec import passing
-    from grpo.rewards.cosine import cosine
-    from grpo.rewards.countdown import countdown_score
-    from grpo.rewards.email_rubric import email
+    from grpo.rewards.email import parts as email_parts
+    from grpo.rewards.email.rubric import email
     from grpo.rewards.environment import environment
-    from grpo.rewards.format import format
-    from grpo.rewards.gsm8k import correctness, integer, soft_format, strict_format, xmlcount
-    from grpo.rewards.judge import judge
-    from grpo.rewards.knights import knights_and_knaves_score
-    from grpo.rewards.length import length
-    from grpo.rewards.math_accuracy import accuracy
-    from grpo.rewards.overlong import overlong
-    from grpo.rewards.proximity import check_numbers, match_format_approximately, match_format_exactly, proximity
-    from grpo.rewards.repetition import repetition
+    from grpo.rewards.gsm8k.arithmetic import arithmetic
+    from grpo.rewards.gsm8k.proximity import check_numbers, match_format_approximately, match_format_exactly, proximity
+    from grpo.rewards.gsm8k.published import correctness, integer, soft_format, strict_format, xmlcount
+    from grpo.rewards.judge.reward import judge
+    from grpo.rewards.math.accuracy import accuracy
+    from grpo.rewards.puzzles.countdown import countdown_score
+    from grpo.rewards.puzzles.knights import knights_and_knaves_score
+    from grpo.rewards.shape.cosine import cosine
+    from grpo.rewards.shape.format import format
+    from grpo.rewards.shape.length import length
+    from grpo.rewards.shape.overlong import overlong
+    from grpo.rewards.shape.repetition import repetition
     from grpo.rewards.text_match import text_match
 
     return [
@@ -67,11 +67,11 @@ def grpo_rewards() -> list[RewardSpec]:
 def grpo_verifiers() -> list[VerifierSpec]:
     """Returns the built-in verifiers."""
     from grpo.rewards.code.spec import code
-    from grpo.rewards.countdown import countdown
     from grpo.rewards.environment import success
-    from grpo.rewards.knights import knights_and_knaves
-    from grpo.rewards.math_verifier import math
-    from grpo.rewards.verifier import gsm8k
+    from grpo.rewards.gsm8k.verifier import gsm8k
+    from grpo.rewards.math.verifier import math
+    from grpo.rewards.puzzles.countdown import countdown
+    from grpo.rewards.puzzles.knights import knights_and_knaves
 
     return [gsm8k, math, code, countdown, knights_and_knaves, success]
 

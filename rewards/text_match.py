@@ -6,8 +6,8 @@ from typing import Literal
 
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
-from grpo.rewards.math_answer import MARKUP
-from grpo.rewards.stated import stated_answer, stated_text
+from grpo.rewards.answer_text import stated_answer, stated_text
+from grpo.rewards.math.answer import MARKUP
 from grpo.rewards.words import normal, overlap
 
 

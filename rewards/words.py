@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 
-from grpo.rewards.numerals import INVISIBLE
+from grpo.rewards.numbers.numerals import INVISIBLE
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.cli import COMMANDS
+from grpo.core.cli.main import COMMANDS
 from grpo.plugins.host import Host
 from grpo.plugins.specs import RewardSpec
 

@@ -16,7 +16,7 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerF
 from vocabulary import END, train_tokenizer
 from warmup import teach
 
-from grpo.core.embedded import embedded_model_path
+from grpo.core.policy.embedded import embedded_model_path
 
 CONTEXT = 2048
 BATCH = 64

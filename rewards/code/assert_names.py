@@ -12,8 +12,8 @@ import symtable
 import sys
 from collections.abc import Sequence
 
-from grpo.rewards.code.guest_customs import SOLUTION_MODULES
-from grpo.rewards.code.guest_values import DATA_METHODS
+from grpo.rewards.code.guest.customs import SOLUTION_MODULES
+from grpo.rewards.code.guest.values import DATA_METHODS
 from grpo.rewards.code.results import UnusableTests
 
 UNITS = "__grpo_units__"

@@ -203,7 +203,7 @@ class _Arranged:
 class _Guarded(ast.NodeTransformer):
     """Puts each assertion into a `with` block of its own, and asks `Units` where identity or a class is asked for.
 
-    See `guest_remote.Remote`: `f(x) is x` and `type(f(x)) is C` compare what the tests have with what the solution has.
+    See `guest.remote.Remote`: `f(x) is x` and `type(f(x)) is C` compare what the tests have with what the solution has.
     """
 
     def __init__(self, every: Sequence[ast.stmt]) -> None:

@@ -21,16 +21,16 @@ from typing import Any
 from grpo.plugins.sandbox_job import CHANNEL, SandboxPool
 from grpo.rewards.sandbox.bundle import entry
 
-_PACKAGE = "grpo.rewards.code"
-_SOLUTION = ("guest_values", "guest_channel", "guest_customs", "guest_output", "guest_solution")
+_PACKAGE = "grpo.rewards.code.guest"
+_SOLUTION = ("values", "channel", "customs", "output", "solution")
 _TESTS = (
-    "guest_values",
-    "guest_channel",
-    "guest_customs",
-    "guest_handles",
-    "guest_arguments",
-    "guest_remote",
-    "guest_tests",
+    "values",
+    "channel",
+    "customs",
+    "handles",
+    "arguments",
+    "remote",
+    "tests",
 )
 _LOADER = """\
 import binascii, marshal, sys
@@ -58,23 +58,23 @@ def arguments(**given: Any) -> bytes:
 
 
 def tests_program(preloaded: bool) -> str:
-    """Returns the program that runs tests; its arguments are those of `guest_tests.main` after the descriptor."""
+    """Returns the program that runs tests; its arguments are those of `guest.tests.main` after the descriptor."""
     return entry(_TESTS[-1]) if preloaded else f"{_loading(_TESTS)}.from_input({CHANNEL})\n"
 
 
 def solution_program(preloaded: bool) -> str:
-    """Returns the program that serves a solution; its arguments are those of `guest_solution.main`."""
+    """Returns the program that serves a solution; its arguments are those of `guest.solution.main`."""
     return entry(_SOLUTION[-1]) if preloaded else f"{_loading(_SOLUTION)}.from_input({CHANNEL})\n"
 
 
 def shared_program() -> str:
-    """Returns the program that runs a solution and its tests in one process; see `guest_shared.main`."""
-    return f"{_loading((*_TESTS, 'guest_shared'))}.from_input()\n"
+    """Returns the program that runs a solution and its tests in one process; see `guest.shared.main`."""
+    return f"{_loading((*_TESTS, 'shared'))}.from_input()\n"
 
 
 @functools.lru_cache(maxsize=1024)
 def compiled(source: str) -> list[str]:
-    """Returns tests as `guest_tests.main` takes them: which interpreters can read them, and the code, in hexadecimal.
+    """Returns tests as `guest.tests.main` takes them: which interpreters can read them, and the code, in hexadecimal.
 
     Both are empty for tests that do not compile; the sandbox will then say so.
     """
@@ -87,7 +87,7 @@ def compiled(source: str) -> list[str]:
 
 def printing_program(preloaded: bool, /, *, source: str) -> str:
     """Returns the program that runs another one as the main program."""
-    found = f"__import__('sys').modules['{_PACKAGE}.guest_customs']" if preloaded else _loading(("guest_customs",))
+    found = f"__import__('sys').modules['{_PACKAGE}.customs']" if preloaded else _loading(("customs",))
     return f"{found}.run_main({source!a})\n"
 
 

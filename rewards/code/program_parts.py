@@ -13,7 +13,7 @@ import builtins
 import re
 from collections.abc import Sequence
 
-from grpo.rewards.code.guest_customs import NAMES
+from grpo.rewards.code.guest.customs import NAMES
 
 _DEFINED = re.compile(
     r"^(?:async[ \t]+)?(?:def|class)[ \t]+([^\W\d]\w*)|^([A-Z][A-Z0-9_]*)[ \t]*(?::[^=\n]*)?=(?!=)", re.M

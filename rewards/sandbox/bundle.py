@@ -19,22 +19,23 @@ from grpo.plugins.sandbox_job import CHANNEL
 
 _SLACK = 4 * 2**20  # so that a write that reaches over the limit succeeds in part, and shows
 _PACKAGE = "grpo.rewards.sandbox"
-_JUDGE = "grpo.rewards.code"
-_PACKAGES = ("grpo", "grpo.plugins", "grpo.rewards", _PACKAGE, _JUDGE)
+_WALL = f"{_PACKAGE}.inside"
+_JUDGE = "grpo.rewards.code.guest"
+_PACKAGES = ("grpo", "grpo.plugins", "grpo.rewards", _PACKAGE, _WALL, "grpo.rewards.code", _JUDGE)
 # In the order of their imports; each imports the standard library and those before it.
 _INSIDE = ("kernel", "syscall_numbers", "seccomp", "landlock", "wire", "python_main", "runner", "zygote", "launcher")
-_AROUND = ("frames", "bundle", "cgroup", "interpreter", "profiles", "plan", "slot", "room", "pool", "agent")
+_AROUND = ("frames", "bundle", "cgroup", "interpreter", "profiles", "plan", "slot", "capacity", "pool", "agent")
 # What the split judge runs in sandboxes: loaded by the zygote alone, so that no job has to.
 _PRELOADED = (
-    "guest_values",
-    "guest_channel",
-    "guest_customs",
-    "guest_output",
-    "guest_solution",
-    "guest_handles",
-    "guest_arguments",
-    "guest_remote",
-    "guest_tests",
+    "values",
+    "channel",
+    "customs",
+    "output",
+    "solution",
+    "handles",
+    "arguments",
+    "remote",
+    "tests",
 )
 
 STUB = """
@@ -56,7 +57,7 @@ def read(descriptor):
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 """
 LAUNCH = STUB + "plan = load(read(int(sys.argv[2])))\n"
-LAUNCH += f"sys.modules['{_PACKAGE}.launcher'].main(int(sys.argv[1]), int(sys.argv[2]), plan)\n"
+LAUNCH += f"sys.modules['{_WALL}.launcher'].main(int(sys.argv[1]), int(sys.argv[2]), plan)\n"
 SERVE = f"""
 import marshal, os, sys, types
 def load(descriptor):
@@ -71,7 +72,7 @@ def load(descriptor):
             exec(code, sys.modules[name].__dict__)
     return plan
 plan = load(4)
-sys.modules['{_PACKAGE}.zygote'].main(plan)
+sys.modules['{_WALL}.zygote'].main(plan)
 """
 # Its modules come first on its input, after their length.
 ASSIST = (
@@ -97,9 +98,16 @@ def _sources() -> dict[str, str | None]:
         return dict(given)
     loader: Any = sys.modules[__name__].__spec__.loader  # type: ignore[union-attr]
     here = os.path.dirname(os.path.abspath(__file__))
-    code = os.path.join(os.path.dirname(here), "code")
-    paths = {f"{_JUDGE}.{name}": os.path.join(code, f"{name}.py") for name in _PRELOADED}
-    paths |= {f"{_PACKAGE}.{name}": os.path.join(here, f"{name}.py") for name in (*_INSIDE, *_AROUND)}
+    folders = {
+        _JUDGE: (os.path.join(os.path.dirname(here), "code", "guest"), _PRELOADED),
+        _WALL: (os.path.join(here, "inside"), _INSIDE),
+        _PACKAGE: (here, _AROUND),
+    }
+    paths = {
+        f"{package}.{name}": os.path.join(folder, f"{name}.py")
+        for package, (folder, names) in folders.items()
+        for name in names
+    }
     plugins = os.path.join(os.path.dirname(os.path.dirname(here)), "plugins")
     first = {f"grpo.plugins.{name}": os.path.join(plugins, f"{name}.py") for name in ("errors", "sandbox_job")}
     found: dict[str, str | None] = dict.fromkeys(_PACKAGES)
@@ -111,7 +119,7 @@ def entry(module: str) -> str:
     return f"__import__('sys').modules['{_JUDGE}.{module}'].from_input({CHANNEL})\n"
 
 
-KNOWN = tuple(entry(module) for module in ("guest_tests", "guest_solution"))
+KNOWN = tuple(entry(module) for module in ("tests", "solution"))
 """The programs that judges run again and again."""
 
 
@@ -119,7 +127,7 @@ def packed(plan: Mapping[str, Any], *, around: bool = False) -> bytes:
     """Returns what the stubs read: a plan, and the modules for a sandbox or (`around`) for the pool of a container."""
     modules = _sources()
     if not around:
-        names = [f"{_PACKAGE}.{name}" for name in _INSIDE] + [f"{_JUDGE}.{name}" for name in _PRELOADED]
+        names = [f"{_WALL}.{name}" for name in _INSIDE] + [f"{_JUDGE}.{name}" for name in _PRELOADED]
         modules = {name: modules[name] for name in (*_PACKAGES, *names)}
     return json.dumps({"modules": modules, "plan": dict(plan)}).encode()
 

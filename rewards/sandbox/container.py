@@ -22,7 +22,7 @@ from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobResult
 from grpo.rewards.sandbox.bundle import ASSIST, packed
 from grpo.rewards.sandbox.frames import LENGTH, MOST, pack_job, unpack_result, unpack_values
-from grpo.rewards.sandbox.seccomp import engine_profile
+from grpo.rewards.sandbox.inside.seccomp import engine_profile
 
 LABEL = "org.grpo.sandbox"
 OWNER = "org.grpo.sandbox.owner"

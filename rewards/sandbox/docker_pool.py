@@ -16,8 +16,8 @@ from typing import Any
 
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobResult
+from grpo.rewards.sandbox.capacity import Room
 from grpo.rewards.sandbox.container import LABEL, OWNER, SOCKET, Container, ContainerLost, knock, orphaned, remove
-from grpo.rewards.sandbox.room import Room
 
 _TRIES = 2
 _PAUSE = 0.5

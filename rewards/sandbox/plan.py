@@ -15,13 +15,14 @@ from typing import Any
 
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Limits
-from grpo.rewards.sandbox import kernel, profiles
+from grpo.rewards.sandbox import profiles
 from grpo.rewards.sandbox.bundle import KNOWN, SERVE
 from grpo.rewards.sandbox.cgroup import Group, places
+from grpo.rewards.sandbox.inside import kernel
+from grpo.rewards.sandbox.inside.launcher import NAMESPACES, OWN, PROGRAM_ID, ZYGOTE_ID
+from grpo.rewards.sandbox.inside.syscall_numbers import known_architecture
 from grpo.rewards.sandbox.interpreter import LIBRARIES, find_interpreter
-from grpo.rewards.sandbox.launcher import NAMESPACES, OWN, PROGRAM_ID, ZYGOTE_ID
 from grpo.rewards.sandbox.profiles import Profile, find_profile
-from grpo.rewards.sandbox.syscall_numbers import known_architecture
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _CAPABILITIES = sum(1 << number for number in (5, 6, 7, 8, 21))  # KILL SETGID SETUID SETPCAP SYS_ADMIN

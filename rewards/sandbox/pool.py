@@ -17,9 +17,9 @@ from pathlib import PurePosixPath
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
 from grpo.rewards.sandbox import cgroup
+from grpo.rewards.sandbox.capacity import Room
 from grpo.rewards.sandbox.plan import Plans
 from grpo.rewards.sandbox.profiles import NAMES
-from grpo.rewards.sandbox.room import Room
 from grpo.rewards.sandbox.slot import ProtectionMissing, Slot, SlotLost
 
 _TRIES = 2

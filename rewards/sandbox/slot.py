@@ -17,8 +17,8 @@ import weakref
 
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobOutcome, JobResult, Limits
-from grpo.rewards.sandbox import wire
 from grpo.rewards.sandbox.bundle import LAUNCH, memory_file, output_file, packed
+from grpo.rewards.sandbox.inside import wire
 from grpo.rewards.sandbox.plan import Planned
 
 START_SECONDS = 30.0

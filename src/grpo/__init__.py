@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from grpo.core.check import check_env, check_reward, check_verifier
-    from grpo.core.check_sandbox import check_sandbox
-    from grpo.core.interop import to_inspect, to_trl, to_verifiers
-    from grpo.core.validate import validate
+    from grpo.core.check.gold.validate import validate
+    from grpo.core.check.reward import check_env, check_reward, check_verifier
+    from grpo.core.check.sandbox import check_sandbox
+    from grpo.core.scoring.interop import to_inspect, to_trl, to_verifiers
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
@@ -59,18 +59,18 @@ _HOMES = {
     "Scored": "plugins.types",
     "Verdict": "plugins.types",
     "VerifierSpec": "plugins.specs",
-    "check_env": "core.check_env",
-    "check_reward": "core.check",
-    "check_sandbox": "core.check_sandbox",
-    "check_verifier": "core.check",
+    "check_env": "core.check.env",
+    "check_reward": "core.check.reward",
+    "check_sandbox": "core.check.sandbox",
+    "check_verifier": "core.check.reward",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
-    "to_inspect": "core.interop",
-    "to_trl": "core.interop",
-    "to_verifiers": "core.interop",
-    "validate": "core.validate",
+    "to_inspect": "core.scoring.interop",
+    "to_trl": "core.scoring.interop",
+    "to_verifiers": "core.scoring.interop",
+    "validate": "core.check.gold.validate",
     "verifier": "plugins.decorators",
 }
 

@@ -29,7 +29,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
-    from grpo.envs.word_problems import generate
+    from grpo.envs.rows.word_problems import generate
 
     special = ["<|pad|>", "<|im_start|>", "<|im_end|>"]
     bpe = Tokenizer(models.BPE())
@@ -106,9 +106,9 @@ def lora_run(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFac
 
 
 def _run(model: Path, reward: str, out: Path, **settings: Any) -> Path:
-    from grpo.core.config import parse_config
-    from grpo.core.progress import Silent
-    from grpo.core.run import start
+    from grpo.core.config.schema import parse_config
+    from grpo.core.run.job import start
+    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     config = {
@@ -130,7 +130,7 @@ def _run(model: Path, reward: str, out: Path, **settings: Any) -> Path:
 @pytest.fixture(scope="session")
 def vllm_installed() -> None:
     """Skips the test where vLLM is missing or of another release; fails it when GRPO_REQUIRE_VLLM is set."""
-    from grpo.core.rollout_plan import refuse_missing_vllm
+    from grpo.core.planning.backends import refuse_missing_vllm
     from grpo.plugins.errors import UsageError
 
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.rollout import SamplingParams
+from grpo.core.rollout.types import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=24, eos_ids=(2,), pad_id=0)
 TOLERANCE = 2e-4
@@ -49,7 +49,7 @@ def move(model: Any, size: float) -> None:
 
 
 def engine_for(folder: Path, *, lora: bool) -> Any:
-    from grpo.core.rollout_vllm import EngineSettings, VllmEngine
+    from grpo.core.rollout.engine.vllm import EngineSettings, VllmEngine
 
     modules = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
     return VllmEngine(
@@ -66,7 +66,7 @@ def engine_for(folder: Path, *, lora: bool) -> Any:
 
 
 def rollouts_of(link: Any, lora_sync: Any = "adapter") -> Any:
-    from grpo.core.rollout_engine import EngineRollouts
+    from grpo.core.rollout.engine.proven import EngineRollouts
 
     return EngineRollouts(link, tolerance=TOLERANCE, lora_sync=lora_sync)
 

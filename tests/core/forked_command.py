@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["grpo.core.run", "grpo.core.trainer", "grpo.core.cli", "matplotlib.pyplot"])
+_CONTEXT.set_forkserver_preload(
+    ["grpo.core.run.job", "grpo.core.train.trainer", "grpo.core.cli.main", "matplotlib.pyplot"]
+)
 
 
 class Forked:

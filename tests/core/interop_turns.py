@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from grpo.core import check_env
-from grpo.core.browse import read_step
-from grpo.core.cli import cli
-from grpo.core.config import RolloutSection
-from grpo.core.embedded import embedded_model_path
-from grpo.core.episodes import episodes_of
-from grpo.core.policy import encode_starts, load_tokenizer
-from grpo.core.record import RunDir
-from grpo.core.rollout import Sampled, SamplingParams
-from grpo.core.turn_plan import player_of
-from grpo.core.turns import Trajectory
+from grpo.core.check import env as check_env
+from grpo.core.cli.main import cli
+from grpo.core.config.schema import RolloutSection
+from grpo.core.env.episodes import episodes_of
+from grpo.core.planning.turns import player_of
+from grpo.core.policy.embedded import embedded_model_path
+from grpo.core.policy.load import encode_starts, load_tokenizer
+from grpo.core.record.browse import read_step
+from grpo.core.record.run_dir import RunDir
+from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from grpo.core.rollout import OnDone, Sampled, SamplingParams, refuse_unfit
-from grpo.core.rollout_server import state_of
-from grpo.core.serve import RolloutServer
-from grpo.core.server_card import ServerCard
-from grpo.core.sync import Adapter, fingerprints
+from grpo.core.rollout.server.card import ServerCard
+from grpo.core.rollout.server.client import state_of
+from grpo.core.rollout.server.serve import RolloutServer
+from grpo.core.rollout.sync.payload import Adapter, fingerprints
+from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit
 from grpo.plugins.errors import UsageError
 
 PARAMS = SamplingParams(max_tokens=4, eos_ids=(2,), pad_id=0)

@@ -12,18 +12,18 @@ from gymnasium.utils.env_checker import check_env
 
 import grpo
 from grpo.envs import grpo_envs
-from grpo.envs.arithmetic import ARITHMETIC
-from grpo.envs.code import CODE
-from grpo.envs.countdown import COUNTDOWN
-from grpo.envs.email import EMAIL
-from grpo.envs.five_letter_words import WORDS
-from grpo.envs.gsm8k import GSM8K
-from grpo.envs.guess import GUESS
-from grpo.envs.gym import GYM
-from grpo.envs.problem import read_problem
-from grpo.envs.python_tool import PYTHON_TOOL
-from grpo.envs.templates import TEMPLATES
-from grpo.envs.wordle import WORDLE
+from grpo.envs.arithmetic.spec import ARITHMETIC
+from grpo.envs.code.spec import CODE
+from grpo.envs.countdown.spec import COUNTDOWN
+from grpo.envs.email.spec import EMAIL
+from grpo.envs.gsm8k.spec import GSM8K
+from grpo.envs.guess.spec import GUESS
+from grpo.envs.gym.spec import GYM
+from grpo.envs.python_tool.spec import PYTHON_TOOL
+from grpo.envs.rows.problem import read_problem
+from grpo.envs.text.templates import TEMPLATES
+from grpo.envs.wordle.spec import WORDLE
+from grpo.envs.wordle.words import WORDS
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.specs import EnvSpec
 

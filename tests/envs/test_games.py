@@ -12,10 +12,10 @@ from gymnasium.error import ResetNeeded
 
 import grpo.envs
 from grpo import check_env
-from grpo.envs.five_letter_words import WORDS
-from grpo.envs.guess import GUESS
-from grpo.envs.word_game import marks
-from grpo.envs.wordle import WORDLE
+from grpo.envs.guess.spec import GUESS
+from grpo.envs.wordle.game import marks
+from grpo.envs.wordle.spec import WORDLE
+from grpo.envs.wordle.words import WORDS
 from grpo.plugins.errors import OptionError
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from grpo import EnvSpec, validate
-from grpo.core.gold_report import Validation
-from grpo.envs.five_letter_words import WORDS
-from grpo.envs.guess import GUESS
-from grpo.envs.wordle import WORDLE
+from grpo.core.check.gold.report import Validation
+from grpo.envs.guess.spec import GUESS
+from grpo.envs.wordle.spec import WORDLE
+from grpo.envs.wordle.words import WORDS
 from grpo.plugins.host import Host
 from grpo.plugins.placed_rows import PlacedRows
 

@@ -11,9 +11,11 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import grpo.core.check_env as grpo_check
-from grpo.envs import arithmetic, countdown, email
-from grpo.envs.draws import Draws
+import grpo.core.check.env as grpo_check
+from grpo.envs.arithmetic import spec as arithmetic
+from grpo.envs.countdown import spec as countdown
+from grpo.envs.email import spec as email
+from grpo.envs.rows.draws import Draws
 from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec

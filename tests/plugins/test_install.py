@@ -122,7 +122,7 @@ def test_wheels_beside_ours_are_found_and_run(
     wheels: dict[str, Path], environment: Callable[..., Path], tmp_path: Path
 ) -> None:
     bin_ = environment(wheels["grpo-kit"], *(wheels[name] for name in EXAMPLES))
-    where = command(bin_ / "python", "-c", "import grpo.core.cli, grpo; print(grpo.__file__)", cwd=tmp_path)
+    where = command(bin_ / "python", "-c", "import grpo.core.cli.main, grpo; print(grpo.__file__)", cwd=tmp_path)
     assert where.startswith(str(tmp_path))
     found = listing(bin_, tmp_path)
     assert found["problems"] == []

@@ -49,13 +49,13 @@ def test_the_record_holds_what_decides_a_score(path: Path) -> None:
 
 
 def test_an_installed_plugin_has_its_version_and_the_hash_of_its_module(near_entry: Entry) -> None:
-    import grpo.envs.gsm8k
+    import grpo.envs.gsm8k.spec
 
     host = Host.discover()
     record = host.lock(host.env("gsm8k"))
     assert record["distribution"] == "grpo-kit"
     assert record["distribution_version"] == "0.1.0"
-    assert record["sha256"] == hashlib.sha256(Path(grpo.envs.gsm8k.__file__).read_bytes()).hexdigest()
+    assert record["sha256"] == hashlib.sha256(Path(grpo.envs.gsm8k.spec.__file__).read_bytes()).hexdigest()
     near = Host([near_entry])
     assert near.lock(near.reward("near"))["distribution_version"] == "4.5"
 

@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from grpo.core.score import Scorer
-from grpo.core.score_outcome import Outcome
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.plugins.types import Completion
-from grpo.rewards import judge as judge_module
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import CodeResult
 from grpo.rewards.code.task import Columns, task_of
+from grpo.rewards.judge import reward as judge_module
 
 ReadCases = Callable[[str], list[dict[str, Any]]]
 Messages = list[dict[str, str]]

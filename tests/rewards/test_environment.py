@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.score import Scorer
+from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import OptionError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts

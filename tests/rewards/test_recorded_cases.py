@@ -2,9 +2,9 @@
 
 import pytest
 
-from grpo.rewards.format import format
-from grpo.rewards.gsm8k import correctness, integer, soft_format, strict_format, xmlcount
-from grpo.rewards.proximity import check_numbers, match_format_approximately, match_format_exactly, proximity
+from grpo.rewards.gsm8k.proximity import check_numbers, match_format_approximately, match_format_exactly, proximity
+from grpo.rewards.gsm8k.published import correctness, integer, soft_format, strict_format, xmlcount
+from grpo.rewards.shape.format import format
 
 DEMO = {
     "correctness_reward_func": correctness,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from grpo.core.score import Scorer
+from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.host import Host
 from grpo.plugins.spec_text import parse
 from grpo.plugins.types import Completion
 from grpo.rewards import grpo_rewards
-from grpo.rewards.proximity import proximity
+from grpo.rewards.gsm8k.proximity import proximity
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "rewards.md").read_text(encoding="utf-8")

@@ -1,0 +1,152 @@
+"""What a change of rewards does to training: groups of completions and the scores of both sides in, differences out.
+
+The advantages are those that the trainer computes (`core/advantage`); a group whose rewards are all alike teaches
+nothing, so a group that dies or revives matters more than any change of its mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.advantage import NO_SIGNAL, group_advantages
+
+Scale = Literal["group", "none"]
+_NOTICED = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One completion under one set of rewards: its weighted total (None without one) and its advantage."""
+
+    total: float | None
+    advantage: float
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One completion under both sets.
+
+    Attributes:
+        index: its position.
+        group: its group.
+        old, new: what it gets.
+    """
+
+    index: int
+    group: Hashable
+    old: Side
+    new: Side
+
+    @property
+    def flipped(self) -> bool:
+        """True when what was encouraged is now discouraged, or the other way round."""
+        return self.old.advantage * self.new.advantage < 0
+
+    @property
+    def shift(self) -> float:
+        """How far the advantage moved, without its sign."""
+        return abs(self.new.advantage - self.old.advantage)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a change of rewards does to a set of completions.
+
+    Attributes:
+        changes: one for each completion, in order.
+        groups: how many groups there are.
+        died: groups that taught something and no longer do.
+        revived: groups that taught nothing and now do.
+        mean_old, mean_new: mean totals, or None without any.
+        unscored_old, unscored_new: completions without a total.
+    """
+
+    changes: tuple[Change, ...]
+    groups: int
+    died: tuple[Hashable, ...]
+    revived: tuple[Hashable, ...]
+    mean_old: float | None
+    mean_new: float | None
+    unscored_old: int
+    unscored_new: int
+
+    @property
+    def flips(self) -> tuple[Change, ...]:
+        """The completions whose advantage changed its sign."""
+        return tuple(change for change in self.changes if change.flipped)
+
+    @property
+    def mean_shift(self) -> float:
+        """The mean distance that advantages moved."""
+        return sum(change.shift for change in self.changes) / max(1, len(self.changes))
+
+    def worst(self, limit: int) -> list[Change]:
+        """Returns the completions that changed most: those that flipped first, then by how far they moved."""
+        moved = [change for change in self.changes if change.shift > _NOTICED]
+        return sorted(moved, key=lambda change: (not change.flipped, -change.shift, change.index))[:limit]
+
+
+def compare(
+    groups: Sequence[Hashable],
+    old: Mapping[str, Sequence[Outcome]],
+    new: Mapping[str, Sequence[Outcome]],
+    old_weights: Mapping[str, float],
+    new_weights: Mapping[str, float],
+    scale: Scale = "group",
+) -> Difference:
+    """Compares two sets of rewards on the same completions.
+
+    Args:
+        groups: the group of each completion; members need not stand together.
+        old, new: reward name to one outcome per completion.
+        old_weights, new_weights: reward name to its weight.
+        scale: what advantages are divided by; see `group_advantages`.
+    """
+    members: dict[Hashable, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    before, alive_before = _sides(members, old, old_weights, scale)
+    after, alive_after = _sides(members, new, new_weights, scale)
+    changes = tuple(Change(index, group, before[index], after[index]) for index, group in enumerate(groups))
+    return Difference(
+        changes,
+        len(members),
+        died=tuple(group for group in members if group in alive_before and group not in alive_after),
+        revived=tuple(group for group in members if group in alive_after and group not in alive_before),
+        mean_old=_mean(before),
+        mean_new=_mean(after),
+        unscored_old=sum(side.total is None for side in before.values()),
+        unscored_new=sum(side.total is None for side in after.values()),
+    )
+
+
+def _sides(
+    members: Mapping[Hashable, Sequence[int]],
+    outcomes: Mapping[str, Sequence[Outcome]],
+    weights: Mapping[str, float],
+    scale: Scale,
+) -> tuple[dict[int, Side], set[Hashable]]:
+    """Returns what each completion gets, and the groups that teach something."""
+    sides: dict[int, Side] = {}
+    alive: set[Hashable] = set()
+    weight = torch.tensor([weights[name] for name in outcomes])
+    for group, indices in members.items():
+        rows = [[outcomes[name][index] for name in outcomes] for index in indices]
+        scores = torch.tensor([[torch.nan if o.score is None else o.score for o in row] for row in rows])
+        failed = torch.tensor([any(o.kind == "failure" for o in row) for row in rows])
+        got = group_advantages(scores.double(), failed, weight, len(indices), scale)
+        if got.group_std.item() > NO_SIGNAL:
+            alive.add(group)
+        for index, total, advantage in zip(indices, got.totals.tolist(), got.values.tolist(), strict=True):
+            sides[index] = Side(None if total != total else total, advantage)
+    return sides, alive
+
+
+def _mean(sides: Mapping[int, Side]) -> float | None:
+    totals = [side.total for side in sides.values() if side.total is not None]
+    return sum(totals) / len(totals) if totals else None

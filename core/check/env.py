@@ -1,0 +1,307 @@
+"""Checks an environment before it trains anything: an environment in, a report out.
+
+It plays episodes: by gymnasium's own checker, twice with the same seed, many side by side, after an episode that was
+left half-way, with hostile actions and calls of its tools, and with its own gold solutions, which its default rewards
+must score highest; `grpo.validate` plays those of all rows.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from grpo.core.check.gold.solutions import acted, judge_golds, total
+from grpo.core.check.report import Findings, Report, title_of
+from grpo.core.check.scores import Bound, in_thread
+from grpo.core.check.tools import tool_faults
+from grpo.core.env.episodes import Episode, start_episode
+from grpo.core.env.threads import EnvThreads, Raised
+from grpo.core.scoring.outcome import explain
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.binding import BoundEnv
+from grpo.plugins.host import Host
+from grpo.plugins.specs import EnvSpec
+
+INSTANCES = 1000
+_SEEDS = 5
+_ROWS = 8
+_MOST_TURNS = 200
+_CALL = 20.0  # seconds for one call of many instances side by side
+_HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
+
+
+def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report:
+    """Checks an environment.
+
+    Args:
+        env: a SPEC ("gsm8k:level=easy"), an `EnvSpec`, or a bound environment.
+        seconds: the time limit for all of it.
+
+    Returns:
+        What does not hold. Whatever the environment does, nothing is raised on its account. One that hangs is
+        reported; the thread that it hangs in cannot be ended.
+
+    Raises:
+        UsageError: a SPEC that names no environment, or options that it does not take.
+    """
+    host = Host.discover()
+    if isinstance(env, str):
+        env = host.env(env)
+    bound = BoundEnv(env, "") if isinstance(env, EnvSpec) else env
+    findings = Findings()
+    findings.tried("time limit")
+    try:
+        in_thread(lambda: _Check(bound, host, findings).all(), seconds)
+    except TimeoutError:
+        findings.add("error", "time limit", f"checking it took longer than {seconds:g} s")
+    return findings.report(title_of(bound))
+
+
+class _Check:
+    """The relations of one environment."""
+
+    def __init__(self, bound: BoundEnv, host: Host, findings: Findings) -> None:
+        self._bound = bound
+        self._host = host
+        self._findings = findings
+        self._rows: list[Mapping[str, Any]] = []
+
+    def all(self) -> None:
+        """Tries the relations one after another; what the environment raises is a finding of the one it spoils."""
+        try:
+            instance = self._bound.make()
+        except BaseException as error:  # also an environment that exits
+            self._findings.add("error", "it can be made", explain(error))
+            return
+        for relation, check in (
+            ("gymnasium's checker", partial(self._gymnasium, instance)),
+            ("rows", self._read_rows),
+            ("same seed, same episode", self._deterministic),
+            ("no leak between episodes", self._leaks),
+            ("no leak between instances", self._instances),
+            ("hostile actions", self._hostile),
+            ("tools", self._tools),
+            ("demonstrations score highest", self._demonstrations),
+            (f"{INSTANCES} instances", self._many),
+        ):
+            self._findings.tried(relation)
+            try:
+                check(relation)
+            except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
+                self._findings.add("error", relation, f"it raised {explain(error)}")
+
+    def _gymnasium(self, instance: Any, relation: str) -> None:
+        import gymnasium
+        from gymnasium.utils.env_checker import check_env as gymnasium_check
+
+        try:
+            if not isinstance(instance, gymnasium.Env):
+                self._findings.add("error", relation, f"the factory returned a {type(instance).__name__}")
+                return
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    gymnasium_check(instance.unwrapped, skip_render_check=True)
+                except AssertionError as error:
+                    self._findings.add("error", relation, f"it raised {explain(error)}{_charset_hint(instance)}")
+            for warning in caught:
+                if "not having a spec" not in str(warning.message):  # only a registered environment has one
+                    self._findings.add("warning", relation, str(warning.message))
+        finally:
+            instance.close()
+
+    def _read_rows(self, relation: str) -> None:
+        if self._bound.spec.dataset is None:
+            return
+        for split in ("train", "test"):
+            rows = self._bound.rows(split)
+            if not rows:
+                self._findings.add("error", relation, f"the split '{split}' has no rows")
+            if split == "train":
+                self._rows = list(rows or ())[:_ROWS]
+        again = list(self._bound.rows("train") or ())[:_ROWS]
+        if again != self._rows:
+            self._findings.add("error", relation, "asked twice, the split 'train' has other rows")
+
+    def _starts(self) -> list[dict[str, Any]]:
+        """Returns the arguments of `reset` for the episodes to try."""
+        seeds: list[dict[str, Any]] = [{"seed": seed} for seed in range(_SEEDS)]
+        return seeds + [{"seed": 0, "options": {"row": row}} for row in self._rows]
+
+    def _deterministic(self, relation: str) -> None:
+        first, second = self._bound.make(), self._bound.make()
+        for how in self._starts():
+            given = dict(how["options"]["row"]) if "options" in how else None
+            if _described(first.reset(**how)) != _described(second.reset(**how)):
+                self._findings.add("error", relation, f"two instances start differently with seed {how['seed']}")
+            if given is not None and given != dict(how["options"]["row"]):
+                self._findings.add("error", "row unchanged", "reset changed the row that it was given")
+            if _played(first, how, self._said()) != _played(second, how, self._said()):
+                self._findings.add("error", relation, f"the same actions get other answers with seed {how['seed']}")
+        for instance in (first, second):
+            instance.close()
+
+    def _leaks(self, relation: str) -> None:
+        used = self._bound.make()
+        for how in self._starts():
+            fresh = self._bound.make()
+            wanted = _described(fresh.reset(**how))
+            fresh.close()
+            used.reset(**how)
+            used.step("left half-way")
+            if _described(used.reset(**how)) != wanted:
+                self._findings.add("error", relation, "an episode starts differently after another one")
+        used.close()
+
+    def _instances(self, relation: str) -> None:
+        """Members of a group stand in the same state side by side; what one does must not show in another."""
+        action = self._said()[0]
+        for how in self._starts():
+            alone, busy, beside = (self._bound.make() for _ in range(3))
+            alone.reset(**how)
+            wanted = _described_step(alone.step(action))
+            busy.reset(**how)
+            beside.reset(**how)
+            busy.step("something else")
+            if _described_step(beside.step(action)) != wanted:
+                self._findings.add("error", relation, "a step goes otherwise after a step of another instance")
+            for instance in (alone, busy, beside):
+                instance.close()
+
+    def _hostile(self, relation: str) -> None:
+        instance = self._bound.make()
+        start = self._starts()[-1]
+        most = self._bound.spec.max_turns if self._bound.spec.max_turns > 1 else _MOST_TURNS
+        for action in _HOSTILE:
+            instance.reset(**start)
+            for _ in range(most):
+                began = time.monotonic()
+                try:
+                    observation, score, terminated, truncated, info = instance.step(action)
+                except Exception as error:
+                    self._findings.add("error", relation, f"step raised {explain(error)}", action[:60])
+                    break
+                if time.monotonic() - began > 1.0:
+                    self._findings.add("warning", relation, "one step took more than a second", action[:60])
+                if self._bound.spec.played and not isinstance(observation, str):
+                    found = type(observation).__name__
+                    self._findings.add("error", relation, f"an observation is a {found}, not text", action[:60])
+                self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
+                if terminated or truncated:
+                    break
+            else:
+                if self._bound.spec.max_turns > 1:  # a rollout ends there anyway
+                    continue
+                self._findings.add("error", relation, f"an episode has no end within {_MOST_TURNS} turns", action[:60])
+        instance.close()
+
+    def _tools(self, relation: str) -> None:
+        start = self._starts()[-1]
+        used = [action for one in self._shown() for action in one.gold_actions if not isinstance(action, str)]
+        for fault in tool_faults(self._bound, start, used):
+            self._findings.add("error", *fault)
+
+    def _check_scores(self, relation: str, scores: Sequence[Any], action: str) -> None:
+        for score in scores:
+            if score is not None and not math.isfinite(float(score)):
+                self._findings.add("error", relation, f"the score {score} is not finite", action[:60])
+
+    def _demonstrations(self, relation: str) -> None:
+        rewards = self._host.default_rewards(self._bound)
+        verifier = self._host.default_verifier(self._bound)
+        plugins: list[Bound] = [*rewards, *([verifier] if verifier else [])]
+        shown = self._shown()
+        if not shown:
+            self._findings.add("note", relation, "its episodes have no demonstration")
+            return
+        if not plugins:
+            self._findings.add("note", relation, "it names no reward and no verifier of its own")
+            return
+        worked = [acted(self._bound, one, one.gold_actions) for one in shown]
+        silent = [acted(self._bound, one, ("",) * len(one.gold_actions)) for one in shown]
+        swapped = [acted(self._bound, one, shown[index - 1].gold_actions) for index, one in enumerate(shown)]
+        with Scorer(plugins, workers=1) as scorer:
+            golds = judge_golds(scorer, rewards, verifier, worked, silent)
+            others = scorer.score(swapped)
+            for name, failure in scorer.first_failure.items():
+                self._findings.add("error", relation, f"{name} failed: {failure.strip().splitlines()[-1]}")
+        for index, (gold, completion, wrong) in enumerate(zip(golds, worked, swapped, strict=True)):
+            if gold.complaint is not None:
+                self._findings.add("error", relation, gold.complaint, completion.text)
+            if gold.silence_right:
+                self._findings.add("warning", relation, "its verifier accepts silence too", completion.text)
+            other = total(rewards, {name: outcomes[index] for name, outcomes in others.items()})
+            if gold.total < other:
+                told = f"it scores {gold.total:g}, another row's {other:g}"
+                self._findings.add("error", relation, told, completion.text)
+            elif rewards and gold.total == other and completion.text != wrong.text and not self._bound.spec.played:
+                self._findings.add("warning", relation, "another row's demonstration scores as high", wrong.text)
+
+    def _shown(self) -> list[Episode]:
+        """Returns the episodes that have a gold solution."""
+        instance = self._bound.make()
+        found: list[Episode] = []
+        for how in self._starts():
+            row = how.get("options", {}).get("row", {})
+            found.append(start_episode(self._bound, instance, len(found), how, row, ""))
+        instance.close()
+        return [episode for episode in found if episode.gold_actions]
+
+    def _said(self) -> tuple[str, ...]:
+        """Returns the actions of the first gold solution that says something, or one that may mean nothing."""
+        said = (tuple(action for action in one.gold_actions if isinstance(action, str)) for one in self._shown())
+        return next(filter(None, said), ("7",))
+
+    def _many(self, relation: str) -> None:
+        how = self._starts()[-1]
+        with EnvThreads(self._bound.make, seconds=_CALL) as side_by_side:
+            for what, call in (("start", _start), ("step", _step)):
+                found = side_by_side.call(dict.fromkeys(range(INSTANCES), partial(call, how, self._said()[0])))
+                failed = [one for one in found.values() if isinstance(one, Raised)]
+                if failed:
+                    self._findings.add("error", relation, f"{len(failed)} cannot {what}: {explain(failed[0].error)}")
+                    return
+                if len(set(found.values())) != 1:
+                    self._findings.add("error", relation, f"side by side they {what} the same episode differently")
+
+
+def _charset_hint(env: Any) -> str:
+    from gymnasium.spaces import Text
+
+    if not isinstance(env.observation_space, Text):
+        return ""
+    return (
+        " A `Text` space holds letters and digits alone, without a `charset`; `grpo.envs.text.spaces.AnyText` any text."
+    )
+
+
+def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[str]:
+    """Returns what an environment answers to actions, until it ends the episode."""
+    answers = [_start(how, "", env)]
+    for action in actions:
+        stepped = env.step(action)
+        answers.append(_described_step(stepped))
+        if stepped[2] or stepped[3]:
+            break
+    return answers
+
+
+def _start(how: Mapping[str, Any], _: str, env: Any) -> str:
+    return repr(_described(env.reset(**how)))
+
+
+def _step(_: Mapping[str, Any], action: str, env: Any) -> str:
+    return _described_step(env.step(action))
+
+
+def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, ...]:
+    observation, info = started
+    return repr(observation), info.get("prompt"), info.get("row"), info.get("demonstration"), info.get("gold")
+
+
+def _described_step(stepped: tuple[Any, Any, Any, Any, Mapping[str, Any]]) -> str:
+    return repr((*stepped[:4], sorted(stepped[4].items(), key=str)))

@@ -1,0 +1,63 @@
+"""The same score everywhere: examples and their scores in, findings out for every room and order that disagrees.
+
+The published failure behind this: a verifier that sets an alarm raises off the main thread, swallows that, and calls
+every right answer wrong.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from grpo.core.check.answers import Example
+from grpo.core.check.report import Findings
+from grpo.core.check.scores import Bound, Seen, completion_of, placed, see, seen_in, seen_in_loop
+from grpo.core.scoring.loop import is_async
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.types import Isolation
+
+_SHUFFLE = 20_251
+
+
+def check_rooms(
+    bound: Bound, examples: Sequence[Example], expected: Sequence[Seen], findings: Findings, room: Isolation
+) -> None:
+    """Scores the examples in every room and order and compares with what they scored before.
+
+    Failed examples are left out: nothing that crashes or hangs runs outside a worker process. `room` is where the
+    expected scores come from.
+    """
+    pairs = [(example, seen) for example, seen in zip(examples, expected, strict=True) if seen.kind != "failure"]
+    if not pairs:
+        return
+    kept = [example for example, _ in pairs]
+    wanted = [seen for _, seen in pairs]
+
+    def compare(relation: str, got: Sequence[Seen], of: Sequence[Example] = kept, to: Sequence[Seen] = wanted) -> None:
+        findings.tried(relation)
+        for example, seen, reference in zip(of, got, to, strict=True):
+            if not seen.same(reference):
+                findings.add("error", relation, f"elsewhere it {reference}, here it {seen}", example.text)
+
+    with Scorer([placed(bound, "inline")], workers=1, retries=0) as scorer:
+        compare("calling thread", see(scorer, kept))
+        compare("repeated call", see(scorer, kept))
+        compare("batch of one", [see(scorer, [example])[0] for example in kept])
+        order = random.Random(_SHUFFLE).sample(range(len(kept)), len(kept))
+        mixed = [kept[index] for index in order]
+        compare("permuted batch", see(scorer, mixed), mixed, [wanted[index] for index in order])
+        _check_rows(scorer, kept, findings)
+    compare("worker thread", seen_in(bound, "thread", kept))
+    if room == "process" and not is_async(bound.spec.function):
+        compare("worker process", seen_in(bound, "process", kept))
+    compare("running event loop", seen_in_loop(bound, kept))
+
+
+def _check_rows(scorer: Scorer, examples: Sequence[Example], findings: Findings) -> None:
+    findings.tried("row unchanged")
+    completions = [completion_of(example) for example in examples]
+    scorer.score(completions)
+    scorer.judge(completions)
+    for example, completion in zip(examples, completions, strict=True):
+        if completion.row != dict(example.row):
+            findings.add("error", "row unchanged", "the plugin changed the row that it was given", example.text)

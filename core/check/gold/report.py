@@ -1,0 +1,127 @@
+"""What validating an environment by its gold solutions found: figures and refused rows in, a report out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from grpo.core.scoring.tally import table
+from grpo.core.text.printable import counted, one_line
+
+_FEW = 3
+SHOWN = 20  # refused rows in the text; as_json has them all
+_WIDE = 160  # characters of a reason, and of a solution
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row whose gold solution is not accepted, so that no policy can learn it.
+
+    Attributes:
+        index: its number among the rows of the split, from 0.
+        place: where it was written ("rows.jsonl, line 3"), or the seed of its episode.
+        reason: who refuses the solution, and why.
+        solution: what was played, one turn after another; calls of tools as JSON.
+    """
+
+    index: int
+    place: str
+    reason: str
+    solution: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoldScores:
+    """What one reward gave the gold solutions.
+
+    Attributes:
+        reward: its name; of a component `rubric.component`.
+        mean, lowest: of its scores, None without any.
+        silence: the mean score of saying nothing to the same rows.
+        abstained, failed: how often it gave none.
+    """
+
+    reward: str
+    mean: float | None
+    lowest: float | None
+    silence: float | None
+    abstained: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What came out.
+
+    Attributes:
+        env: the environment's SPEC.
+        split: "train" or "test".
+        rows: how many were looked at.
+        without: the places of those that have no gold solution; nothing is known of them.
+        refused: those whose solution is not accepted, in order.
+        rewards: what each reward gave, and after a rubric each of its components.
+        verifier: the verifier's name, or None.
+        verdicts: "right", "wrong", "undecided" and "failed" to how often it said so; empty without one.
+        silence_right: rows where the verifier accepts saying nothing too.
+        notes: what to look at although it refuses no row.
+    """
+
+    env: str
+    split: str
+    rows: int
+    without: tuple[str, ...]
+    refused: tuple[RefusedRow, ...]
+    rewards: tuple[GoldScores, ...]
+    verifier: str | None
+    verdicts: Mapping[str, int]
+    silence_right: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when every row has a gold solution, every one is accepted, and not silence as well everywhere."""
+        return not self.without and not self.refused and self.silence_right < self.rows
+
+    def lines(self) -> Iterator[str]:
+        """Yields the lines of the report."""
+        accepted = self.rows - len(self.without) - len(self.refused)
+        yield (
+            f"env {self.env}, split {self.split}: {counted(self.rows, 'row')}, "
+            f"{counted(accepted, 'gold solution')} accepted, "
+            f"{len(self.refused)} refused, {len(self.without)} without one"
+        )
+        if len(self.without) == self.rows:
+            yield "nothing was validated: its episodes have neither a demonstration nor a gold answer"
+            return
+        if self.without:
+            more = ", ..." if len(self.without) > _FEW else ""
+            yield f"without a gold solution: {', '.join(self.without[:_FEW])}{more}"
+        if self.verifier is not None:
+            told = ", ".join(f"{count} {what}" for what, count in self.verdicts.items())
+            yield f"verifier {self.verifier}: {told}"
+        if self.rewards:
+            heading = ("reward", "mean", "lowest", "silence", "abstain", "failure")
+            yield from ["", *table(heading, [_cells(scores) for scores in self.rewards]).splitlines()]
+        if self.silence_right:
+            yield f"silence is right too in {self.silence_right} of {counted(self.rows, 'row')}"
+        yield from [f"note: {note}" for note in self.notes]
+        for row in self.refused[:SHOWN]:
+            text = one_line(row.solution, len(row.solution) + 1)
+            yield from ("", f"{row.place}: {one_line(row.reason, _WIDE)}")
+            yield "  | " + (text if len(text) <= _WIDE else "…" + text[1 - _WIDE :])  # an answer stands at the end
+        if len(self.refused) > SHOWN:
+            yield f"\nand {len(self.refused) - SHOWN} more that are refused: --json lists all, with their whole texts"
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the report as values that JSON can hold."""
+        return {"ok": self.ok, **asdict(self)}
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def _cells(scores: GoldScores) -> tuple[str, ...]:
+    numbers = (scores.mean, scores.lowest, scores.silence)
+    shown = ("-" if number is None else f"{number:.4f}" for number in numbers)
+    return (scores.reward, *shown, str(scores.abstained), str(scores.failed))

@@ -1,0 +1,213 @@
+"""Gold solutions: an episode and the actions of its solution in, what rewards see of them and make of them out.
+
+No model is asked. An environment that is stepped is played with these actions and its tools are called, as in a rollout
+(core/rollout/turns/play.py); an answer to one that is not is its text. What is not accepted can never be learned,
+however good the policy: the complaint says who refused it and why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo.core.env.episodes import Action, Episode
+from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
+from grpo.core.env.tools import ToolCall, answer, functions_of
+from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
+from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins.types import Completion, Message
+
+_CLOSE = 1e-9
+_LONGEST_READ = 60  # characters of what a verifier read
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGold:
+    """What the rewards and the verifier of a run made of one gold solution.
+
+    Attributes:
+        outcomes: reward to its outcome.
+        silent: reward to its outcome for saying nothing.
+        judgement: the verifier's, or None without one.
+        silence_right: the verifier accepts saying nothing too, as where the right answer is an empty text.
+        total, silence: the weighted sums of both, where an abstention and a failure count nothing.
+        complaint: why it is not accepted, or None.
+    """
+
+    outcomes: Mapping[str, Outcome]
+    silent: Mapping[str, Outcome]
+    judgement: Judgement | None
+    silence_right: bool
+    total: float
+    silence: float
+    complaint: str | None
+
+
+def acted(env: BoundEnv, episode: Episode, actions: Sequence[Action]) -> Completion:
+    """Returns what rewards see of a rollout with these actions.
+
+    Raises:
+        Exception: whatever the environment raises, and what it answers against gymnasium's contract.
+    """
+    if not env.spec.played:
+        text = next((action for action in actions if isinstance(action, str)), "")
+        return _Played(episode, text=text, messages=[Message(role="assistant", content=text)]).completion()
+    instance = env.make()
+    try:
+        return acted_in(episode, actions, instance)
+    finally:
+        instance.close()
+
+
+def acted_in(episode: Episode, actions: Sequence[Action], instance: Any) -> Completion:
+    """Plays an episode in an environment that is stepped; what `acted` says holds."""
+    instance.reset(**dict(episode.reset))
+    functions = functions_of(instance)
+    played = _Played(episode, tools=bool(functions))
+    for action in actions:
+        if not isinstance(action, str):
+            call = ToolCall(action["tool"], action["arguments"])
+            told = answer(functions, call)
+            played.call(action, told)
+            if (ended := tell_of_calls("", [call], [told], instance)) is not None:
+                played.end(ended)
+                return played.completion()
+        elif played.step(action, take_step(action, instance)):
+            return played.completion()
+    # What was reached has its reward too.
+    if actions and (ended := cut_off(not isinstance(actions[-1], str), instance)) is not None:
+        played.end(ended)
+    return played.completion()
+
+
+def judge_golds(
+    scorer: Scorer,
+    rewards: Sequence[BoundReward],
+    verifier: BoundVerifier | None,
+    worked: Sequence[Completion],
+    silent: Sequence[Completion],
+    rows: Sequence[int] | None = None,
+) -> list[JudgedGold]:
+    """Judges gold solutions.
+
+    Args:
+        scorer: runs the rewards and the verifier.
+        rewards, verifier: those of the run.
+        worked: rollouts with the gold solutions.
+        silent: rollouts of the same episodes in which nothing was said.
+        rows: the number of each episode in messages; default: its index.
+    """
+    outcomes, silence = scorer.score(worked, rows=rows), scorer.score(silent, rows=rows)
+    nobody: list[Judgement | None] = [None] * len(worked)
+    judged, unsaid = (
+        scorer.judge(completions, rows=rows)[verifier.name] if verifier else nobody for completions in (worked, silent)
+    )
+    found = []
+    for index, (judgement, other) in enumerate(zip(judged, unsaid, strict=True)):
+        gold = {name: each[index] for name, each in outcomes.items()}
+        nothing = {name: each[index] for name, each in silence.items()}
+        right, paid = total(rewards, gold), total(rewards, nothing)
+        empty = other is not None and other.verdict is not None and other.verdict.ok is True
+        complaint = _verifiers(verifier, judgement) or _rewards(rewards, gold, right, paid, as_good=empty)
+        found.append(JudgedGold(gold, nothing, judgement, empty, right, paid, complaint))
+    return found
+
+
+def total(rewards: Sequence[BoundReward], outcomes: Mapping[str, Outcome]) -> float:
+    """Returns the weighted sum of the scores; what abstains or fails counts nothing."""
+    return sum(reward.weight * (outcomes[reward.name].score or 0.0) for reward in rewards)
+
+
+def _verifiers(verifier: BoundVerifier | None, judgement: Judgement | None) -> str | None:
+    """Says why the verifier does not accept a gold solution, or returns None."""
+    if verifier is None or judgement is None:
+        return None
+    if judgement.verdict is None:
+        return judgement.reason
+    if judgement.verdict.ok is True:
+        return None
+    read = judgement.verdict.extracted
+    said = "cannot decide on" if judgement.verdict.ok is None else "rejects"
+    what = "it" if read is None else repr(read if len(read) <= _LONGEST_READ else read[:_LONGEST_READ] + "...")
+    return f"verifier '{verifier.name}' {said} {what}: {judgement.verdict.reason or 'it gives no reason'}"
+
+
+def _rewards(
+    rewards: Sequence[BoundReward], gold: Mapping[str, Outcome], right: float, nothing: float, *, as_good: bool
+) -> str | None:
+    """Says why the rewards do not pay for a gold solution, or returns None.
+
+    They pay more for it than for silence (or as much, where silence is right too), or each the best that it can give.
+    """
+    for reward in rewards:
+        if gold[reward.name].kind == "failure":
+            return gold[reward.name].reason
+    if not rewards:
+        return None
+    scored = [(reward, score) for reward in rewards if (score := gold[reward.name].score) is not None]
+    if not scored:
+        return "no reward scores it: all of them abstain"
+    close = _CLOSE * max(1.0, abs(nothing))
+    if right > nothing + close or (as_good and right > nothing - close):
+        return None
+    if all(best(reward, score) for reward, score in scored):
+        return None
+    told = ", ".join(f"{reward.name} {score:g}" for reward, score in scored)
+    return f"it is paid {right:g} ({told}), and silence {nothing:g}"
+
+
+def best(reward: BoundReward, score: float) -> bool:
+    """Returns whether a score is the best that a reward can give, by its range and the sign of its weight."""
+    low, high = reward.spec.range
+    return score >= high - _CLOSE if reward.weight >= 0 else score <= low + _CLOSE
+
+
+@dataclass(slots=True)
+class _Played:
+    """A rollout with known actions while it is played."""
+
+    episode: Episode
+    tools: bool = False
+    text: str = ""
+    messages: list[Message] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    calls: int = 0
+
+    def call(self, action: Mapping[str, Any], told: str) -> None:
+        """Notes a call of a tool and its answer; the turn has no reward of its own."""
+        self.messages.append(Message(role="assistant", content=json.dumps(dict(action), default=str)))
+        self.messages.append(Message(role="tool", content=told))
+        self.rewards.append(0.0)
+        self.text = ""
+        self.calls += 1
+
+    def step(self, action: str, found: StepAnswer) -> bool:
+        """Notes an action and what the environment answered; returns whether the episode is over."""
+        self.messages.append(Message(role="assistant", content=action))
+        self.rewards.append(0.0)
+        self.text = action
+        self.end(found)
+        if found.observation:
+            self.messages.append(Message(role="user", content=found.observation))
+        return found.ended
+
+    def end(self, found: StepAnswer) -> None:
+        """Notes what the environment says of the last turn."""
+        self.rewards[-1] += found.reward
+        self.info = found.told
+
+    def completion(self) -> Completion:
+        """Returns what rewards see."""
+        told = {**self.info, "rewards": list(self.rewards)} if self.rewards else {}
+        return Completion(
+            text=self.text,
+            messages=tuple(self.messages),
+            prompt=self.episode.prompt,
+            row=self.episode.row,
+            turns=sum(message["role"] == "assistant" for message in self.messages),
+            info={**told, **({"tool_calls": self.calls} if self.tools else {})},
+            env=self.episode.env,
+        )

@@ -1,0 +1,248 @@
+"""Validates the rows of an environment by their gold solutions: a SPEC in, a report of the rows that are refused out.
+
+A row whose own gold solution is not accepted, by the verifier or by the rewards of the run, can never be solved: its
+groups score alike whatever the policy writes, or pay for something else. Every solution is played and judged as a
+rollout would be (core/check/gold/solutions.py); environments are stepped side by side, each call in a time limit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation
+from grpo.core.check.gold.solutions import JudgedGold, acted, acted_in, best, judge_golds
+from grpo.core.check.report import title_of
+from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of
+from grpo.core.env.mixture import refuse_missing_columns
+from grpo.core.env.threads import EnvThreads, Raised
+from grpo.core.planning.decide import Plan
+from grpo.core.scoring.outcome import explain
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins.errors import SandboxUnavailable, UsageError
+from grpo.plugins.host import Host
+from grpo.plugins.rubric import parts
+from grpo.plugins.specs import EnvSpec
+from grpo.plugins.types import Completion
+
+__all__ = ["validate"]
+
+_BLOCK = 256  # rows that are played and judged at a time
+_TRIED = 8  # gold solutions of each environment before a run trains
+_UNFIT = "gives no gold solution more than silence: it does not fit this layout or these rows"
+_AT_ONCE = 16  # environments that are stepped side by side
+
+
+def validate(
+    env: str | EnvSpec | BoundEnv,
+    *,
+    split: str = "train",
+    size: int | None = None,
+    rewards: Sequence[str] = (),
+    seconds: float = 60.0,
+    on_rows: Callable[[int, int], None] = lambda done, rows: None,
+) -> Validation:
+    """Plays the gold solution of every row and judges it by the environment's verifier and the rewards of the run.
+
+    The gold solution is the row's demonstration, or else its gold answer in the environment's layout. It is accepted
+    when the verifier says that it is right, and the rewards pay more for it than for saying nothing (or each the best
+    that it can).
+
+    Args:
+        env: a SPEC ("countdown:size=500"), an `EnvSpec`, or a bound environment.
+        split: "train" or "test".
+        size: only so many of the first rows; default: all, or 200 episodes of an environment that makes its own.
+        rewards: the SPECs of the run; default: the environment's own.
+        seconds: for starting an episode, and for playing one solution in an environment that is stepped.
+        on_rows: told after each block how many rows are done, and how many there are.
+
+    Raises:
+        UsageError: the environment, a reward or the rows cannot be used, or there is nothing to judge with.
+        PluginError: the environment cannot start an episode.
+        SandboxUnavailable: this machine cannot run the programs of the solutions.
+    """
+    host = Host.discover()
+    if isinstance(env, str):
+        env = host.env(env)
+    bound = BoundEnv(env, "") if isinstance(env, EnvSpec) else env
+    chosen = host.rewards(rewards) if rewards else host.default_rewards(bound)
+    verifier = host.default_verifier(bound)
+    plugins: list[BoundReward | BoundVerifier] = [*chosen, *([verifier] if verifier else [])]
+    if not plugins:
+        raise UsageError(f"env '{bound.name}' has neither a verifier nor rewards. Name a reward with --reward.")
+    if size is not None and size < 1:
+        raise UsageError(f"size={size} must be 1 or more.")
+    episodes = episodes_of(bound, split, limit=size, unbounded=UNBOUNDED, describe_tools=False, seconds=seconds)
+    refuse_missing_columns(episodes[0], plugins)
+    solved = [episode for episode in episodes if episode.gold_actions]
+    judged: list[JudgedGold] = []
+    refused: list[RefusedRow] = []
+    with Scorer(plugins) as scorer:
+        for first in range(0, len(solved), _BLOCK):
+            block = solved[first : first + _BLOCK]
+            found = _judged(scorer, bound, chosen, verifier, block, seconds)
+            judged += found
+            refused += _refused(bound, block, found)
+            on_rows(len(judged), len(solved))
+    return Validation(
+        env=title_of(bound).removeprefix("env "),
+        split=split,
+        rows=len(episodes),
+        without=tuple(episode.place for episode in episodes if not episode.gold_actions),
+        refused=tuple(refused),
+        rewards=tuple(_scores(part.name, judged) for reward in chosen for part in parts(reward)),
+        verifier=verifier.name if verifier else None,
+        verdicts=_verdicts(judged) if verifier else {},
+        silence_right=sum(one.silence_right for one in judged),
+        notes=tuple(_notes(bound, chosen, solved, judged)),
+    )
+
+
+def doubts(plan: Plan) -> Iterator[str]:
+    """Yields what a user should know before a run trains: gold solutions of its first rows that it does not accept.
+
+    Raises:
+        SandboxUnavailable: this machine cannot run the programs of the solutions.
+    """
+    for part in plan.envs:
+        solved = list(islice((episode for episode in part.train if episode.gold_actions), _TRIED))
+        if not solved:
+            continue
+        with Scorer(part.plugins) as scorer:
+            seconds = plan.config.rollout.step_timeout
+            judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds)
+        refused = list(_refused(part.env, solved, judged))
+        if refused:
+            yield (
+                f"env '{part.name}': the verifier and the rewards of this run do not accept {len(refused)} of "
+                f"{len(solved)} gold solutions that were tried. {refused[0].place}: {refused[0].reason.rstrip('.')}. "
+                "`grpo plugins validate` with the same environment and --reward tries every row."
+            )
+        for reward in part.rewards:
+            if why := _fails_on_silence(reward, judged):
+                yield f"env '{part.name}': {why}"
+            if _unmoved(reward, judged):
+                yield f"env '{part.name}': {reward.name} {_UNFIT}"
+
+
+def _judged(
+    scorer: Scorer,
+    env: BoundEnv,
+    rewards: Sequence[BoundReward],
+    verifier: BoundVerifier | None,
+    episodes: Sequence[Episode],
+    seconds: float,
+) -> list[JudgedGold]:
+    """Plays the gold solutions of episodes, and silence, and judges both."""
+    worked = _acted(env, [(one, one.gold_actions) for one in episodes], seconds)
+    silent = _acted(env, [(one, ("",) * len(one.gold_actions)) for one in episodes], seconds)
+    return judge_golds(scorer, rewards, verifier, worked, silent, [one.index for one in episodes])
+
+
+def _acted(env: BoundEnv, wanted: Sequence[tuple[Episode, Sequence[Action]]], seconds: float) -> list[Completion]:
+    """Plays episodes with known actions; one that raises or hangs is a failed rollout.
+
+    Raises:
+        SandboxUnavailable: this machine cannot run programs.
+    """
+    if not env.spec.played:
+        return [acted(env, episode, actions) for episode, actions in wanted]
+    with EnvThreads(env.make, seconds=seconds, at_once=_AT_ONCE) as threads:
+        calls = {number: partial(acted_in, *one) for number, one in enumerate(wanted)}
+        played = threads.call(calls)
+    found = []
+    for number, (episode, _) in enumerate(wanted):
+        one = played[number]
+        if isinstance(one, Raised):
+            if isinstance(one.error, SandboxUnavailable):
+                raise one.error
+            why = f"env '{env.name}' failed at it: {explain(one.error)}"
+            one = Completion("", row=episode.row, finish_reason="error", info={"failure": why}, env=episode.env)
+        found.append(one)
+    return found
+
+
+def _refused(env: BoundEnv, block: Sequence[Episode], found: Sequence[JudgedGold]) -> Iterator[RefusedRow]:
+    most = env.spec.max_turns
+    for episode, judged in zip(block, found, strict=True):
+        turns = len(episode.gold_actions)
+        reason = judged.complaint
+        if env.spec.played and turns > most:
+            reason = f"it takes {turns} turns, and env '{env.name}' allows {most}"
+        if reason is not None:
+            yield RefusedRow(episode.index, episode.place, reason, "\n".join(map(_written, episode.gold_actions)))
+
+
+def _written(action: Action) -> str:
+    return action if isinstance(action, str) else json.dumps(dict(action), default=str, ensure_ascii=False)
+
+
+def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:
+    outcomes = [one.outcomes[reward] for one in judged]
+    scores = [outcome.score for outcome in outcomes if outcome.score is not None]
+    silence = [score for one in judged if (score := one.silent[reward].score) is not None]
+    return GoldScores(
+        reward=reward,
+        mean=_mean(scores),
+        lowest=min(scores, default=None),
+        silence=_mean(silence),
+        abstained=sum(outcome.kind == "abstain" for outcome in outcomes),
+        failed=sum(outcome.kind == "failure" for outcome in outcomes),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _verdicts(judged: Sequence[JudgedGold]) -> dict[str, int]:
+    found = [one.judgement.verdict for one in judged if one.judgement is not None]
+    said = [verdict.ok for verdict in found if verdict is not None]
+    return {
+        "right": said.count(True),
+        "wrong": said.count(False),
+        "undecided": said.count(None),
+        "failed": found.count(None),
+    }
+
+
+def _notes(
+    env: BoundEnv, rewards: Sequence[BoundReward], solved: Sequence[Episode], judged: Sequence[JudgedGold]
+) -> Iterator[str]:
+    """Yields what refuses no row and should be looked at."""
+    if env.spec.note:
+        yield env.spec.note
+    for reward in rewards:
+        if why := _fails_on_silence(reward, judged):
+            yield why
+        if _unmoved(reward, judged):
+            yield f"{reward.name} {_UNFIT}"
+            continue
+        accepted = [
+            (score, episode.place)
+            for episode, one in zip(solved, judged, strict=True)
+            if one.complaint is None and (score := one.outcomes[reward.name].score) is not None
+        ]
+        (least, place), (most, _) = min(accepted, default=(0.0, "")), max(accepted, default=(0.0, ""))
+        if least < most:
+            yield f"{place}: {reward.name} gives its solution {least:g}, and others up to {most:g}"
+
+
+def _fails_on_silence(reward: BoundReward, judged: Sequence[JudgedGold]) -> str | None:
+    """Returns why a reward that scores a gold solution fails on saying nothing to the same row, or None."""
+    for one in judged:
+        nothing = one.silent[reward.name]
+        if nothing.kind == "failure" and one.outcomes[reward.name].kind != "failure":
+            return f"{reward.name} fails on an empty completion, which a policy may write: {nothing.reason}"
+    return None
+
+
+def _unmoved(reward: BoundReward, judged: Sequence[JudgedGold]) -> bool:
+    """Returns whether a reward gives every gold solution what it gives silence, and that is not its best."""
+    pairs = [(one.outcomes[reward.name].score, one.silent[reward.name].score) for one in judged]
+    both = [(right, nothing) for right, nothing in pairs if right is not None and nothing is not None]
+    return bool(both) and all(right == nothing and not best(reward, right) for right, nothing in both)

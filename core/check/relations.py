@@ -1,0 +1,208 @@
+"""The relations between scores: a plugin and its cases in, findings out for every relation that does not hold.
+
+What the gold is follows from the cases, and whether the plugin claims correctness from a column whose value stands in
+the gold completion. A plugin that claims correctness must tell right from wrong; for any other, such as a format
+reward, the hacking probes are warnings: they say what it pays for when it is the only reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from grpo.core.check import texts as check_texts
+from grpo.core.check.answers import Example, Slot, answer_column, find_slot
+from grpo.core.check.executors import check_rooms
+from grpo.core.check.report import Findings, Severity
+from grpo.core.check.scores import Bound, Seen, see
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.rubric import RubricSpec
+from grpo.plugins.types import Isolation
+
+_MOST_GOLDS = 6
+_MOST_IN_ROOMS = 24
+_SMALL = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A completion that deserves the highest score, what it scored, and where its answer stands."""
+
+    example: Example
+    score: float
+    slot: Slot | None
+
+
+class Relations:
+    """Checks one plugin.
+
+    Args:
+        bound: the plugin with the options to check.
+        scorer: scores with it, where a hang or a crash can be ended.
+        findings: told what does not hold.
+        room: where that scorer runs it: "process", unless the plugin cannot be sent to one.
+    """
+
+    def __init__(self, bound: Bound, scorer: Scorer, findings: Findings, room: Isolation) -> None:
+        self._bound = bound
+        self._scorer = scorer
+        self._findings = findings
+        self._room = room
+        self._lowest = 0.0
+        self._claims = False
+        self._serious: Severity = "warning"
+
+    def check(self, golds: Sequence[tuple[Example, float]], others: Sequence[Example], answer: str | None) -> None:
+        """Tries all relations.
+
+        Args:
+            golds: examples that deserve the highest score, with what they score.
+            others: the other examples.
+            answer: the column with the gold answer; None to find it out.
+        """
+        examples = [example for example, _ in golds]
+        spec = self._bound.spec
+        columns = list(examples[0].row) if spec.whole else [column.name for column in spec.columns]
+        column = answer or answer_column(examples, columns)
+        self._claims = column is not None
+        self._serious = "error" if self._claims else "warning"
+        kept = [
+            Gold(example, score, find_slot(example, column) if column else None)
+            for example, score in golds[:_MOST_GOLDS]
+        ]
+        if self._silence(kept[0]):
+            for gold in kept:
+                self._layouts(gold)
+                if gold.slot is not None:
+                    self._answers(gold, gold.slot)
+                    self._order(gold, gold.slot)
+                    self._probes(gold, check_texts.guesses(gold.slot))
+                self._probes(gold, check_texts.farming(gold.example))
+            if self._claims:
+                self._probes(kept[0], check_texts.outside_texts(kept[0].example))
+        self._megabytes(kept[0])
+        self._columns(kept[0], column)
+        derived = [example for _, example in check_texts.layout_forms(kept[0].example)]
+        sample = [*examples, *others, *derived][:_MOST_IN_ROOMS]
+        check_rooms(self._bound, sample, see(self._scorer, sample), self._findings, self._room)
+
+    def _silence(self, gold: Gold) -> bool:
+        """Checks that silence scores less than the gold; the rest makes no sense otherwise."""
+        below = True
+        lowest = gold.score
+        for (relation, example), seen in self._scored(check_texts.silences(gold.example, claims=self._claims)):
+            if seen.reaches(gold.score):
+                below = below and example.text != ""
+                self._findings.add(
+                    self._serious, relation, f"the gold scores {gold.score:g}, and silence {seen}", example.text
+                )
+            if seen.kind == "abstain" and self._claims:
+                self._findings.add(
+                    "warning",
+                    relation,
+                    "silence is no abstention: it then counts as the mean of its group and costs nothing",
+                    example.text,
+                )
+            if seen.value is not None:
+                lowest = min(lowest, seen.value)
+        self._lowest = lowest
+        return below
+
+    def _layouts(self, gold: Gold) -> None:
+        for (relation, example), seen in self._scored(check_texts.layout_forms(gold.example)):
+            self._alike(relation, example, seen, gold.score)
+
+    def _answers(self, gold: Gold, slot: Slot) -> None:
+        for (relation, example), seen in self._scored(check_texts.answer_forms(slot)):
+            self._alike(relation, example, seen, gold.score)
+        larger = slot.enlarged()
+        if larger is None:
+            return
+        # A reward that looks at more than the answer, such as the working, need not like the larger number.
+        [base] = see(self._scorer, [larger.example])
+        if base.reaches(gold.score):
+            for (relation, example), seen in self._scored(check_texts.answer_forms(larger)):
+                self._alike(relation, example, seen, gold.score)
+
+    def _order(self, gold: Gold, slot: Slot) -> None:
+        scored = self._scored(check_texts.worse_answers(slot))
+        above = None
+        for (relation, example), seen in scored:
+            if seen.reaches(gold.score):
+                self._findings.add(
+                    "error", relation, f"a {relation} answer {seen}, and the gold {gold.score:g}", example.text
+                )
+            if above is not None and above.value is not None and not above.reaches(seen.value or above.value):
+                self._findings.add(
+                    "error", "near >= wrong", f"a near answer {above}, and a wrong one {seen}", example.text
+                )
+            above = seen
+        self._findings.tried("wrong >= silence")
+        (_, example), wrong = scored[-1]
+        [silent] = see(self._scorer, [Example("", example.row)])
+        if wrong.value is not None and silent.value is not None and not wrong.reaches(silent.value):
+            self._findings.add(
+                "warning", "wrong >= silence", f"a wrong answer {wrong}, and silence {silent}", example.text
+            )
+
+    def _probes(self, gold: Gold, texts: Iterable[check_texts.Named]) -> None:
+        for (relation, example), seen in self._scored(texts):
+            if seen.reaches(gold.score):
+                self._findings.add(
+                    self._serious, relation, f"it {seen}, as high as the gold ({gold.score:g})", example.text
+                )
+
+    def _megabytes(self, gold: Gold) -> None:
+        for (relation, example), seen in self._scored(check_texts.megabytes(gold.example)):
+            if self._claims and seen.reaches(gold.score):
+                self._findings.add("error", relation, f"it {seen}, as high as the gold", example.text[:60])
+
+    def _columns(self, gold: Gold, column: str | None) -> None:
+        spec, example = self._bound.spec, gold.example
+        required = [(known.name, known.names) for known in spec.columns if known.required]
+        for name, names in [(name, (name,)) for name in example.row] if spec.whole else required:
+            self._findings.tried("missing column")
+            rest = {key: value for key, value in example.row.items() if key not in names}
+            [seen] = see(self._scorer, [Example(example.text, rest)])
+            if seen.kind == "score" and (not spec.whole or not seen.reaches(gold.score)):
+                self._findings.add(
+                    "error", "missing column", f"without the column '{name}' it {seen}; it must fail", example.text
+                )
+        if column is not None and column in example.row:
+            self._findings.tried("unusable gold")
+            [seen] = see(self._scorer, [Example(example.text, {**example.row, column: None})])
+            if seen.reaches(gold.score):
+                # Of a rubric, components that read no gold may rightly carry the score when those that do abstain.
+                severity: Severity = "note" if isinstance(spec, RubricSpec) else "error"
+                self._findings.add(severity, "unusable gold", f"with {column}=None it {seen}", example.text)
+
+    def _alike(self, relation: str, example: Example, seen: Seen, score: float) -> None:
+        """Notes a text that means the same and scores otherwise; a small difference is a warning."""
+        if seen.kind == "failure" or seen.same(Seen("score", score)):
+            return
+        small = seen.value is not None and abs(score - seen.value) <= _SMALL * (score - self._lowest)
+        self._findings.add(
+            "warning" if small else "error",
+            relation,
+            f"it means what the gold means, which scores {score:g}; it {seen}",
+            example.text,
+        )
+
+    def _scored(self, texts: Iterable[check_texts.Named]) -> list[tuple[check_texts.Named, Seen]]:
+        """Scores derived texts; a failure is a finding, since no text that a policy may write may crash a plugin."""
+        named = list(texts)
+        scored = list(zip(named, see(self._scorer, [example for _, example in named]), strict=True))
+        for (relation, example), seen in scored:
+            self._findings.tried(relation)
+            note_failure(self._findings, seen, example)
+            if seen.kind == "abstain" and self._bound.spec.kind == "verifier" and not seen.reason:
+                self._findings.add("error", "undecided with a reason", "it is undecided and does not say why")
+        return scored
+
+
+def note_failure(findings: Findings, seen: Seen, example: Example) -> None:
+    """Adds a finding when an example failed."""
+    findings.tried("no crash")
+    if seen.kind == "failure":
+        relation = "range" if "outside its range" in (seen.reason or "") else "no crash"
+        findings.add("error", relation, f"a policy may write this text, and it {seen}", example.text[:200])

@@ -1,0 +1,125 @@
+"""What checking a plugin found: findings in, a report for people, programs and tests out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grpo.core.text.printable import counted, one_line
+from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins.errors import PluginError
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One relation that does not hold.
+
+    Attributes:
+        severity: "error" (would train the wrong thing), "warning" (may be meant, look at it) or "note".
+        relation: the relation's name, for example "CRLF"; docs/authors.md lists them.
+        message: what was expected and what came.
+        example: the text, or what else it was seen on; "" when there is none.
+    """
+
+    severity: Severity
+    relation: str
+    message: str
+    example: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What checking one plugin found.
+
+    Attributes:
+        plugin: its kind and name, with the options that were checked.
+        findings: one for each relation that does not hold, errors first.
+        relations: the names of all relations that were tried.
+    """
+
+    plugin: str
+    findings: tuple[Finding, ...]
+    relations: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True without errors; there may be warnings."""
+        return not self.of("error")
+
+    def of(self, severity: Severity) -> tuple[Finding, ...]:
+        """Returns the findings of one severity."""
+        return tuple(finding for finding in self.findings if finding.severity == severity)
+
+    def require(self) -> None:
+        """Raises `PluginError` with the whole report when there is an error."""
+        if not self.ok:
+            raise PluginError(str(self))
+
+    def lines(self) -> Iterator[tuple[Severity | None, str]]:
+        """Yields the lines of the report, each with the severity that colours it."""
+        counts = ", ".join(counted(len(self.of(severity)), severity) for severity in SEVERITIES if self.of(severity))
+        yield None, f"{self.plugin}: {counted(len(self.relations), 'relation')} tried, {counts or 'all hold'}"
+        for finding in self.findings:
+            yield finding.severity, f"  {finding.severity}: {finding.relation}: {one_line(finding.message, 400)}"
+            if finding.example:
+                yield None, f"    on {one_line(finding.example, _WIDTH)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the report as values that JSON can hold."""
+        return {
+            "plugin": self.plugin,
+            "ok": self.ok,
+            "relations": list(self.relations),
+            "findings": [
+                {"severity": f.severity, "relation": f.relation, "message": f.message, "example": f.example}
+                for f in self.findings
+            ],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(line for _, line in self.lines())
+
+
+class Findings:
+    """Collects what a check finds: one finding for a relation and severity, with the first example and a count."""
+
+    def __init__(self) -> None:
+        self._tried: dict[str, None] = {}
+        self._found: dict[tuple[Severity, str], Finding] = {}
+        self._more: dict[tuple[Severity, str], int] = {}
+
+    def tried(self, relation: str) -> None:
+        """Notes that a relation was tried."""
+        self._tried[relation] = None
+
+    def add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
+        """Notes that a relation does not hold."""
+        self.tried(relation)
+        key = (severity, relation)
+        if key in self._found:
+            self._more[key] = self._more.get(key, 0) + 1
+        else:
+            shown = "" if example is None else repr(example[:300])
+            self._found[key] = Finding(severity, relation, message, shown)
+
+    def report(self, plugin: str) -> Report:
+        """Returns the report, errors first."""
+        findings = []
+        for key in sorted(self._found, key=lambda key: SEVERITIES.index(key[0])):
+            found, more = self._found[key], self._more.get(key, 0)
+            message = f"{found.message} (and {more} more)" if more else found.message
+            findings.append(Finding(found.severity, found.relation, message, found.example))
+        return Report(plugin, tuple(findings), tuple(self._tried))
+
+
+def title_of(bound: BoundReward | BoundVerifier | BoundEnv) -> str:
+    """Returns the plugin's kind, name and options, as a SPEC would set them."""
+    values = {name: v if isinstance(v, str) else json.dumps(v, default=str) for name, v in bound.options.items()}
+    options = ",".join(f"{name}={value}" for name, value in values.items())
+    return f"{bound.spec.kind} {bound.spec.name}{':' if options else ''}{options}"

@@ -1,0 +1,181 @@
+"""Checks a plugin before it trains anything: a reward, verifier or environment in, a report out.
+
+From the plugin's own cases follow the relations that its scores must keep (`check_relations`), in every room
+(`check_rooms`). All of it runs in a worker process where it can, so that a hang costs its time limit and a crash its
+own text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from grpo.core.check.answers import Example
+from grpo.core.check.env import check_env
+from grpo.core.check.relations import Relations, note_failure
+from grpo.core.check.report import Finding, Findings, Report, Severity, title_of
+from grpo.core.check.scores import Bound, Seen, placed, see, with_options
+from grpo.core.scoring.loop import is_async
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins.host import Host
+from grpo.plugins.specs import RewardSpec, VerifierSpec
+from grpo.plugins.types import Case, Isolation
+
+__all__ = ["Finding", "Report", "check_env", "check_reward", "check_verifier"]
+
+Target = str | RewardSpec | BoundReward
+VerifierTarget = str | VerifierSpec | BoundVerifier
+_FEW = 2
+_NOT_SENT = ("cannot be sent to a worker process", "a worker process cannot load it")
+
+
+def check_reward(reward: Target, cases: Sequence[Case] | None = None, *, answer: str | None = None) -> Report:
+    """Checks a reward.
+
+    Args:
+        reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), what `@reward` returned, or a bound reward.
+        cases: examples to derive the relations from; default: the reward's own.
+        answer: the column with the gold answer; default: found out from the cases.
+
+    Returns:
+        What does not hold. Whatever the reward does, nothing is raised on its account.
+
+    Raises:
+        UsageError: a SPEC that names no reward, or options that it does not take.
+    """
+    if isinstance(reward, str):
+        reward = Host.discover().reward(reward)
+    bound = BoundReward(reward, "", timeout=reward.timeout) if isinstance(reward, RewardSpec) else reward
+    return _checked(bound, cases, answer)
+
+
+def check_verifier(
+    verifier: VerifierTarget, cases: Sequence[Case] | None = None, *, answer: str | None = None
+) -> Report:
+    """Checks a verifier: it accepts gold answers, rejects wrong ones and silence, and says why when it is undecided.
+
+    The arguments and errors are those of `check_reward`.
+    """
+    if isinstance(verifier, str):
+        verifier = Host.discover().verifier(verifier)
+    bound = BoundVerifier(verifier, "", timeout=verifier.timeout) if isinstance(verifier, VerifierSpec) else verifier
+    return _checked(bound, cases, answer)
+
+
+def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> Report:
+    findings = Findings()
+    declared = bound.spec.cases if cases is None else tuple(cases)
+    defaults = {option.name: option.default for option in bound.spec.options} if cases is None else bound.options
+    wanted = {**defaults, **bound.options}
+    matching = [case for case in declared if {**defaults, **case.options} == wanted]
+    to_hold = declared if cases is not None or not bound.options else matching
+    groups = _groups(bound, to_hold)
+    with ExitStack() as rooms:
+        scorer = rooms.enter_context(_scorer(bound, groups, "process"))
+        room = _safe_room(bound, scorer, matching or declared, findings)
+        if room != "process":
+            scorer = rooms.enter_context(_scorer(bound, groups, room))
+        _check_cases(bound, scorer, groups, findings)
+        golds, others = _golds(bound, scorer, declared, matching, findings)
+        if golds:
+            Relations(bound, scorer, findings, room).check(golds, others, answer)
+    return findings.report(title_of(bound))
+
+
+def _safe_room(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Findings) -> Isolation:
+    """Returns "process" where the plugin can be sent to one, else the room that it declares."""
+    if bound.spec.isolation == "process" or is_async(bound.spec.function) or not cases:
+        return bound.spec.isolation
+    examples = [_example(case) for case in cases[:_FEW]]
+    seen_away = see(away, examples)
+    if not all(any(words in (seen.reason or "") for words in _NOT_SENT) for seen in seen_away):
+        return "process"
+    findings.add("warning", "worker process", f"it works in its own room only, where no hang is ended: {seen_away[0]}")
+    return bound.spec.isolation
+
+
+def _groups(bound: Bound, cases: Sequence[Case]) -> dict[str, tuple[Bound, list[Case]]]:
+    """Returns the cases by the options that they set, under the title of the plugin with these options."""
+    groups: dict[str, tuple[Bound, list[Case]]] = {}
+    for case in cases:
+        other = with_options(bound, case.options)
+        groups.setdefault(title_of(other), (other, []))[1].append(case)
+    return groups
+
+
+def _scorer(bound: Bound, groups: Mapping[str, tuple[Bound, list[Case]]], room: Isolation) -> Scorer:
+    """Returns a scorer of the plugin as it is bound, and after it of the plugin with every group's options."""
+    others = [replace(placed(other, room), alias=title) for title, (other, _) in groups.items()]
+    return Scorer([placed(bound, room), *others], workers=1, retries=0)
+
+
+def _check_cases(
+    bound: Bound, scorer: Scorer, groups: Mapping[str, tuple[Bound, list[Case]]], findings: Findings
+) -> None:
+    """Checks that every case scores what it says."""
+    if not groups:
+        severity: Severity = "note" if bound.options else "warning"
+        what = "it declares no cases for these options" if bound.options else f"it declares no cases{_add_cases(bound)}"
+        findings.add(severity, "cases", what)
+        return
+    findings.tried("cases")
+    for title, (_, group) in groups.items():
+        for case, got in zip(group, see(scorer, [_example(case) for case in group], title), strict=True):
+            if not got.same(_expected(case)):
+                findings.add("error", "cases", f"expected {_words(case)}, but it {got}", case.completion)
+
+
+def _add_cases(bound: Bound) -> str:
+    right = "True" if isinstance(bound, BoundVerifier) else "1.0"
+    return f'. Add some, as in cases=[Case("#### 4", row={{"answer": "4"}}, expect={right})]'
+
+
+def _golds(
+    bound: Bound, scorer: Scorer, declared: Iterable[Case], matching: Sequence[Case], findings: Findings
+) -> tuple[list[tuple[Example, float]], list[Example]]:
+    """Returns the examples that deserve the highest score, each with what it scores, and the others.
+
+    The cases' own expectation says which. When options were set, the cases of other options are texts like any other,
+    and the gold is what scores highest with these options, provided that it scores more than silence.
+    """
+    cases: list[Case] = []
+    for case in (*matching, *declared) if bound.options else matching:
+        if all((case.completion, case.row) != (known.completion, known.row) for known in cases):
+            cases.append(case)
+    examples = [_example(case) for case in cases]
+    scored = list(zip(cases, examples, see(scorer, examples) if examples else [], strict=True))
+    for _, example, seen in scored:
+        note_failure(findings, seen, example)
+    worth = {
+        index: seen.value if bound.options else _expected(case).value for index, (case, _, seen) in enumerate(scored)
+    }
+    known = [value for value in worth.values() if value is not None]
+    highest = max(known, default=None)
+    golds = [
+        (example, seen.value)
+        for index, (_, example, seen) in enumerate(scored)
+        if highest is not None and worth[index] == highest and seen.value is not None
+    ]
+    if not golds:
+        findings.add("warning", "gold", "no case has a score to expect, so nothing was tried")
+        return [], examples
+    [silent] = see(scorer, [Example("", golds[0][0].row)])
+    if bound.options and silent.reaches(golds[0][1]):
+        findings.add("error", "gold", f"with these options none of its cases scores more than silence, which {silent}")
+        return [], examples
+    golden = [example for example, _ in golds]
+    return golds, [example for example in examples if example not in golden]
+
+
+def _example(case: Case) -> Example:
+    return Example(case.completion, case.row)
+
+
+def _expected(case: Case) -> Seen:
+    return Seen("abstain") if case.expect is None else Seen("score", float(case.expect))
+
+
+def _words(case: Case) -> str:
+    return "it to abstain" if case.expect is None else f"{case.expect}"

@@ -1,0 +1,145 @@
+"""Scores examples for a check, in the room that is asked for: examples in, what the plugin made of each out.
+
+A verdict counts as a score here (1 for right, 0 for wrong) and an undecided one as an abstention, so that rewards and
+verifiers keep the same relations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+from grpo.core.check.answers import QUESTION_NAMES, Example
+from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
+from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins.rubric import RubricSpec
+from grpo.plugins.types import Completion, Isolation, Message
+
+Bound = BoundReward | BoundVerifier
+T = TypeVar("T")
+_CLOSE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a plugin made of one example: a score, an abstention (with a verifier's reason), or a failure."""
+
+    kind: Literal["score", "abstain", "failure"]
+    value: float | None = None
+    reason: str | None = None
+
+    def same(self, other: Seen) -> bool:
+        """True for the same kind and, but for rounding, the same score; the wording of a failure does not count."""
+        if self.value is None or other.value is None:
+            return self.kind == other.kind
+        return abs(self.value - other.value) <= _CLOSE * max(1.0, abs(self.value))
+
+    def reaches(self, score: float) -> bool:
+        """True for a score that is, but for rounding, as high as this."""
+        return self.value is not None and self.value >= score - _CLOSE * max(1.0, abs(score))
+
+    def __str__(self) -> str:
+        if self.kind == "failure":
+            return f"failed ({self.reason})"
+        return "abstained" if self.value is None else f"scored {self.value:g}"
+
+
+def placed(bound: Bound, isolation: Isolation) -> Bound:
+    """Returns the plugin to be run in another room; of a rubric, every component."""
+    if isinstance(bound.spec, RubricSpec):
+        return replace(bound, spec=_placed_rubric(bound.spec, isolation))
+    return replace(bound, spec=replace(bound.spec, isolation=isolation))  # type: ignore[arg-type]
+
+
+def _placed_rubric(spec: RubricSpec, isolation: Isolation) -> RubricSpec:
+    parts = []
+    for component in spec.components:
+        inner = component.spec
+        if isinstance(inner, RubricSpec):
+            inner = _placed_rubric(inner, isolation)
+        parts.append(replace(component, reward=replace(inner, isolation=isolation)))
+    return replace(spec, components=tuple(parts), isolation=isolation)
+
+
+def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
+    """Returns the plugin with these options over its own."""
+    return replace(bound, options={**bound.options, **options}) if options else bound
+
+
+def see(scorer: Scorer, examples: Sequence[Example], name: str | None = None) -> list[Seen]:
+    """Scores examples with the plugin of that name, or the first of a scorer; a rubric comes before its components."""
+    completions = [completion_of(example) for example in examples]
+    only = {name or scorer.names[0]}
+    results: list[Sequence[Outcome | Judgement]] = [*scorer.score(completions, only=only).values()]
+    results += scorer.judge(completions, only=only).values()
+    return [_seen(result) for result in results[0]]
+
+
+def seen_in(bound: Bound, isolation: Isolation, examples: Sequence[Example]) -> list[Seen]:
+    """Scores examples in a room that is opened and closed for them."""
+    with Scorer([placed(bound, isolation)], workers=1, retries=0) as scorer:
+        return see(scorer, examples)
+
+
+def seen_in_loop(bound: Bound, examples: Sequence[Example]) -> list[Seen]:
+    """Scores examples from inside a running event loop, in a thread of its own when this one runs a loop already."""
+
+    async def scored() -> list[Seen]:
+        return seen_in(bound, "inline", examples)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(scored())
+    return in_thread(lambda: asyncio.run(scored()))
+
+
+def in_thread(work: Callable[[], T], seconds: float | None = None) -> T:
+    """Runs work in a thread and returns its result.
+
+    Raises:
+        TimeoutError: it took longer; the thread, which cannot be ended, runs on.
+        BaseException: what the work raised.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="grpo-check", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError
+    return results[0]
+
+
+def completion_of(example: Example) -> Completion:
+    """Returns the example as the policy's answer, to the row's question if there is one; the row is a copy."""
+    asked = next((example.row[name] for name in QUESTION_NAMES if isinstance(example.row.get(name), str)), None)
+    return Completion(
+        text=example.text,
+        messages=(Message(role="assistant", content=example.text),),
+        prompt=() if asked is None else (Message(role="user", content=asked),),
+        row=copy.deepcopy(dict(example.row)),
+    )
+
+
+def _seen(result: Outcome | Judgement) -> Seen:
+    if isinstance(result, Outcome):
+        return Seen(result.kind, result.score, result.reason)
+    if result.verdict is None:
+        return Seen("failure", None, result.reason)
+    if result.verdict.ok is None:
+        return Seen("abstain", None, result.verdict.reason)
+    return Seen("score", float(result.verdict.ok), result.verdict.reason)

@@ -1,0 +1,123 @@
+"""`grpo plugins check`: plugins in, a report for each out; exit code 1 when there is an error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+
+import click
+
+from grpo.core.check.report import Finding, Report, Severity
+from grpo.core.check.reward import check_env, check_reward, check_verifier
+from grpo.core.check.sandbox import check_sandbox
+from grpo.core.cli.show import found
+from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError
+from grpo.plugins.host import Host, Registration
+from grpo.plugins.specs import KINDS, Kind
+
+STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--all", "everything", is_flag=True, help="Check every installed plugin.")
+@click.option("--json", "as_json", is_flag=True, help="Print the reports as one JSON list.")
+@click.pass_context
+def check(ctx: click.Context, name: str | None, everything: bool, as_json: bool) -> None:
+    """Check a plugin: does its score keep the relations that any honest score keeps?
+
+    NAME is [kind:]SPEC, for example proximity, reward:proximity:table=qwen3_4b or ./file.py:function. The exit code
+    is 1 when a relation that matters does not hold, 0 otherwise.
+    """
+    if (name is None) != everything:
+        raise UsageError("name one plugin, as in: grpo plugins check proximity; or check them all with --all.")
+    host = Host.discover()
+    reports = []
+    pending = _all(host) if name is None else _named(host, name)
+    while (report := _next(pending)) is not None:
+        reports.append(report)
+        if not as_json:
+            _print(report)
+    if as_json:
+        click.echo(json.dumps([report.as_json() for report in reports], indent=2))
+    ctx.exit(0 if all(report.ok for report in reports) else 1)
+
+
+def _next(reports: Iterator[Report]) -> Report | None:
+    """Returns the next report; what plugins print meanwhile goes to stderr."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return next(reports, None)
+
+
+def _named(host: Host, name: str) -> Iterator[Report]:
+    """Checks what a name stands for, in every kind that has it and takes its options."""
+    prefix, colon, rest = name.partition(":")
+    if colon and prefix in KINDS:
+        yield _checked(host, prefix, rest)
+        return
+    kinds: list[Kind] = []
+    for kind in KINDS:
+        try:
+            host.find(kind, name)
+            kinds.append(kind)
+        except UsageError:
+            continue
+    if not kinds:
+        found(host, name)  # says what is wrong with the name
+    reports: list[Report] = []
+    refusals: list[OptionError] = []
+    for kind in kinds:
+        try:
+            reports.append(_checked(host, kind, name))
+        except OptionError as error:
+            refusals.append(error)
+    if refusals and not reports:
+        raise refusals[0]
+    yield from reports
+
+
+def _all(host: Host) -> Iterator[Report]:
+    """Checks every plugin, and reports those packages whose plugins cannot be had; neither stops the others."""
+    for problem in host.problems:
+        if problem.state in ("broken", "misspelt", "invalid"):
+            fault = Finding("error", problem.state, f"entry point '{problem.entry_point}': {problem.line}")
+            yield Report(f"package {problem.distribution}", (fault,), ())
+    for known in host.registrations():
+        try:
+            yield _checked(host, known.kind, f"{known.distribution}/{known.spec.name}")
+        except OptionError as error:
+            yield _skipped(known, str(error))
+        except GrpoError as error:
+            yield _skipped(known, str(error), "error")
+
+
+def _checked(host: Host, kind: Kind, spec: str) -> Report:
+    if kind == "reward":
+        return check_reward(host.reward(spec))
+    if kind == "verifier":
+        return check_verifier(host.verifier(spec))
+    if kind == "env":
+        return check_env(host.env(spec))
+    try:
+        return check_sandbox(host.sandbox(spec), attacks=())
+    except SandboxUnavailable as error:
+        return _skipped(host.find(kind, spec), str(error))
+
+
+def _skipped(known: Registration, why: str, severity: Severity = "note") -> Report:
+    return Report(f"{known.kind} {known.spec.name}", (Finding(severity, "not checked", why),), ())
+
+
+def _print(report: Report) -> None:
+    if not sys.stdout.isatty():
+        click.echo(str(report))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for number, (severity, line) in enumerate(report.lines()):
+        style = STYLES[severity] if severity else ("bold" if number == 0 else "dim")
+        console.print(Text(line, style=style), soft_wrap=True)

@@ -1,0 +1,179 @@
+"""`grpo diff`: recorded completions and two sets of rewards in, what changes for training out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from grpo.core.scoring.rows import read_rows
+from grpo.core.text.printable import counted, one_line
+from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
+from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from grpo.core.check.diff import Change, Difference
+    from grpo.plugins.binding import BoundReward
+
+GROUP_COLUMNS = ("group", "prompt", "question")
+_WIDTH = 100
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path), metavar="RUN_OR_JSONL")
+@click.option("--old", multiple=True, required=True, metavar="SPEC", help="A reward as it was; may be repeated.")
+@click.option("--new", multiple=True, required=True, metavar="SPEC", help="A reward as it is to be; may be repeated.")
+@click.option(
+    "--group-column",
+    metavar="NAME",
+    help="The column that says which rows of a JSONL file are one group.  [default: group, prompt or question]",
+)
+@click.option(
+    "--scale",
+    type=click.Choice(["group", "none"]),
+    default="group",
+    show_default=True,
+    help="Divide advantages by the group's standard deviation, or by nothing.",
+)
+@click.option("--limit", type=click.IntRange(min=0), default=5, show_default=True, help="How many texts to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def diff(
+    source: Path,
+    old: tuple[str, ...],
+    new: tuple[str, ...],
+    group_column: str | None,
+    scale: Literal["group", "none"],
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show what a change of rewards does to the advantages of recorded completions.
+
+    RUN_OR_JSONL is a run directory, of which all recorded steps count, or a file of rows for `grpo score`. The sets
+    of rewards take SPECs with weights, as `grpo run` does.
+    """
+    host = Host.discover()
+    before, after = host.rewards(old), host.rewards(new)
+    if source.is_dir():
+        if group_column is not None:
+            raise UsageError("--group-column is for JSONL files; a run knows its groups. Leave it out.")
+        groups, completions = _of_run(source)
+    else:
+        groups, completions = _of_file(source, group_column)
+    from grpo.core.check.diff import compare
+
+    difference = compare(
+        groups,
+        _scored(before, completions),
+        _scored(after, completions),
+        {reward.name: reward.weight for reward in before},
+        {reward.name: reward.weight for reward in after},
+        scale,
+    )
+    worst = difference.worst(limit)
+    if as_json:
+        click.echo(json.dumps(_values(difference, worst, completions), indent=2))
+    else:
+        click.echo("\n".join(_lines(difference, worst, completions)))
+
+
+def _scored(rewards: Sequence[BoundReward], completions: Sequence[Completion]) -> dict[str, Any]:
+    from grpo.core.scoring.scorer import Scorer
+
+    with Scorer(rewards) as scorer:
+        outcomes = scorer.score(completions)
+        for failure in scorer.first_failure.values():
+            click.echo(f"first failure: {failure}\n", err=True)
+    return {reward.name: outcomes[reward.name] for reward in rewards}
+
+
+def _of_run(path: Path) -> tuple[list[Hashable], list[Completion]]:
+    from grpo.core.record.browse import read_step, to_completion
+    from grpo.core.record.run_dir import open_run_dir, rollout_steps
+
+    run = open_run_dir(path)
+    groups: list[Hashable] = []
+    completions = []
+    for step in rollout_steps(run):
+        for rollout in read_step(run, step)[1]:
+            groups.append(f"step {step}, group {rollout.group}")
+            completions.append(to_completion(rollout))
+    if not completions:
+        raise UsageError(f"{path} has no rollouts yet. They appear with the first step.")
+    return groups, completions
+
+
+def _of_file(path: Path, column: str | None) -> tuple[list[Hashable], list[Completion]]:
+    try:
+        with path.open("rb") as lines:
+            rows = list(read_rows(lines, str(path)))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}. Name a run directory or a JSONL file.") from error
+    if not rows:
+        raise UsageError(f"{path} has no rows.")
+    name = column or next((name for name in GROUP_COLUMNS if name in rows[0].values), None)
+    if name is None:
+        have = ", ".join(rows[0].values)
+        raise UsageError(f"{path}: none of {', '.join(GROUP_COLUMNS)} among its columns ({have}). Use --group-column.")
+    for row in rows:
+        if name not in row.values:
+            raise UsageError(f"{path}, line {row.line}: no column '{name}' to group by. Choose another --group-column.")
+    keys: list[Hashable] = [_key(row.values[name]) for row in rows]
+    return keys, [row.completion for row in rows]
+
+
+def _key(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _lines(difference: Difference, worst: Sequence[Change], completions: Sequence[Completion]) -> Iterator[str]:
+    count = len(difference.changes)
+    yield f"{counted(count, 'completion')} in {counted(difference.groups, 'group')}"
+    yield f"mean reward        {_number(difference.mean_old)} -> {_number(difference.mean_new)}"
+    yield f"without a reward   {difference.unscored_old} -> {difference.unscored_new}"
+    yield f"groups that die    {_groups(difference.died)}"
+    yield f"groups that revive {_groups(difference.revived)}"
+    yield f"sign flips         {len(difference.flips)} of {counted(count, 'advantage')}"
+    yield f"mean shift         {difference.mean_shift:.3f} of an advantage"
+    if worst:
+        yield "\nmost changed:"
+    for change in worst:
+        moved = f"advantage {change.old.advantage:+.2f} -> {change.new.advantage:+.2f}"
+        rewarded = f"reward {_number(change.old.total)} -> {_number(change.new.total)}"
+        yield f"  {moved}, {rewarded}, {one_line(str(change.group), 40)}{', flipped' if change.flipped else ''}"
+        yield f"    | {one_line(completions[change.index].text, _WIDTH)}"
+
+
+def _groups(groups: Sequence[Hashable]) -> str:
+    shown = "; ".join(one_line(str(group), 40) for group in groups[:3])
+    return f"{len(groups)}{f' ({shown})' if shown else ''}"
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
+
+
+def _values(difference: Difference, worst: Sequence[Change], completions: Sequence[Completion]) -> dict[str, Any]:
+    return {
+        "completions": len(difference.changes),
+        "groups": difference.groups,
+        "mean": [difference.mean_old, difference.mean_new],
+        "unscored": [difference.unscored_old, difference.unscored_new],
+        "died": list(difference.died),
+        "revived": list(difference.revived),
+        "flips": len(difference.flips),
+        "mean_shift": difference.mean_shift,
+        "worst": [
+            {
+                "group": change.group,
+                "completion": completions[change.index].text,
+                "reward": [change.old.total, change.new.total],
+                "advantage": [change.old.advantage, change.new.advantage],
+                "flipped": change.flipped,
+            }
+            for change in worst
+        ],
+    }

@@ -1,0 +1,216 @@
+"""`grpo eval`: a model and an environment in, accuracy, pass@k and mean rewards with 95% intervals out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grpo.core.cli.bar import ProgressBar
+from grpo.core.text.printable import counted, printable
+from grpo.plugins.errors import RunError, UsageError
+from grpo.plugins.host import Host
+
+if TYPE_CHECKING:
+    from grpo.core.measure.evaluate import Estimate
+    from grpo.core.measure.model import EvaluationPlan, Measurement
+
+AT_LEAST_ONE = click.IntRange(min=1)
+
+
+@click.command(name="eval")
+@click.option(
+    "--env",
+    "envs",
+    metavar="SPEC",
+    multiple=True,
+    help="The environment, for example gsm8k; repeat for several. Default: those of the run.",
+)
+@click.option("--model", metavar="NAME", help="A hub id, a folder or a run directory. Default: the embedded model.")
+@click.option("--adapter", metavar="NAME", help="A folder or hub id of PEFT to put on top.")
+@click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per problem, for pass@k. Default: 1.")
+@click.option("--split", type=click.Choice(["test", "train"]), default="test", help="Default: test.")
+@click.option("--size", type=AT_LEAST_ONE, help="Use only the first N problems. Default: all.")
+@click.option("--reward", "rewards", metavar="SPEC", multiple=True, help="A reward; repeat for several.")
+@click.option("--dataset", metavar="FILE|ID", help="Rows for the environment: a file or a hub dataset.")
+@click.option("--temperature", type=click.FloatRange(min=0), help="Default: 0 (greedy) for -n 1, else 1.")
+@click.option("--max-completion-length", "max_tokens", type=AT_LEAST_ONE, help="New tokens per completion.")
+@click.option("--batch-size", type=AT_LEAST_ONE, default=128, help="Completions decoded at once. Default: 128.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seeds the sampling. Default: 0.")
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write every completion, as JSON lines."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(
+    model: str | None, adapter: str | None, envs: tuple[str, ...], output: Path | None, as_json: bool, **given: Any
+) -> None:
+    """Measure a model on an environment, without training.
+
+    With a run directory as --model, the run's environment, rewards, dataset and lengths are the defaults; naming --env
+    leaves its rewards and dataset behind. Several environments are measured one after the other; --json then prints a
+    list. The name of one of a run's several environments stands for it as the run had it.
+    """
+    from grpo.core.measure.model import Choices, for_each_env, measure, plan_evaluation, recorded
+    from grpo.core.policy.weights import find_weights
+
+    if output is not None:
+        refuse_unwritable_file(output)
+    weights, host = find_weights(model, adapter), Host.discover()
+    with contextlib.redirect_stdout(sys.stderr):  # what environments print is no result
+        choices = for_each_env(weights, host, Choices(**given), envs)
+        plans = [plan_evaluation(weights, host, chosen) for chosen in choices]
+    for note in filter(None, [weights.note, *(plan.env.spec.note for plan in plans)]):
+        click.echo(f"note: {note}", err=True)
+    found: list[tuple[EvaluationPlan, Measurement]] = []
+    for plan in plans:
+        with ProgressBar(len(plan.episodes) * plan.samples, "loading") as bar, contextlib.redirect_stdout(sys.stderr):
+            found.append((plan, measure(plan, loaded=partial(bar.begins, "sampling"), sampled=bar.advanced)))
+        if not as_json:
+            click.echo("\n".join([*([""] if len(found) > 1 else []), *report(*found[-1])]))
+    if as_json:
+        summaries = [summary(*each) for each in found]
+        click.echo(json.dumps(summaries if len(plans) > 1 else summaries[0], indent=2))
+    if output is not None:
+        _write(output, [row for plan, measurement in found for row in recorded(plan, measurement.evaluation)])
+    for _, measurement in found:
+        for name, traceback in measurement.first_failure.items():
+            told = f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}"
+            click.echo(printable(told), err=True)
+        if failures := measurement.evaluation.env_failures:
+            count = len(measurement.evaluation.completions)
+            told = f"warning: {len(failures)} of {count} rollouts failed and are left out. The first: {failures[0]}"
+            click.echo(printable(told), err=True)
+    for plan, measurement in found:
+        if len(measurement.evaluation.env_failures) == len(measurement.evaluation.completions):
+            raise RunError(f"every rollout of {plan.env.name} failed in the environment. Nothing is known of it.")
+        verdicts = measurement.evaluation.verdicts
+        if verdicts and all(judgement.kind == "failure" for judgement in verdicts):
+            raise RunError(f"the verifier of {plan.env.name} failed on every completion: nothing is known of accuracy.")
+
+
+def refuse_unwritable_file(file: Path) -> None:
+    """Refuses an output file that cannot be made.
+
+    Raises:
+        UsageError: its folder does not exist or may not be written to.
+    """
+    if not file.parent.is_dir():
+        raise UsageError(f"--output {file}: there is no folder {file.parent}. Make it first.")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--output {file}: cannot write in {file.parent}. Choose a folder that you may write to.")
+
+
+def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
+    """Returns what `grpo eval --json` prints."""
+    evaluation = measurement.evaluation
+    lengths = [len(completion.token_ids) for completion in evaluation.completions]
+    return {
+        "model": plan.weights.name,
+        "step": plan.weights.trained.step if plan.weights.trained else None,
+        "env": plan.env.name,
+        "split": plan.split,
+        "problems": len(plan.episodes),
+        "samples": plan.samples,
+        "temperature": plan.temperature,
+        "seed": plan.seed,
+        "max_completion_length": plan.max_tokens,
+        "accuracy": _estimate(evaluation.accuracy) if evaluation.accuracy else None,
+        "verdicts": verdict_counts(measurement) if plan.verifier else None,
+        "pass_at_k": {str(k): _estimate(found) for k, found in evaluation.pass_at_k.items()},
+        "rewards": {
+            name: {**_estimate(found), **outcome_counts(measurement, name)}
+            for name, found in evaluation.rewards.items()
+        },
+        "mean_tokens": sum(lengths) / len(lengths),
+        "cut": sum(completion.finish_reason == "length" for completion in evaluation.completions),
+        "failed_rollouts": len(evaluation.env_failures),
+        "seconds": round(measurement.seconds, 2),
+    }
+
+
+def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
+    """Returns the lines for people."""
+    evaluation = measurement.evaluation
+    how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}, seed {plan.seed}"
+    step = f", step {plan.weights.trained.step}" if plan.weights.trained else ""
+    lines = [
+        f"{plan.weights.name}{step} on {plan.env.name}, split {plan.split}: "
+        f"{counted(len(plan.episodes), 'problem')}, {counted(plan.samples, 'completion')} each, {how}",
+        "",
+    ]
+    table = [("", "mean", "95% interval", "values", "")]
+    if evaluation.accuracy is not None:
+        counts = verdict_counts(measurement)
+        told = ", ".join(f"{counts[name]} {name}" for name in ("right", "wrong", "undecided", "failed"))
+        table.append(_line("accuracy", evaluation.accuracy, told, share=True))
+        for k, found in evaluation.pass_at_k.items():
+            if k > 1:
+                few = f"{counted(found.left_out, 'problem')} with fewer than {k} verdicts left out"
+                left = few if found.left_out else ""
+                table.append(_line(f"pass@{k}", found, left, share=True))
+    for name, found in evaluation.rewards.items():
+        counts = outcome_counts(measurement, name)
+        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        table.append(_line(name, found, told))
+    widths = [max(len(row[column]) for row in table) for column in range(4)]
+    lines += ["  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in table]
+    completions = evaluation.completions
+    cut = sum(completion.finish_reason == "length" for completion in completions)
+    mean = sum(len(completion.token_ids) for completion in completions) / len(completions)
+    where = f"at {plan.max_tokens}" if plan.env.spec.max_turns == 1 else "by a budget of turns or tokens"
+    lines += [
+        "",
+        f"length {mean:.1f} tokens on average, {cut} of {len(completions)} cut {where}; {measurement.seconds:.1f} s",
+    ]
+    return lines
+
+
+def verdict_counts(measurement: Measurement) -> dict[str, int]:
+    """Counts the verdicts by kind; the kinds are disjoint."""
+    verdicts = measurement.evaluation.verdicts
+    decided = [judgement.verdict.ok for judgement in verdicts if judgement.verdict is not None]
+    return {
+        "right": decided.count(True),
+        "wrong": decided.count(False),
+        "undecided": decided.count(None),
+        "failed": len(verdicts) - len(decided),
+    }
+
+
+def outcome_counts(measurement: Measurement, reward: str) -> dict[str, int]:
+    """Counts the outcomes of a reward that have no score."""
+    kinds = [outcome.kind for outcome in measurement.evaluation.outcomes[reward]]
+    return {"abstained": kinds.count("abstain"), "failed": kinds.count("failure")}
+
+
+def _line(name: str, found: Estimate, told: str, *, share: bool = False) -> tuple[str, str, str, str, str]:
+    def number(value: float) -> str:
+        return "-" if math.isnan(value) else f"{value:.1%}" if share else f"{value:.3f}"
+
+    interval = "-" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}"
+    return (name, number(found.mean), interval, str(found.count), told)
+
+
+def _estimate(found: Estimate) -> dict[str, float | int | None]:
+    mean, low, high = (None if math.isnan(value) else value for value in (found.mean, found.low, found.high))
+    return {"mean": mean, "low": low, "high": high, "values": found.count, "left_out": found.left_out}
+
+
+def _write(file: Path, rows: list[dict[str, Any]]) -> None:
+    from grpo.core.record.run_dir import whole_file
+
+    try:
+        with whole_file(file) as unfinished, unfinished.open("w", encoding="utf-8") as lines:
+            for row in rows:
+                lines.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+    except OSError as error:
+        raise RunError(
+            f"cannot write {file}: {error.strerror}. Nothing was left there; the figures above hold."
+        ) from error

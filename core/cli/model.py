@@ -1,0 +1,124 @@
+"""`grpo generate` and `grpo export`: a trained model in, completions or a folder for other programs out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
+
+AT_LEAST_ONE = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument("model", metavar="[RUN]", required=False)
+@click.option("-p", "--prompt", "prompts", metavar="TEXT", multiple=True, help="A prompt; repeat for several.")
+@click.option("--file", type=click.Path(path_type=Path), help="Prompts from a text file, one on each line.")
+@click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per prompt. Default: 1.")
+@click.option("--temperature", type=click.FloatRange(min=0), help="Default: 0 (greedy) for -n 1, else 1.")
+@click.option("--max-new-tokens", "max_tokens", type=AT_LEAST_ONE, help="Default: what the run trained with.")
+@click.option("--env", metavar="SPEC", help="Ask as this environment does. Default: that of the run.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seeds the sampling. Default: 0.")
+def generate(
+    model: str | None,
+    prompts: tuple[str, ...],
+    file: Path | None,
+    samples: int,
+    temperature: float | None,
+    max_tokens: int | None,
+    env: str | None,
+    seed: int,
+) -> None:
+    """Try the model of RUN on prompts of your own.
+
+    RUN is a run directory, a model's folder or a hub id; without it the embedded model answers. The prompt takes the
+    place of the question in a prompt of the run's environment, so that the model sees what it was trained on. A model
+    that no run made gets the bare prompt, unless --env names an environment.
+    """
+    from grpo.core.env.prompts import example_of
+    from grpo.core.measure.generate import answers, refuse_long_prompts
+    from grpo.core.policy.weights import find_weights
+
+    texts = [*prompts, *(_lines(file) if file is not None else [])]
+    if not texts:
+        raise UsageError("no prompt. Write one with -p 'TEXT', or name a file of prompts with --file.")
+    if temperature is None:
+        temperature = 0.0 if samples == 1 else 1.0
+    if samples > 1 and temperature == 0:
+        raise UsageError(f"-n {samples} at temperature 0 would give {samples} equal completions. Raise --temperature.")
+    weights = find_weights(model)
+    example = example_of(weights, env, Host.discover())
+    asked = [example.ask(text) for text in texts]
+    max_tokens = max_tokens or weights.max_tokens
+    refuse_long_prompts(weights, asked, max_tokens)
+    if weights.note:
+        click.echo(f"note: {weights.note}", err=True)
+    found = answers(weights, asked, samples=samples, temperature=temperature, max_tokens=max_tokens, seed=seed)
+    _print(texts, [[answer.text for answer in several] for several in found])
+    cut = sum(answer.cut for several in found for answer in several)
+    if cut:
+        what = f"{cut} of {len(texts) * samples} completions were" if len(texts) * samples > 1 else "the completion was"
+        click.echo(f"note: {what} cut after {max_tokens} tokens. Raise --max-new-tokens for more.", err=True)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--merge", is_flag=True, help="Add a LoRA adapter to its base model and write a plain model.")
+def export(run: Path, folder: Path, merge: bool) -> None:
+    """Write the model of RUN to DIR, for transformers, PEFT and whatever reads their folders.
+
+    DIR must be new or empty; it appears whole or not at all. Of a run that is not done, the last checkpoint is written.
+    """
+    from grpo.core.policy.export import export_weights
+    from grpo.core.policy.weights import BASE_FOLDER, find_run_weights
+
+    weights = find_run_weights(run)
+    if weights.note:
+        click.echo(f"note: {weights.note}", err=True)
+    written = export_weights(weights, folder, merge=merge)
+    if merge and weights.adapter is None:
+        click.echo("note: the run trained all weights, so there was no adapter to merge.", err=True)
+    if merge or weights.adapter is None:
+        click.echo(f"wrote the model to {folder}. Load it with:")
+        click.echo(f"    AutoModelForCausalLM.from_pretrained({str(folder)!r})")
+    else:
+        base = str(folder / BASE_FOLDER) if (written / BASE_FOLDER).is_dir() else weights.base
+        click.echo(f"wrote the adapter to {folder}. Load it with:")
+        click.echo(f"    PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({base!r}), {str(folder)!r})")
+    click.echo(f"    AutoTokenizer.from_pretrained({str(folder)!r})")
+
+
+def _lines(file: Path) -> list[str]:
+    """Reads the prompts of a file; blank lines are skipped.
+
+    Raises:
+        UsageError: it cannot be read or holds none.
+    """
+    try:
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise UsageError(f"--file {file} cannot be read: {error.strerror}. Name a text file.") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--file {file} is not UTF-8 text: {error}. Save it as UTF-8.") from None
+    if not any(lines):
+        raise UsageError(f"--file {file} holds no prompts. Write one on each line.")
+    return [line for line in lines if line]
+
+
+def _print(texts: list[str], found: list[list[str]]) -> None:
+    """Prints a single completion bare, and several under headings."""
+    from grpo.core.text.printable import one_line, printable
+
+    many = len(texts) > 1 or len(found[0]) > 1
+    for text, several in zip(texts, found, strict=True):
+        if many:
+            click.echo(f"--- {one_line(text)}")
+        for number, completion in enumerate(several, start=1):
+            if len(several) > 1:
+                click.echo(f"\n[{number}]")
+            click.echo(printable(completion).rstrip("\n"))
+        if many:
+            click.echo()

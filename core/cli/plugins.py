@@ -1,0 +1,131 @@
+"""`grpo plugins`: what is installed and what is wrong with it, as a table, as JSON, or one plugin in full.
+
+In: the host. Out: text on stdout. Nothing is executed but the import of the plugins and their listing hooks; checking
+and scaffolding are commands of their own modules, imported when they are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import asdict
+
+import click
+
+from grpo.core.cli.show import described, found
+from grpo.core.cli.table import print_table
+from grpo.plugins.host import Host, Registration
+from grpo.plugins.names import clash_of
+from grpo.plugins.specs import KINDS
+
+HEADINGS = ("kind", "name", "version", "distribution", "state", "description")
+
+LATER = {
+    "check": "grpo.core.cli.check:check",
+    "new": "grpo.core.cli.new:new",
+    "validate": "grpo.core.cli.validate:validate",
+}
+
+
+class _Group(click.Group):
+    """A group with commands that are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *LATER])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in LATER:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = LATER[cmd_name].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Group, invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: plugins and problems.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the traceback of every broken plugin.")
+@click.pass_context
+def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
+    """List the installed plugins; show one, check one, validate an environment's rows, or start a new one.
+
+    GRPO_PLUGINS=a,b restricts the list to those entry points or distributions.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    host = Host.discover()
+    if as_json:
+        click.echo(json.dumps(listing(host), indent=2))
+    else:
+        print_table(HEADINGS, rows(host), long=(5,), state=4, style=lambda state: "green" if state == "ok" else "red")
+        if verbose:
+            for problem in host.problems:
+                if problem.traceback:
+                    click.echo(f"\n{problem.distribution} ({problem.entry_point}):\n{problem.traceback.rstrip()}")
+        elif any(problem.traceback for problem in host.problems):
+            click.echo("\nSee the tracebacks with: grpo plugins --verbose", err=True)
+
+
+@plugins.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Show one plugin: its documentation, options, columns, range and cases.
+
+    NAME is [kind:][dist/]name, for example proximity or reward:proximity, or ./file.py:function.
+    """
+    host = Host.discover()
+    click.echo("\n".join(described(host, found(host, name))))
+
+
+def listing(host: Host) -> dict[str, list[dict[str, object]]]:
+    """Returns what `grpo plugins --json` prints."""
+    return {
+        "plugins": [
+            {
+                "kind": known.kind,
+                "name": known.spec.name,
+                "version": known.spec.version,
+                "distribution": known.distribution,
+                "distribution_version": known.distribution_version,
+                "entry_point": known.entry_point,
+                "state": "ok" if clash_of(host.problems, known) is None else "clash",
+                "description": first_line(known.spec.doc),
+            }
+            for known in _ordered(host)
+        ],
+        "problems": [asdict(problem) for problem in host.problems],
+    }
+
+
+def rows(host: Host) -> list[tuple[str, ...]]:
+    """Returns the rows of the table: the plugins by kind and name, then what is wrong with the others."""
+    table: list[tuple[str, ...]] = []
+    for known in _ordered(host):
+        clash = clash_of(host.problems, known)
+        table.append(
+            (
+                known.kind,
+                known.spec.name,
+                str(known.spec.version),
+                known.distribution,
+                "ok" if clash is None else "clash",
+                first_line(known.spec.doc) if clash is None else clash.line,
+            )
+        )
+    table.extend(
+        ("-", problem.entry_point, "-", problem.distribution, problem.state, problem.line)
+        for problem in host.problems
+        if problem.state != "clash"
+    )
+    return table
+
+
+def first_line(doc: str) -> str:
+    """Returns the first line of a documentation text, or "" when there is none."""
+    return doc.strip().partition("\n")[0]
+
+
+def _ordered(host: Host) -> list[Registration]:
+    return sorted(
+        host.registrations(), key=lambda known: (KINDS.index(known.kind), known.spec.name, known.distribution)
+    )

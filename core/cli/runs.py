@@ -1,0 +1,214 @@
+"""`grpo runs` and `grpo show`: run directories in, a table of runs or the rollouts of a step out.
+
+Neither loads torch. What models, datasets and plugins wrote is printed without escape sequences and never as markup.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grpo.core.cli.table import print_table
+from grpo.core.text.printable import counted, one_line, printable
+from grpo.plugins.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from grpo.core.record.browse import Rollout, ShownOutcome, SortKey
+    from grpo.core.record.list import RunLine
+
+RUNS = Path("runs")
+HEADINGS = ("run", "env", "model", "rewards", "status", "step", "reward", "held-out accuracy")
+STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow"}
+SHOWN = 8  # completions, unless the user says how many
+LINE, QUOTED, DETAIL = "line", "quoted", "detail"  # what a part of the page is; a quoted text cannot pass for another
+LEAD = {LINE: "", QUOTED: "  | ", DETAIL: "    "}
+FINISHED = {"stop": "ended by itself", "length": "cut at the limit", "error": "ended by an error"}
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per run, as a list.")
+def runs(folder: Path | None, as_json: bool) -> None:
+    """List the runs in FOLDER (default: runs), oldest first.
+
+    A run is running, done, interrupted, failed, or killed: nobody works on it although it was not done.
+    """
+    from grpo.core.record.list import list_runs
+
+    lines = list_runs(folder or RUNS) if folder is not None or RUNS.is_dir() else []
+    if as_json:
+        click.echo(json.dumps([{**asdict(line), "path": str(line.path)} for line in lines], indent=2))
+        return
+    if not lines:
+        click.echo(f"no runs in {folder or RUNS}. Start one with: grpo run --env gsm8k")
+        return
+    print_table(
+        HEADINGS,
+        [_cells(line) for line in lines],
+        long=(1, 2, 3),
+        state=4,
+        style=lambda status: STATUS_STYLE.get(status.partition(",")[0], "red"),
+    )
+    for line in lines:
+        if line.problem:
+            click.echo(f"unreadable: {one_line(line.problem, 500)}", err=True)
+    resumable = next((line.path for line in lines if line.resumes), None)
+    if resumable:
+        click.echo(f"\nContinue one with: grpo run --resume {resumable}", err=True)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--step", type=click.IntRange(min=1), help="Default: the last step.")
+@click.option("--sort", type=click.Choice(["reward", "advantage", "length"]), help="Highest first.")
+@click.option("--ascending", is_flag=True, help="With --sort: lowest first.")
+@click.option("--limit", type=click.IntRange(min=0), help=f"Completions to show; 0: all. Default: {SHOWN}.")
+@click.option("--group", type=click.IntRange(min=0), help="Only the completions of this group.")
+@click.option("--failures", is_flag=True, help="Only completions that a reward failed on.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list (of all, without --limit).")
+def show(
+    run: Path,
+    step: int | None,
+    sort: SortKey | None,
+    ascending: bool,
+    limit: int | None,
+    group: int | None,
+    failures: bool,
+    as_json: bool,
+) -> None:
+    """Show recorded completions of RUN: prompt, completion, what each reward said, advantage."""
+    from grpo.core.record.browse import as_json as rollout_json
+    from grpo.core.record.browse import choose, read_step
+    from grpo.core.record.run_dir import open_run_dir
+
+    if ascending and sort is None:
+        raise UsageError("--ascending needs --sort reward, advantage or length.")
+    step, recorded = read_step(open_run_dir(run), step)
+    matching = choose(recorded, sort=sort, ascending=ascending, group=group, failures=failures)
+    if limit is None:
+        limit = len(matching) if as_json else SHOWN
+    shown = matching[: limit or None]
+    if as_json:
+        click.echo(json.dumps([rollout_json(step, rollout) for rollout in shown], indent=2))
+        return
+    if not shown:
+        click.echo(f"step {step} of {run}: no reward failed on any of its {len(recorded)} completions.")
+        return
+    _print_texts(_page(run, step, recorded, shown))
+    if len(shown) < len(matching):
+        click.echo(
+            f"\n{len(matching) - len(shown)} more: --limit 0 shows all, --step, --sort and --group choose", err=True
+        )
+
+
+def _cells(line: RunLine) -> tuple[str, ...]:
+    steps = f"{line.step}/{line.steps}" if line.steps else "-"
+    reward = "-" if line.reward is None else f"{line.reward:.3g}"
+    held_out = "-" if line.before is None else f"{line.before:.1%}"
+    if line.after is not None:
+        held_out += f" -> {line.after:.1%}"
+    own = [f"{env}: {', '.join(rewards)}" for env, rewards in line.env_rewards.items()]
+    shared = ", ".join(line.rewards) or ("defaults" if line.defaults else "")
+    rewards = "; ".join(filter(None, [shared, *own])) or "-"
+    status = f"{line.status}, resumes" if line.resumes else line.status
+    texts = (str(line.path), line.env or "-", line.model or "-", rewards, status, steps, reward, held_out)
+    return tuple(one_line(text, 200) for text in texts)
+
+
+def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rollout]) -> Iterator[tuple[str, Text]]:
+    """Yields the page as (kind, text), one line or block at a time."""
+    from rich.text import Text
+
+    from grpo.core.record.browse import by_group, worth_showing
+
+    groups = len({rollout.group for rollout in recorded})
+    count = f"{len(shown)} of {len(recorded)}" if len(shown) < len(recorded) else str(len(recorded))
+    yield LINE, Text(f"{run}, step {step}: {count} completions, {counted(groups, 'group')}", style="bold")
+    told: set[str] = set()  # a system message that all groups share is shown once
+    for members in by_group(shown):
+        yield LINE, Text(f"\ngroup {members[0].group}", style="bold cyan")
+        for message in members[0].prompt:
+            text = f"{message['role']}: {message['content']}"
+            if text not in told:
+                yield LINE, Text(printable(text), style="dim" if message["role"] == "system" else "")
+            if message["role"] == "system":
+                told.add(text)
+        for name, value in worth_showing(members[0]).items():
+            yield LINE, Text(f"{one_line(name)}: {one_line(value)}", style="dim")
+        for rollout in members:
+            yield from _completion(rollout)
+
+
+def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
+    from rich.text import Text
+
+    reward = "none" if rollout.reward is None else f"{rollout.reward:.3g}"
+    finish = FINISHED.get(rollout.finish_reason, rollout.finish_reason)
+    head = (
+        f"\n#{rollout.number}  reward {reward}  advantage {rollout.advantage:+.3g}  {rollout.tokens} tokens, {finish}"
+    )
+    yield LINE, Text(head, style="bold")
+    if rollout.info:
+        yield from _turns(rollout)
+    else:
+        yield QUOTED, Text(printable(rollout.completion).strip("\n") or "(empty)")
+    width = max((len(name) for name in rollout.outcomes), default=0)
+    for name, found in rollout.outcomes.items():
+        yield DETAIL, _outcome(one_line(name).ljust(width), found)
+
+
+def _turns(rollout: Rollout) -> Iterator[tuple[str, Text]]:
+    """Yields what the policy said, quoted, what the environment answered, and the reward of each turn."""
+    from rich.text import Text
+
+    rewards = list(rollout.info.get("rewards", []))
+    turn = 0
+    for message in rollout.messages:
+        if message["role"] == "assistant":
+            earned = f"  reward {rewards[turn]:.3g}" if turn < len(rewards) else ""
+            turn += 1
+            yield LINE, Text(f"turn {turn}{earned}", style="dim")
+            yield QUOTED, Text(printable(message["content"]).strip("\n") or "(empty)")
+        else:
+            who = "tool" if message["role"] == "tool" else "environment"
+            yield LINE, Text(printable(f"{who}: {message['content']}"))
+    if "failure" in rollout.info:
+        yield LINE, Text(printable(str(rollout.info["failure"])), style="red")
+
+
+def _outcome(name: str, found: ShownOutcome) -> Text:
+    from rich.text import Text
+
+    said = {"abstain": "abstained", "failure": "failed"}.get(found.outcome, found.outcome)
+    text = Text(f"{name}  ", style="dim")
+    text.append(
+        said if found.score is None else f"{found.score:.3g}",
+        style={"failure": "red", "abstain": "yellow"}.get(found.outcome, "green"),
+    )
+    if found.reason:
+        text.append(f"  {one_line(found.reason, 500)}")
+    return text
+
+
+def _print_texts(page: Iterator[tuple[str, Text]]) -> None:
+    """Prints with colours and wrapped on a terminal, plain and unwrapped elsewhere."""
+    if not sys.stdout.isatty():
+        for kind, text in page:
+            click.echo("\n".join(f"{LEAD[kind]}{line}".rstrip() for line in text.plain.split("\n")))
+        return
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.panel import Panel
+
+    console = Console(highlight=False)
+    for kind, text in page:
+        block: Any = Panel(text, border_style="dim") if kind == QUOTED else text
+        console.print(Padding(block, (0, 0, 0, 4)) if kind == DETAIL else block)

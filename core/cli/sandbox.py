@@ -1,0 +1,147 @@
+"""`grpo sandbox`: runs one program in a sandbox, checks that a sandbox holds, removes what crashed runs left behind.
+
+In: a program and its limits, or the SPEC of a sandbox. Out: what happened, for people or as one JSON object. What a
+program wrote is shown without terminal commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grpo.core.text.printable import printable
+from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
+from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
+
+PROFILES = {".py": "python", ".c": "c", ".js": "javascript"}
+_DEFAULT = Limits()
+
+
+@click.group()
+def sandbox() -> None:
+    """Run a program in a sandbox, check a sandbox, or clean up after a crash."""
+
+
+_backend = click.option("--backend", default="local", metavar="SPEC", help="The sandbox; default: local.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@sandbox.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--stdin", "stdin_file", type=click.Path(path_type=Path), metavar="FILE")
+@_backend
+@click.option("--profile", metavar="NAME", help="The language; default: by the file's ending, else python.")
+@click.option("--cpu", type=click.FloatRange(min=0.01), default=_DEFAULT.cpu_seconds, metavar="SECONDS")
+@click.option("--wall", type=click.FloatRange(min=0.01), metavar="SECONDS", help="Default: twice --cpu and one.")
+@click.option("--memory", type=click.IntRange(min=16), default=_DEFAULT.memory_bytes >> 20, metavar="MB")
+@click.option("--output", type=click.IntRange(min=1), default=_DEFAULT.output_bytes >> 10, metavar="KB")
+@click.option("--disk", type=click.IntRange(min=1), default=_DEFAULT.disk_bytes >> 20, metavar="MB")
+@click.option("--processes", type=click.IntRange(min=1), default=_DEFAULT.processes, metavar="N")
+@_as_json
+@click.pass_context
+def run(
+    ctx: click.Context,
+    file: Path,
+    stdin_file: Path | None,
+    backend: str,
+    profile: str | None,
+    cpu: float,
+    wall: float | None,
+    memory: int,
+    output: int,
+    disk: int,
+    processes: int,
+    as_json: bool,
+) -> None:
+    """Run the program FILE and print what happened to it.
+
+    The exit code is 0 whatever the program did, and 1 when the sandbox itself failed.
+    """
+    limits = Limits(
+        cpu_seconds=cpu,
+        wall_seconds=2 * cpu + 1 if wall is None else wall,
+        memory_bytes=memory << 20,
+        output_bytes=output << 10,
+        disk_bytes=disk << 20,
+        processes=processes,
+    )
+    try:
+        program = file.read_bytes().decode("utf-8", "surrogateescape")
+        stdin = stdin_file.read_bytes() if stdin_file else b""
+    except OSError as error:
+        raise UsageError(f"cannot read '{error.filename}': {error.strerror}.") from error
+    job = Job(program, stdin, limits=limits, profile=profile or PROFILES.get(file.suffix, "python"))
+    pool: SandboxPool = Host.discover().sandbox(backend).make()
+    try:
+        [result] = asyncio.run(_run(pool, job))
+    finally:
+        pool.close()
+    click.echo(json.dumps(as_values(result), indent=2) if as_json else _described(result))
+    ctx.exit(1 if result.trouble else 0)
+
+
+@sandbox.command()
+@_backend
+@_as_json
+@click.pass_context
+def check(ctx: click.Context, backend: str, as_json: bool) -> None:
+    """Run programs whose end is known and hostile ones, and report what does not hold.
+
+    The exit code is 1 when something that matters does not hold, 0 otherwise.
+    """
+    from grpo.core.check.sandbox import check_sandbox
+
+    report = check_sandbox(backend)
+    click.echo(json.dumps(report.as_json(), indent=2) if as_json else str(report))
+    ctx.exit(0 if report.ok else 1)
+
+
+@sandbox.command()
+@_backend
+def reap(backend: str) -> None:
+    """Remove what crashed runs left behind: containers, control groups."""
+    pool: SandboxPool = Host.discover().sandbox(backend).make()
+    try:
+        type(pool).reap()  # a pool has mostly done so already, when it was made
+    finally:
+        pool.close()
+    click.echo(f"{backend}: nothing of crashed runs is left")
+
+
+def as_values(result: JobResult) -> dict[str, Any]:
+    """Returns a result as values that JSON can hold; bytes that are no UTF-8 become backslash escapes."""
+    return {
+        "outcome": result.outcome,
+        "stdout": result.stdout.decode("utf-8", "backslashreplace"),
+        "stderr": result.stderr.decode("utf-8", "backslashreplace"),
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "cpu_seconds": result.cpu_seconds,
+        "wall_seconds": result.wall_seconds,
+        "peak_bytes": result.peak_bytes,
+        "degraded": list(result.degraded),
+        "reason": result.reason,
+    }
+
+
+async def _run(pool: SandboxPool, job: Job) -> list[JobResult]:
+    return await pool.run([job])
+
+
+def _described(result: JobResult) -> str:
+    how = "" if result.exit_code is None else f", exit code {result.exit_code}"
+    how += "" if result.signal is None else f", signal {result.signal}"
+    peak = "" if result.peak_bytes is None else f", {result.peak_bytes / 2**20:.1f} MB"
+    lines = [f"{result.outcome}{how}: {result.cpu_seconds:.3f} s cpu, {result.wall_seconds:.3f} s wall{peak}"]
+    lines += [f"without {name}" for name in result.degraded]
+    lines += [printable(result.reason)] if result.reason else []
+    for name, content in (("stdout", result.stdout), ("stderr", result.stderr)):
+        if content:
+            text = printable(content.decode("utf-8", "backslashreplace"))
+            lines += [f"{name}:", *(f"  {line}" for line in text.rstrip("\n").split("\n"))]
+    return "\n".join(lines)

@@ -1,0 +1,213 @@
+"""`grpo score` and `grpo verify`: recorded completions in, the same rows with outcomes out, a summary on stderr.
+
+Both stream in blocks of 512 rows and keep the order. The output is opened when the SPECs and the first block have
+been read without fault, so a mistake does not cost an older output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from grpo.core.scoring.rows import RecordedRow, read_rows
+from grpo.core.scoring.scorer import Judgement, Scorer
+from grpo.core.scoring.tally import ScoreTally, table
+from grpo.plugins.errors import DatasetError, PluginError, UsageError
+from grpo.plugins.host import Host
+from grpo.plugins.rubric import parts
+
+_BLOCK = 512
+
+Addition = tuple[str, Any]
+_FILES = (
+    click.option("--input", "source", default="-", show_default=True, help="JSONL file of rows; - for stdin."),
+    click.option("--output", "target", default="-", show_default=True, help="JSONL file to write; - for stdout."),
+    click.option("--workers", type=click.IntRange(min=1), help="Worker processes.  [default: the processors]"),
+)
+
+
+def _files(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_FILES):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option("--reward", "rewards", multiple=True, required=True, metavar="SPEC", help="A reward; may be repeated.")
+@_files
+def score(rewards: tuple[str, ...], source: str, target: str, workers: int | None) -> None:
+    """Score recorded completions with rewards; exit code 1 where one fails on every row.
+
+    A row is {"completion": "...", <columns>}; the output row adds "scores": for each reward its outcome (score,
+    abstain or failure), its score and the reason of a failure. The components of a rubric follow it as
+    rubric.component. A completion may be a list of chat messages.
+    """
+    with _results_apart(target) as stdout:
+        bound = Host.discover().rewards(rewards)
+        tallies = {part.name: ScoreTally() for reward in bound for part in parts(reward)}
+
+        def add(scorer: Scorer, block: Sequence[RecordedRow]) -> Iterator[Addition]:
+            outcomes = scorer.score([row.completion for row in block], rows=[row.line for row in block])
+            for name, tally in tallies.items():
+                tally.add(outcomes[name])
+            for index in range(len(block)):
+                yield "scores", {name: outcomes[name][index].as_json() for name in tallies}
+
+        def summary() -> str:
+            heading = ("reward", "rows", "mean", "std", "abstain", "failure")
+            return table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
+
+        with Scorer(bound, workers=workers) as scorer:
+            _stream(scorer, add, summary, source, target, stdout)
+        _refuse_lost([name for name, tally in tallies.items() if tally.lost])
+
+
+@click.command()
+@click.option("--verifier", required=True, metavar="SPEC", help="The verifier.")
+@_files
+def verify(verifier: str, source: str, target: str, workers: int | None) -> None:
+    """Judge recorded completions with a verifier; exit code 1 where it fails on every row.
+
+    Rows are those of `grpo score`; the output row adds "verdict": its outcome (verdict or failure), ok (true, false,
+    or null for undecided), the answer that was extracted, and a reason.
+    """
+    with _results_apart(target) as stdout:
+        bound = Host.discover().verifier(verifier)
+        tally: Counter[str] = Counter()
+
+        def add(scorer: Scorer, block: Sequence[RecordedRow]) -> Iterator[Addition]:
+            judgements = scorer.judge([row.completion for row in block], rows=[row.line for row in block])
+            for judgement in judgements[bound.name]:
+                verdict = _verdict(judgement)
+                tally[_column(verdict)] += 1
+                yield "verdict", verdict
+
+        def summary() -> str:
+            columns = ("ok", "not ok", "undecided", "failure")
+            cells = (bound.name, str(tally.total()), *(str(tally[column]) for column in columns))
+            return table(("verifier", "rows", *columns), [cells])
+
+        with Scorer([bound], workers=workers) as scorer:
+            _stream(scorer, add, summary, source, target, stdout)
+        _refuse_lost([bound.name] if 0 < tally.total() == tally["failure"] else [])
+
+
+def _refuse_lost(names: Sequence[str]) -> None:
+    """Ends the command with exit code 1 where a plugin failed on every row: nothing was measured.
+
+    Raises:
+        PluginError: with the names.
+    """
+    if names:
+        raise PluginError(f"{', '.join(names)} failed on every row; the first failure is told above.")
+
+
+def _stream(
+    scorer: Scorer,
+    add: Callable[[Scorer, Sequence[RecordedRow]], Iterator[Addition]],
+    summary: Callable[[], str],
+    source: str,
+    target: str,
+    stdout: BinaryIO,
+) -> None:
+    """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
+
+    Raises:
+        UsageError: a file that cannot be opened, or a broken line.
+    """
+    with contextlib.ExitStack() as open_files:
+        lines = _open_input(source, open_files)
+        rows = read_rows(lines, "stdin" if source == "-" else source)
+        block, fault = _next_block(rows)
+        if fault is not None and not block:
+            raise fault
+        output = stdout if target == "-" else _open_output(target, source, open_files)
+        while block:
+            for row, (key, value) in zip(block, add(scorer, block), strict=True):
+                output.write(_line({**row.values, key: value}))
+            output.flush()
+            if fault is not None:
+                break
+            block, fault = _next_block(rows)
+    click.echo(summary(), err=True)
+    for text in scorer.first_failure.values():
+        click.echo(f"\nfirst failure: {text}", err=True)
+    if fault is not None:
+        raise fault
+
+
+def _next_block(rows: Iterator[RecordedRow]) -> tuple[list[RecordedRow], DatasetError | None]:
+    """Returns the next rows, and the fault that ended them early."""
+    block: list[RecordedRow] = []
+    try:
+        for row in itertools.islice(rows, _BLOCK):
+            block.append(row)  # noqa: PERF402 - the rows before a fault are kept
+    except DatasetError as fault:
+        return block, fault
+    return block, None
+
+
+def _open_input(source: str, open_files: contextlib.ExitStack) -> BinaryIO:
+    if source == "-":
+        return sys.stdin.buffer
+    try:
+        return open_files.enter_context(Path(source).open("rb"))
+    except OSError as error:
+        raise UsageError(f"--input {source}: {error.strerror}.") from error
+
+
+def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> BinaryIO:
+    path = Path(target)
+    if source != "-" and path.exists() and path.samefile(source):
+        raise UsageError(f"--output {target} is the input. Write to another file.")
+    try:
+        return open_files.enter_context(path.open("wb"))
+    except OSError as error:
+        raise UsageError(f"--output {target}: {error.strerror}.") from error
+
+
+@contextlib.contextmanager
+def _results_apart(target: str) -> Iterator[BinaryIO]:
+    """Gives stdout to the results alone: what plugins print, from Python or below it, goes to stderr."""
+    if target != "-":
+        yield sys.stdout.buffer
+        return
+    sys.stdout.flush()
+    real = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        with open(real, "wb", closefd=False) as stdout:
+            yield stdout
+    finally:
+        sys.stdout.flush()
+        os.dup2(real, sys.stdout.fileno())
+        os.close(real)
+
+
+def _line(values: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(values, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # half a surrogate pair has no UTF-8
+        return json.dumps(values).encode() + b"\n"
+
+
+def _verdict(judgement: Judgement) -> dict[str, Any]:
+    verdict = judgement.verdict
+    if verdict is None:
+        return {"outcome": "failure", "ok": None, "extracted": None, "reason": judgement.reason}
+    return {"outcome": "verdict", "ok": verdict.ok, "extracted": verdict.extracted, "reason": verdict.reason}
+
+
+def _column(verdict: dict[str, Any]) -> str:
+    if verdict["outcome"] == "failure":
+        return "failure"
+    return {True: "ok", False: "not ok", None: "undecided"}[verdict["ok"]]

@@ -1,0 +1,139 @@
+"""`grpo shrink`: a recorded completion and a reward in, the smallest text with that score out, as a regression case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from grpo.core.check.shrink import Shrunk
+from grpo.core.check.shrink import shrink as shrink_text
+from grpo.core.scoring.rows import read_rows
+from grpo.core.scoring.scorer import Outcome, Scorer
+from grpo.plugins.binding import BoundReward
+from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
+from grpo.plugins.types import Completion
+
+_CLOSE = 1e-9
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), required=False)
+@click.option("--reward", required=True, metavar="SPEC", help="The reward whose score is suspicious.")
+@click.option("--step", type=click.IntRange(min=1), help="The step of RUN.  [default: the last]")
+@click.option("--index", type=click.IntRange(min=0), help="The completion of that step, as numbered by grpo show.")
+@click.option("--input", "source", type=click.Path(path_type=Path), help="A JSONL file of rows, instead of RUN.")
+@click.option("--row", type=click.IntRange(min=1), help="The line of that file, from 1.")
+@click.option("--min-score", type=float, help="Keep any score from here up.  [default: keep exactly this score]")
+@click.option("--calls", type=click.IntRange(min=1), default=2000, show_default=True, help="Texts to try at most.")
+def shrink(
+    run: Path | None,
+    reward: str,
+    step: int | None,
+    index: int | None,
+    source: Path | None,
+    row: int | None,
+    min_score: float | None,
+    calls: int,
+) -> None:
+    """Find the smallest text that keeps a suspicious score, and print it as a Case for the reward.
+
+    The completion is number INDEX of a step of RUN, or line ROW of a JSONL file.
+    """
+    bound = Host.discover().reward(reward)
+    completion = _recorded(run, step, index, source, row)
+    with Scorer([bound], workers=1, retries=0) as scorer:
+        start = _outcomes(scorer, bound, completion, [completion.text])[0]
+        if min_score is not None and (start.score is None or start.score < min_score):
+            raise UsageError(f"the completion {_words(start)}, which is not {min_score:g} or more. Lower --min-score.")
+
+        def keeps(texts: Sequence[str]) -> list[bool]:
+            return [_kept(outcome, start, min_score) for outcome in _outcomes(scorer, bound, completion, texts)]
+
+        done = shrink_text(completion.text, keeps, calls=calls)
+        end = _outcomes(scorer, bound, completion, [done.text])[0]
+    click.echo(_summary(completion.text, done, start), err=True)
+    click.echo(case_text(bound, completion, done.text, end))
+
+
+def case_text(bound: BoundReward, completion: Completion, text: str, outcome: Outcome) -> str:
+    """Returns a `Case` as Python, with the columns that the reward reads; a failure has no score to expect."""
+    columns = completion.row
+    if not bound.spec.whole:
+        names = [name for column in bound.spec.columns for name in column.names]
+        columns = {name: completion.row[name] for name in names if name in completion.row}
+    lines = ["Case(", f"    {text!r},", f"    row={dict(columns)!r},"]
+    if outcome.kind == "failure":
+        lines += [f"    expect=...,  # {outcome.reason}"]
+    else:
+        lines += [f"    expect={outcome.score!r},"]
+    if bound.options:
+        lines += [f"    options={dict(bound.options)!r},"]
+    return "\n".join([*lines, ")"])
+
+
+def _recorded(
+    run: Path | None, step: int | None, index: int | None, source: Path | None, row: int | None
+) -> Completion:
+    if (run is None) == (source is None):
+        raise UsageError("name RUN with --index, or a file with --input rows.jsonl --row N.")
+    if source is not None:
+        if row is None or step is not None or index is not None:
+            raise UsageError("--input needs --row N, the line of the completion, and neither --step nor --index.")
+        return _line(source, row)
+    if index is None or row is not None:
+        raise UsageError("RUN needs --index N, the number of the completion in grpo show, and no --row.")
+    assert run is not None
+    return _rollout(run, step, index)
+
+
+def _line(source: Path, number: int) -> Completion:
+    try:
+        with source.open("rb") as lines:
+            for recorded in read_rows(lines, str(source)):
+                if recorded.line == number:
+                    return recorded.completion
+    except OSError as error:
+        raise UsageError(f"--input {source}: {error.strerror}.") from error
+    raise UsageError(f"{source} has no row on line {number}.")
+
+
+def _rollout(path: Path, step: int | None, index: int) -> Completion:
+    from grpo.core.record.browse import read_step, to_completion
+    from grpo.core.record.run_dir import open_run_dir
+
+    found, rollouts = read_step(open_run_dir(path), step)
+    if index >= len(rollouts):
+        raise UsageError(f"step {found} of {path} has the completions 0 to {len(rollouts) - 1}, and no {index}.")
+    rollout = rollouts[index]
+    return to_completion(rollout)
+
+
+def _outcomes(scorer: Scorer, bound: BoundReward, completion: Completion, texts: Sequence[str]) -> list[Outcome]:
+    answers = [
+        replace(completion, text=text, messages=({"role": "assistant", "content": text},), token_ids=())
+        for text in texts
+    ]
+    return scorer.score(answers)[bound.name]
+
+
+def _kept(outcome: Outcome, start: Outcome, minimum: float | None) -> bool:
+    if minimum is not None:
+        return outcome.score is not None and outcome.score >= minimum
+    if outcome.score is None or start.score is None:
+        return outcome.kind == start.kind
+    return abs(outcome.score - start.score) <= _CLOSE * max(1.0, abs(start.score))
+
+
+def _words(outcome: Outcome) -> str:
+    if outcome.kind == "failure":
+        return f"fails ({outcome.reason})"
+    return "abstains" if outcome.score is None else f"scores {outcome.score:g}"
+
+
+def _summary(text: str, done: Shrunk, start: Outcome) -> str:
+    ended = "" if done.minimal else "; the calls ran out, so it may get smaller with more --calls"
+    return f"it {_words(start)}; {len(text)} characters became {len(done.text)} in {done.calls} calls{ended}"

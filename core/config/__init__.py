@@ -1,0 +1,1 @@
+"""The configuration: files and flags in, one frozen and checked value out."""

@@ -1,0 +1,1 @@
+"""Environments: rows in, episodes out; actions in, observations out."""

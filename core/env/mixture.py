@@ -1,0 +1,177 @@
+"""The environments of a run: what the user named in; each with its rewards, verifier and share of the prompts out.
+
+With several of them every prompt, and so every group of completions, belongs to one environment; a batch may hold
+groups of all. Rewards and verifiers then carry the environment's name (`gsm8k.proximity`) and score its completions
+only. Whose rewards they are, first that holds:
+
+1. `env_rewards`, where it names the environment;
+2. those of `rewards` whose columns the environment's rows have, if any;
+3. the environment's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.env.episodes import Episode
+from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins.errors import UsageError, did_you_mean
+from grpo.plugins.host import Host
+from grpo.plugins.types import Row
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnv:
+    """One environment of a run.
+
+    Attributes:
+        env: the environment with its options and its weight.
+        rewards: what its completions are scored with.
+        verifier: what decides its accuracy, or None.
+        train, held_out: its episodes; `held_out` is empty when evaluation is off or it has no test rows.
+        share: of all prompts.
+    """
+
+    env: BoundEnv
+    rewards: tuple[BoundReward, ...]
+    verifier: BoundVerifier | None
+    train: tuple[Episode, ...]
+    held_out: tuple[Episode, ...]
+    share: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What the run calls it."""
+        return self.env.name
+
+    @property
+    def plugins(self) -> tuple[BoundReward | BoundVerifier, ...]:
+        """Everything that scores or judges its completions."""
+        return (*self.rewards, *([self.verifier] if self.verifier else []))
+
+
+def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
+    """Binds the environments of a configuration.
+
+    Raises:
+        UsageError: one cannot be used, or the run could not tell them apart.
+    """
+    envs = tuple(with_dataset(host.env(source), config) for source in config.envs)
+    names = [env.name for env in envs]
+    for name in config.env_rewards:
+        if name not in names:
+            raise UsageError(
+                f"env_rewards: no environment of this run is named '{name}'.{did_you_mean(name, names)} It has: "
+                f"{', '.join(names)}."
+            )
+    if len(envs) == 1:
+        return envs
+    for env in envs:
+        if names.count(env.name) > 1:
+            raise UsageError(
+                f"two environments are named '{env.name}', and their metrics would mix. Give one another name with as, "
+                f"as in --env {env.spec.name}:as={env.spec.name.rpartition(':')[2]}_2."
+            )
+        if "/" in env.name:
+            raise UsageError(f"env '{env.name}': in a run of several environments it needs a name. Add as=NAME to it.")
+        if env.weight <= 0:
+            raise UsageError(f"env '{env.name}': weight={env.weight:g} must be above 0. Leave the environment out.")
+    if config.dataset is not None:
+        raise UsageError(
+            f"--dataset {config.dataset}: this run has several environments. Set it in the SPEC of the one that it is "
+            f"for, as in --env {names[0]}:dataset={config.dataset}."
+        )
+    return envs
+
+
+def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
+    """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model.
+
+    Raises:
+        UsageError: a dataset is named, and the environment has no such option.
+    """
+    defaults = {option.name: option.default for option in env.spec.options}
+    several = len(config.envs) > 1
+    value = None if several else config.dataset
+    if value is None and config.model is not None and "dataset" not in env.options:
+        value = env.spec.hub_dataset
+    if value is None:
+        return env
+    if "dataset" not in defaults:
+        raise UsageError(f"env '{env.name}' has no option 'dataset', so --dataset {value} cannot be used with it.")
+    return replace(env, options={**env.options, "dataset": value})
+
+
+def rewards_by_env(
+    config: RunConfig, host: Host, envs: Sequence[BoundEnv], rows: Sequence[Row]
+) -> list[tuple[BoundReward, ...]]:
+    """Binds the rewards of each environment; `rows` holds an example of its rows for each.
+
+    Raises:
+        UsageError: a reward cannot be used, or is for no environment.
+    """
+    several = len(envs) > 1
+    found = [rewards_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
+    used = {reward.name for rewards in found for reward in rewards}
+    for reward in host.rewards(config.rewards):
+        if several and reward.name not in used:
+            columns = ", ".join(str(column) for column in reward.spec.columns if column.required) or "none"
+            raise UsageError(
+                f"reward '{reward.name}' scores no environment of this run: it reads the columns {columns}, and each "
+                "environment lacks one of them or has rewards of its own under env_rewards. Leave it out."
+            )
+    return [owned(env, rewards) if several else rewards for env, rewards in zip(envs, found, strict=True)]
+
+
+def rewards_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> tuple[BoundReward, ...]:
+    """Binds the rewards of one environment.
+
+    Args:
+        config: the user's rewards.
+        host: the plugins.
+        env: the environment.
+        row: an example of its rows.
+        fit: of `config.rewards` take those only whose columns the row has.
+
+    Raises:
+        UsageError: a reward cannot be used.
+    """
+    if env.name in config.env_rewards:
+        return tuple(host.rewards(config.env_rewards[env.name]))
+    given = [reward for reward in host.rewards(config.rewards) if not fit or not missing_columns(reward, row)]
+    return tuple(given or host.default_rewards(env))
+
+
+def owned(env: BoundEnv, rewards: Iterable[BoundReward]) -> tuple[BoundReward, ...]:
+    """Returns rewards that carry an environment's name and score its completions only."""
+    return tuple(replace(reward, alias=f"{env.name}.{reward.name}", env=env.name) for reward in rewards)
+
+
+def verifier_of(env: BoundEnv, host: Host, *, several: bool) -> BoundVerifier | None:
+    """Binds the environment's verifier; among several it carries the environment's name."""
+    found = host.default_verifier(env)
+    if found is None or not several:
+        return found
+    return replace(found, alias=f"{env.name}.{found.name}", env=env.name)
+
+
+def missing_columns(plugin: BoundReward | BoundVerifier, row: Mapping[str, object]) -> list[str]:
+    """Returns the columns that a reward or verifier needs and a row lacks."""
+    return [str(column) for column in plugin.spec.columns if column.required and column.found_in(row) is None]
+
+
+def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | BoundVerifier]) -> None:
+    """Refuses rows that lack a column which a reward or the verifier needs.
+
+    Raises:
+        UsageError: names the plugin and the columns.
+    """
+    for bound in plugins:
+        missing = missing_columns(bound, episode.row)
+        if missing:
+            raise UsageError(
+                f"{bound.spec.kind} '{bound.name}' needs the column{'s' if len(missing) > 1 else ''} "
+                f"{', '.join(missing)}, but row {episode.index} has: {', '.join(episode.row) or 'none'}."
+            )

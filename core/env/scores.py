@@ -1,0 +1,61 @@
+"""Scores and judges the completions of several environments: each environment's own go to its rewards and its verifier.
+
+In: a batch and the environments of the run. Out: one outcome per reward and completion, an abstention where the reward
+belongs to another environment, so that it moves no group; and whether each completion is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from grpo.core.env.mixture import RunEnv
+from grpo.core.scoring.early import EarlyCalls
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.types import Completion
+
+ELSEWHERE = Outcome("abstain", None, "it scores another environment")
+
+
+def scores_by_env(
+    scorer: Scorer, envs: Sequence[RunEnv], completions: Sequence[Completion], early: EarlyCalls | None = None
+) -> dict[str, list[Outcome]]:
+    """Scores each completion with the rewards of its environment; `early` holds calls that were begun already.
+
+    Returns:
+        Reward name to one outcome per completion, in order, as `Scorer.score` does.
+    """
+    if len(envs) == 1:
+        return scorer.score(completions, early=early)
+    found: dict[str, list[Outcome]] = {}
+    for part, places in _places(envs, completions).items():
+        names = [reward.name for reward in envs[part].rewards]
+        own = scorer.score([completions[i] for i in places], rows=places, only=names, early=early)
+        for name, outcomes in own.items():
+            found[name] = [ELSEWHERE] * len(completions)
+            for place, outcome in zip(places, outcomes, strict=True):
+                found[name][place] = outcome
+    return found
+
+
+def right_by_env(scorer: Scorer, envs: Sequence[RunEnv], completions: Sequence[Completion]) -> list[bool | None]:
+    """Judges each completion with the verifier of its environment; None where nobody knows."""
+    right: list[bool | None] = [None] * len(completions)
+    for part, places in _places(envs, completions).items():
+        verifier = envs[part].verifier
+        if verifier is None:
+            continue
+        judged = scorer.judge([completions[i] for i in places], rows=places, only=[verifier.name])[verifier.name]
+        for place, judgement in zip(places, judged, strict=True):
+            right[place] = judgement.verdict.ok if judgement.verdict else None
+    return right
+
+
+def _places(envs: Sequence[RunEnv], completions: Sequence[Completion]) -> Mapping[int, list[int]]:
+    """Returns the number of each environment to the places of its completions, which may be none."""
+    if len(envs) == 1:
+        return {0: list(range(len(completions)))}
+    return {
+        number: [place for place, completion in enumerate(completions) if completion.env == part.name]
+        for number, part in enumerate(envs)
+    }

@@ -1,0 +1,133 @@
+"""One step of an environment: an action as text in, what gymnasium's contract says came of it out, checked.
+
+Beside actions an environment may want to know of turns that called its tools, and of a budget that ended its rollout.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo.core.env.tools import ToolCall, used
+
+
+@dataclass(frozen=True, slots=True)
+class StepAnswer:
+    """What a step returned.
+
+    Attributes:
+        observation: the next message to the policy.
+        reward: of the turn; finite.
+        terminated, truncated: whether the episode is over.
+        info: the entries that JSON can hold, numbers of numpy as Python's own; only those are recorded and reach
+            rewards.
+    """
+
+    observation: str
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the episode is over."""
+        return self.terminated or self.truncated
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What rewards see of the step if it is the last of a rollout."""
+        return {**self.info, "terminated": self.terminated, "truncated": self.truncated}
+
+
+def take_step(action: str, env: Any) -> StepAnswer:
+    """Makes one step and checks what it returns.
+
+    Raises:
+        TypeError, ValueError: it is not what gymnasium's contract says, or no tokenizer reads it.
+        Exception: whatever the environment raises.
+    """
+    return _checked(env.step(action))
+
+
+def tell_of_calls(said: str, calls: Sequence[ToolCall], answers: Sequence[str], env: Any) -> StepAnswer | None:
+    """Tells an environment of a turn that called its tools; steps it with no text if its episode has ended with that.
+
+    Args:
+        said: what the turn said beside its calls.
+        calls: what it asked for.
+        answers: what the policy is told, one text for each call.
+        env: the environment.
+
+    Returns:
+        What the step returned, or None where the episode goes on. Raises what `take_step` does.
+    """
+    return take_step("", env) if used(env, said, calls, answers) else None
+
+
+def cut_off(calling: bool, env: Any) -> StepAnswer | None:
+    """Asks an environment what a rollout came to that a budget ended.
+
+    Args:
+        calling: whether its last turn called tools; then the environment has not been stepped for it.
+        env: the environment.
+
+    Returns:
+        What its method `cut` returned, or a step with no text after a call; None where nothing is left to ask. Raises
+        what `take_step` does.
+    """
+    end = getattr(getattr(env, "unwrapped", env), "cut", None)
+    if callable(end):
+        return _checked(end())
+    return take_step("", env) if calling else None
+
+
+def _checked(answer: Any) -> StepAnswer:
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        given = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+        raise TypeError(f"step returned {given}, not observation, reward, terminated, truncated and info")
+    observation, reward, terminated, truncated, info = answer
+    if not isinstance(observation, str):
+        raise TypeError(f"the observation is a {type(observation).__name__}, not text")
+    observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer
+    number = float(reward)
+    if not math.isfinite(number):
+        raise ValueError(f"the reward is {number}")
+    return StepAnswer(observation, number, bool(terminated), bool(truncated), _plain(info))
+
+
+def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, value in info.items():
+        try:
+            plain[str(key)] = _held_by_json(value)
+        except (TypeError, ValueError, RecursionError):
+            continue
+    return plain
+
+
+def _held_by_json(value: Any) -> Any:
+    """Returns a value that JSON can hold, with numbers of numpy or torch as Python's own.
+
+    Raises:
+        TypeError, ValueError, RecursionError: JSON cannot hold it.
+    """
+    try:
+        json.dumps(value, allow_nan=False)
+    except TypeError:
+        return json.loads(json.dumps(value, allow_nan=False, default=_number))
+    return value
+
+
+def _number(value: Any) -> Any:
+    """Returns a number of numpy or torch as Python's own.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if getattr(value, "shape", None) != ():
+        raise TypeError(f"a {type(value).__name__} is no number")
+    return value.item()

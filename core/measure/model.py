@@ -1,0 +1,268 @@
+"""Measures weights on an environment: decides and checks everything first, then samples, judges and scores.
+
+In: weights, the host and the user's choices. Out: an `EvaluationPlan`, and from it a `Measurement`. Whatever cannot
+work is refused by the plan, before any model loads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from grpo.core.config.schema import PluginRef, RolloutSection, RunConfig, parse_config
+from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
+from grpo.core.env.mixture import refuse_missing_columns, rewards_of, with_dataset
+from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
+from grpo.core.planning.decide import check_prompts
+from grpo.core.planning.turns import narrowed, player_of, with_turns
+from grpo.core.policy.load import end_ids, load_model_config, load_tokenizer
+from grpo.core.policy.weights import Weights, load_weights
+from grpo.core.rollout.hf.sampler import HfRollouts
+from grpo.core.rollout.types import SamplingParams, refuse_unsafe_rope
+from grpo.core.scoring.scorer import Judgement, Scorer
+from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins.errors import RunError, UsageError
+from grpo.plugins.host import Host
+from grpo.plugins.types import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user chose; None stands for the default, which a run directory may have.
+
+    Attributes:
+        env, rewards, dataset: as for training.
+        split: "train" or "test".
+        size: use only the first rows.
+        samples: completions per problem.
+        temperature: default: greedy for one sample, 1 for several.
+        max_tokens: new tokens per completion.
+        batch_size: completions decoded at once.
+        of_run: the environment is the run's own, and so are the defaults; so it is where `env` is None.
+        fit: of the rewards take those whose columns the environment's rows have.
+    """
+
+    env: PluginRef | None = None
+    rewards: Sequence[str] = ()
+    dataset: str | None = None
+    split: str = "test"
+    size: int | None = None
+    samples: int = 1
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int = 0
+    batch_size: int = 128
+    of_run: bool = False
+    fit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """A measurement that can start; the names are those of `Choices` and of a run's plan."""
+
+    weights: Weights
+    env: BoundEnv
+    rewards: tuple[BoundReward, ...]
+    verifier: BoundVerifier | None
+    episodes: tuple[Episode, ...]
+    split: str
+    samples: int
+    temperature: float
+    max_tokens: int
+    seed: int
+    batch_size: int
+    rollout: RolloutSection
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What came out.
+
+    Attributes:
+        evaluation: the numbers and everything that they were made from.
+        first_failure: reward or verifier to the traceback of its first failure.
+        seconds: wall time of sampling, judging and scoring.
+    """
+
+    evaluation: Evaluation
+    first_failure: Mapping[str, str]
+    seconds: float
+
+
+def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[str]) -> list[Choices]:
+    """Returns the choices for each environment: those that the user names, else those of the run.
+
+    The name of one of a run's several environments stands for that one, with its options and rewards.
+    """
+    run = weights.config
+    own = {host.env(source).name: source for source in run.envs} if run is not None and len(run.envs) > 1 else {}
+    wanted = list(envs) or list(own)
+    if not wanted:
+        return [choices]
+    return [
+        replace(choices, env=own.get(env, env), of_run=env in own, fit=env in own or len(wanted) > 1) for env in wanted
+    ]
+
+
+def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> EvaluationPlan:
+    """Decides and checks everything that can be decided without weights.
+
+    Raises:
+        UsageError: something cannot work; the message names it and the remedy.
+    """
+    config = _config(weights, choices)
+    env = with_dataset(host.env(config.envs[0]), config)
+    host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
+    verifier = host.default_verifier(env)
+    temperature = choices.temperature if choices.temperature is not None else (0.0 if choices.samples == 1 else 1.0)
+    if choices.samples > 1 and temperature == 0:
+        raise UsageError(
+            f"-n {choices.samples} at temperature 0 would give {choices.samples} equal completions per problem. "
+            "Raise --temperature or leave out -n."
+        )
+    found = episodes_of(
+        env,
+        choices.split,
+        limit=choices.size,
+        unbounded=choices.size or UNBOUNDED,
+        seconds=config.rollout.step_timeout,
+    )
+    episodes = tuple(found)
+    rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
+    if not rewards and verifier is None:
+        raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")
+    refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
+    model_config = load_model_config(weights.base)
+    refuse_unsafe_rope(model_config)
+    longest = check_prompts(config, env, weights.tokenizer_source, model_config, {choices.split: episodes})
+    if choices.of_run:
+        config = config.model_copy(update={"rollout": narrowed(config.rollout, env)})
+    config = with_turns(config, [env], model_config, longest)
+    player_of(env, config.rollout, load_tokenizer(weights.tokenizer_source), episodes)  # refuses before weights load
+    assert config.rollout.max_completion_length is not None
+    return EvaluationPlan(
+        weights=weights,
+        env=env,
+        rewards=rewards,
+        verifier=verifier,
+        episodes=episodes,
+        split=choices.split,
+        samples=choices.samples,
+        temperature=temperature,
+        max_tokens=config.rollout.max_completion_length,
+        seed=choices.seed,
+        batch_size=choices.batch_size,
+        rollout=config.rollout,
+    )
+
+
+def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callable[[int], None]) -> Measurement:
+    """Loads the weights, samples, judges and scores.
+
+    Args:
+        plan: what to do.
+        loaded: called once the weights are there.
+        sampled: called after each batch with the number of completions that it had.
+
+    Raises:
+        RunError: the GPU's memory is full.
+    """
+    import torch
+
+    model, tokenizer = load_weights(plan.weights)
+    loaded()
+    params = SamplingParams(
+        max_tokens=plan.max_tokens,
+        eos_ids=end_ids(tokenizer, model),
+        pad_id=tokenizer.pad_token_id,
+        temperature=plan.temperature,
+    )
+    start = time.perf_counter()
+    torch.manual_seed(plan.seed)
+    plugins: list[BoundReward | BoundVerifier] = [*plan.rewards, *([plan.verifier] if plan.verifier else [])]
+    with Scorer(plugins) as scorer:
+
+        def judge(completions: Sequence[Completion]) -> Sequence[Judgement]:
+            (judgements,) = scorer.judge(completions).values()
+            return judgements
+
+        rollouts = HfRollouts()
+        rollouts.sync(model)
+        try:
+            completions = complete(
+                rollouts,
+                tokenizer,
+                plan.episodes,
+                params,
+                samples=plan.samples,
+                batch_size=plan.batch_size,
+                on_batch=sampled,
+                player=player_of(plan.env, plan.rollout, tokenizer, plan.episodes),
+            )
+        except torch.OutOfMemoryError as error:
+            raise RunError(
+                f"the GPU's memory is full: {str(error).splitlines()[0]} Lower --batch-size {plan.batch_size}."
+            ) from error
+        evaluation = evaluation_of(completions, plan.samples, judge if plan.verifier else None, scorer.score)
+        return Measurement(evaluation, dict(scorer.first_failure), time.perf_counter() - start)
+
+
+def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Returns one row per completion, which `grpo score` and `grpo verify` read as it is.
+
+    A row holds the columns of the episode, then what was sampled and what came of it; on a clash of names the latter
+    stand.
+    """
+    rows: list[dict[str, Any]] = []
+    for i, completion in enumerate(evaluation.completions):
+        row: dict[str, Any] = {
+            **completion.row,
+            "completion": list(completion.messages) if plan.env.spec.played else completion.text,
+            "prompt": list(completion.prompt),
+            "problem": plan.episodes[i // plan.samples].index,
+            "sample": i % plan.samples,
+            "tokens": len(completion.token_ids),
+            "finish_reason": completion.finish_reason,
+            **({"info": dict(completion.info)} if completion.info else {}),
+            "env": completion.env,
+            "scores": {name: found[i].as_json() for name, found in evaluation.outcomes.items()},
+        }
+        if evaluation.verdicts:
+            row["verdict"] = _verdict(evaluation.verdicts[i])
+        rows.append(row)
+    return rows
+
+
+def _verdict(judgement: Judgement) -> dict[str, Any]:
+    verdict = judgement.verdict
+    return {
+        "outcome": judgement.kind,
+        "ok": verdict.ok if verdict else None,
+        "extracted": verdict.extracted if verdict else None,
+        "reason": verdict.reason if verdict else judgement.reason,
+    }
+
+
+def _config(weights: Weights, choices: Choices) -> RunConfig:
+    """Merges the settings of the run that made the weights, if a run did, with the user's choices.
+
+    Naming an environment leaves the run's rewards and dataset behind.
+    """
+    tree: dict[str, Any] = {"model": None if weights.embedded else weights.base}
+    of_run = choices.env is None or choices.of_run
+    if weights.config is not None:
+        run = weights.config.model_dump(mode="json")
+        tree["model"] = run["model"]
+        if of_run:
+            tree |= {key: run[key] for key in ("env", "rewards", "env_rewards", "dataset") if key in run}
+    chosen = {"env": choices.env, "rewards": list(choices.rewards) or None, "dataset": choices.dataset}
+    tree |= {key: value for key, value in chosen.items() if value is not None}
+    tree["rollout"] = {"max_completion_length": choices.max_tokens or weights.max_tokens}
+    if choices.rewards:
+        tree.pop("env_rewards", None)
+    if weights.config is not None and of_run:
+        limits = ("max_turns", "max_rollout_length", "step_timeout")
+        tree["rollout"] |= {name: getattr(weights.config.rollout, name) for name in limits}
+    return parse_config(tree)

@@ -1,0 +1,1 @@
+"""Decides and refuses before a model loads: a configuration in, a `Plan` or a clear error out."""

@@ -1,0 +1,1 @@
+"""Memory before anything is loaded: shapes and settings in, bytes and settings that fit out."""

@@ -1,0 +1,247 @@
+"""Does it fit, and how: memory of a device and a model's shape in, settings out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.planning.memory.estimate import Shape, modes, shape
+from grpo.plugins.errors import UsageError
+
+GIB = 2**30
+RESERVED = {"cuda": 1.5 * GIB, "cpu": 0.75 * GIB}  # context and workspaces of CUDA, fragments; the libraries on a CPU
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What memory there is.
+
+    Attributes:
+        kind: "cuda" or "cpu".
+        total: bytes.
+    """
+
+    kind: str
+    total: int
+
+    @property
+    def usable(self) -> int:
+        """Bytes that a run can count on."""
+        return round(self.total - RESERVED[self.kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings that fit.
+
+    Attributes:
+        checkpointing: one of `grpo.core.planning.memory.estimate.CHECKPOINTING`.
+        micro_batch: completions per forward and backward pass.
+        decoded: sequences decoded at once.
+        update, rollout: bytes at the peaks of the two phases.
+        host: bytes of pinned host memory, with offloading.
+    """
+
+    checkpointing: str
+    micro_batch: int
+    decoded: int
+    update: int
+    rollout: int
+    host: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be trained.
+
+    Attributes:
+        context: tokens of a sequence, prompt and completion.
+        share: completions that one process trains on per generation; a micro batch divides it.
+        engine: "hf" or "vllm".
+        shared: vLLM uses the policy's weights.
+        reserved: bytes that vLLM takes for its weights and cache, in which sequences wait for each other; None: it has
+            no such limit.
+    """
+
+    context: int
+    share: int
+    engine: str = "hf"
+    shared: bool = False
+    reserved: int | None = None
+
+    def rollout(self, model: Shape, sequences: int) -> int:
+        """Bytes while so many sequences are decoded at once."""
+        if self.reserved is not None:
+            return model.fixed + self.reserved
+        return model.rollout(sequences * self.context, engine=self.engine, shared=self.shared)
+
+
+def this_device() -> Device:
+    """Returns the first GPU, or the machine's memory within its control group's limit."""
+    import torch
+
+    if torch.cuda.is_available():
+        return Device("cuda", torch.cuda.get_device_properties(0).total_memory)
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [file.read_text().strip() for file in _CGROUP_LIMITS if file.is_file()]
+    return Device("cpu", min([total, *(int(limit) for limit in limits if limit.isdigit())]))
+
+
+def parse_size(text: str) -> int:
+    """Reads `80GB`, `24GiB` or a number of bytes; makers of GPUs write GB for GiB, and so does this.
+
+    Raises:
+        UsageError: it is no size.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise UsageError(f"'{text}' is no amount of memory. Write it like 80GB or 24GiB.")
+    return round(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def settings(model: Shape, job: Job, device: Device) -> Settings | None:
+    """Returns the settings with the least recomputation, and then the largest batches, that fit; or None."""
+    decoded = _largest(lambda n: job.rollout(model, n) <= device.usable, job.share)
+    if decoded == 0:
+        return None
+    for checkpointing in modes(device.kind):
+        for micro in (n for n in range(job.share, 0, -1) if job.share % n == 0):
+            peak = model.update(job.context, micro, checkpointing, device.kind)
+            if peak <= device.usable:
+                host = model.activations.host(micro * job.context) if checkpointing == "offload" else 0
+                return Settings(checkpointing, micro, decoded, peak, job.rollout(model, decoded), host)
+    return None
+
+
+def largest_context(model: Shape, job: Job, device: Device, limit: int) -> int:
+    """Returns the most tokens of a sequence, up to `limit`, that train with all of `job.share` decoded at once."""
+
+    def fits(context: int) -> bool:
+        if model.rollout(job.share * context, engine=job.engine, shared=job.shared) > device.usable:
+            return False
+        return model.update(context, 1, modes(device.kind)[-1], device.kind) <= device.usable
+
+    return _largest(fits, limit)
+
+
+def largest_group(model: Shape, job: Job, device: Device, limit: int = 4096) -> int:
+    """Returns the most sequences of `job.context` that can be decoded at once, if one of them can be trained on."""
+    if model.update(job.context, 1, modes(device.kind)[-1], device.kind) > device.usable:
+        return 0
+    return _largest(lambda n: job.rollout(model, n) <= device.usable, limit)
+
+
+def fastest_checkpointing(config: RunConfig, model_config: Any, longest_prompt: int) -> str:
+    """Returns the mode of checkpointing with the least recomputation whose update fits the GPU; "none" on a CPU.
+
+    Args:
+        config: with every other open value chosen.
+        model_config: of the policy; one that cannot be counted keeps everything.
+        longest_prompt: in tokens.
+    """
+    train, rollout = config.train, config.rollout
+    device = this_device()
+    if device.kind == "cpu":
+        return "none"
+    assert train.micro_batch_size is not None
+    assert rollout.max_completion_length is not None
+    try:
+        measured = _shape(config, model_config)
+    except UsageError:
+        return "none"
+    engine = rollout.memory_share * device.total if rollout.backend == "vllm" else 0
+    size = (longest_prompt + (rollout.max_rollout_length or rollout.max_completion_length), train.micro_batch_size)
+    room = device.usable - engine
+    ways = modes(device.kind)
+    return next((mode for mode in ways if measured.update(*size, mode, device.kind, train.head) <= room), ways[-1])
+
+
+def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, processes: int) -> None:
+    """Refuses a run that this machine's memory cannot hold; a model that cannot be counted is let through.
+
+    Args:
+        config: with every open value chosen.
+        model_config: of the policy.
+        longest_prompt: in tokens.
+        processes: that share the machine's memory, or have a GPU each.
+
+    Raises:
+        UsageError: names both sizes, and the settings that would fit.
+    """
+    train, rollout = config.train, config.rollout
+    assert train.micro_batch_size is not None
+    assert rollout.max_completion_length is not None
+    device = this_device()
+    if device.kind == "cpu":
+        device = replace(device, total=device.total // processes)
+    try:
+        measured = _shape(config, model_config)
+    except UsageError:
+        return
+    share = train.prompts_per_step * train.group_size // processes
+    job = Job(longest_prompt + (rollout.max_rollout_length or rollout.max_completion_length), share)
+    if rollout.backend == "vllm-server":
+        job = replace(job, reserved=0)
+    elif rollout.backend == "vllm" and device.kind == "cuda":
+        engine = round(rollout.memory_share * device.total)
+        # Else vLLM gives its memory up during updates.
+        awake = rollout.overlap or rollout.share_weights or rollout.sleep is False
+        device = replace(device, total=device.total - engine) if awake else device
+        job = replace(job, reserved=0 if awake else engine)
+    decoded = rollout.batch_size or share
+    update = measured.update(job.context, train.micro_batch_size, train.checkpointing, device.kind, train.head)
+    needed = max(update, job.rollout(measured, decoded))
+    if needed <= device.usable:
+        return
+    chosen = settings(measured, job, device)
+    remedy = f"This fits: {' '.join(f'--set {pair}' for pair in pairs(chosen))}" if chosen else ""
+    raise UsageError(
+        f"the run needs about {needed / GIB:.1f} GiB of memory ({'update' if needed == update else 'generation'}), and "
+        f"{device.usable / GIB:.1f} GiB can be counted on. {remedy or remedies(measured, job, device)} "
+        "Where the memory goes: grpo plan. To try all the same: --set train.check_memory=false"
+    )
+
+
+def _shape(config: RunConfig, model_config: Any) -> Shape:
+    """Measures the model of a run; rows are packed where prompts may be shared and our head trains."""
+    train = config.train
+    assert train.dtype is not None
+    measured = shape(model_config, train.dtype, config.lora, reference=config.loss.beta > 0)
+    return replace(measured, packs=measured.packs and train.share_prompts and train.head == "grpo")
+
+
+def pairs(chosen: Settings) -> list[str]:
+    """Returns the settings as `--set` takes them."""
+    return [
+        *([f"train.checkpointing={chosen.checkpointing}"] if chosen.checkpointing != "none" else []),
+        f"train.micro_batch_size={chosen.micro_batch}",
+        f"rollout.batch_size={chosen.decoded}",
+    ]
+
+
+def remedies(model: Shape, job: Job, device: Device) -> str:
+    """Returns what would make it fit where no settings do."""
+    context = largest_context(model, replace(job, share=1), device, job.context)
+    if context:
+        return f"Up to {context:,} tokens of prompt and completion would fit."
+    return (
+        "The weights, gradients and optimizer alone are too large: train an adapter (--lora), quantise its base model "
+        "(4 bits), or take a smaller model."
+    )
+
+
+def _largest(fits: Callable[[int], bool], limit: int) -> int:
+    """Returns the largest number from 1 to `limit` that fits, 0 if none does; `fits` changes at most once."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low

@@ -1,0 +1,192 @@
+"""The memory of a run, line by line, before anything is loaded: shapes and settings in, bytes out.
+
+Weights, adapter, gradients and optimizer are counted from the model's own modules, activations from a forward pass
+without data (core/planning/memory/activations.py). The rest is arithmetic:
+
+- loss workspace, N tokens, H hidden, V vocabulary, b bytes a value. All logits: two copies of them, 2 N V b. TRL 1.16:
+  a tile of 4096 x 32768 logits, the gradient of the hidden states in float32 and again in b, and that of a trained
+  head in float32. grpo: a tile, a row of H for each token (or its gradient), and the gradient of a trained head
+  before it joins the others, see grpo.kernels.
+- attention mask of packed rows (core/train/packing.py): packing n sequences of w tokens is chosen where its R rows of L
+  tokens cost less, R (12 L H + 2 L^2) < n (12 w H + w^2), so its mask has fewer than n w (6 H + w / 2) numbers.
+- cache of keys and values, L tokens, l layers, k key-value heads of d: 2 l k d L b for each sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from grpo.core.config.schema import LoraSection
+from grpo.core.planning.memory.activations import Activations, count_activations, empty_policy
+from grpo.core.train.adamw import STATES
+from grpo.core.train.packing import MASK_SIZE, SUPPORTED
+from grpo.kernels.fused import WORKSPACE
+from grpo.kernels.tiles import default_tile
+
+CHECKPOINTING = ("none", "full", "offload")  # from the fastest to the least memory
+NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8  # a weight of QLoRA: 4 bits, its block's scale, and the scale's own
+TRL_TILE = 4096 * 32768
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What memory depends on in a model and how it is trained; bytes unless it says otherwise.
+
+    Attributes:
+        parameters: count, of the base model.
+        hidden, vocabulary, layers: sizes.
+        itemsize: of a weight and an activation.
+        weights: of the base model as it is held.
+        adapter: of its trained matrices.
+        gradients, optimizer: of what trains.
+        reference: of the frozen copy that a KL term needs; 0 for an adapter, which is switched off instead.
+        head_trains: whether the output layer gets gradients.
+        cache: keys and values of one token.
+        activations: what a forward pass keeps.
+        packs: whether rows are packed, with an attention mask.
+    """
+
+    parameters: int
+    hidden: int
+    vocabulary: int
+    layers: int
+    itemsize: int
+    weights: int
+    adapter: int
+    gradients: int
+    optimizer: int
+    reference: int
+    head_trains: bool
+    cache: int
+    activations: Activations
+    packs: bool = False
+
+    @property
+    def fixed(self) -> int:
+        """Bytes that are there in every phase."""
+        return self.weights + self.adapter + self.optimizer + self.reference
+
+    def loss(self, tokens: int, head: str, device: str = "cuda") -> int:
+        """Bytes for the log-probabilities of so many tokens and their gradient, beyond the hidden states.
+
+        Args:
+            tokens: completion tokens that are computed at once.
+            head: "naive", "trl" or "grpo".
+            device: type of the device, which chooses grpo's tile.
+        """
+        row = self.hidden * self.itemsize
+        if head == "naive":
+            return 2 * tokens * self.vocabulary * self.itemsize
+        if head == "trl":
+            trained = self.vocabulary * self.hidden * 4 if self.head_trains else 0
+            logits = min(TRL_TILE, tokens * self.vocabulary) * self.itemsize
+            return logits + tokens * (self.hidden * 4 + row) + trained
+        tile = default_tile(torch.device(device), self.hidden)
+        rows, columns = min(tile.rows, tokens), min(tile.columns, self.vocabulary)
+        work = rows * columns * 4
+        if self.head_trains:
+            if device == "cpu" and self.itemsize == 4:
+                work = min(WORKSPACE, tokens * self.vocabulary * 4)
+            own = self.vocabulary * self.hidden * self.itemsize + columns * self.hidden * 4
+            return work + own + tokens * (self.hidden * 4 + row)
+        return work + rows * self.hidden * 4 + 2 * tokens * row
+
+    def mask(self, context: int, sequences: int) -> int:
+        """Bytes of the largest attention mask for so many sequences; one that is alone has none."""
+        if not self.packs or sequences == 1:
+            return 0
+        return min(MASK_SIZE, round(sequences * context * (6 * self.hidden + context / 2))) * self.itemsize
+
+    def update(self, context: int, sequences: int, checkpointing: str, device: str = "cuda", head: str = "grpo") -> int:
+        """Bytes at the peak of an update, for a micro batch of so many sequences of `context` tokens."""
+        tokens = context * sequences
+        kept = (
+            "full" if device == "cpu" and checkpointing == "offload" else checkpointing
+        )  # there it is the same memory
+        return (
+            self.fixed
+            + self.gradients
+            + self.activations.peak(tokens, kept)
+            + self.mask(context, sequences)
+            + self.loss(tokens, head, device)
+        )
+
+    def rollout(self, tokens: int, *, engine: str = "hf", shared: bool = False) -> int:
+        """Bytes while completions are generated.
+
+        Args:
+            tokens: of all sequences that are decoded at once, prompts included.
+            engine: "hf" uses the policy itself; "vllm" holds its own weights.
+            shared: vLLM uses the policy's weights.
+        """
+        own = self.parameters * self.itemsize if engine == "vllm" and not shared else 0
+        return self.fixed + own + tokens * self.cache
+
+
+def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False) -> Shape:
+    """Measures a model from its configuration.
+
+    Args:
+        config: of transformers, for a causal language model.
+        dtype: of the weights: "float32", "bfloat16" or "float16".
+        lora: the adapter, and whether the weights are quantised.
+        reference: a KL term is used.
+
+    Raises:
+        UsageError: the model's activations cannot be counted.
+    """
+    model = empty_policy(config, dtype, lora)
+    itemsize = getattr(torch, dtype).itemsize
+    base = model.get_base_model() if lora.enabled else model
+    head = base.get_output_embeddings()
+    adapters = [p for p in model.parameters() if p.requires_grad] if lora.enabled else []
+    own = {id(p) for p in adapters}
+    held = {id(p): p for p in model.parameters() if id(p) not in own}
+    trained = adapters if lora.enabled else list(held.values())
+    activations = count_activations(config, dtype, lora)
+    text = config.get_text_config()
+    weights = _bytes(held.values()) if lora.bits is None else _quantised_bytes(base, held)
+    heads = text.num_attention_heads
+    head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
+    return Shape(
+        parameters=sum(p.numel() for p in held.values()),
+        hidden=text.hidden_size,
+        vocabulary=text.vocab_size,
+        layers=text.num_hidden_layers,
+        itemsize=itemsize,
+        weights=weights,
+        adapter=_bytes(adapters),
+        gradients=_bytes(trained),
+        # Adam's moments have the dtype of what they belong to
+        optimizer=sum(_bytes([p]) * (STATES if p.dtype == torch.bfloat16 else 2) for p in trained),
+        reference=0 if lora.enabled or not reference else weights,
+        head_trains=any(p.requires_grad for p in head.parameters()),
+        cache=2 * text.num_hidden_layers * (getattr(text, "num_key_value_heads", None) or heads) * head_dim * itemsize,
+        activations=activations,
+        packs=text.model_type in SUPPORTED,
+    )
+
+
+def modes(device: str) -> tuple[str, ...]:
+    """Returns the modes of checkpointing that save something; a CPU's own memory is the host's."""
+    return CHECKPOINTING if device == "cuda" else CHECKPOINTING[:2]
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _quantised_bytes(base: Any, held: dict[int, torch.Tensor]) -> int:
+    """4 bits for linear layers but the output layer; PEFT turns what is left into float32 for stable training."""
+    head = base.get_output_embeddings()
+    total = 0.0
+    quantised = {
+        id(module.weight) for module in base.modules() if isinstance(module, torch.nn.Linear) and module is not head
+    }
+    for key, tensor in held.items():
+        total += tensor.numel() * (NF4_BYTES if key in quantised else 4)
+    return round(total)

@@ -1,0 +1,363 @@
+"""Loads the policy: tokenizer, weights, adapter. In: names and numbers. Out: objects of transformers and PEFT.
+
+The embedded model and a model of the user's own take the same path; only the folder differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.config.schema import LoraSection
+from grpo.core.policy.embedded import embedded_model_path
+from grpo.core.record.run_dir import whole_folder
+from grpo.plugins.errors import UsageError, did_you_mean
+from grpo.plugins.types import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from grpo.core.env.episodes import Episode
+
+# For base models that ship no chat template: plain text, so that no token has to mean something new to the model.
+PLAIN_CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+LONGEST_REASON = 300  # characters of another library's error
+WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with weights begin; the index counts too
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySource:
+    """Where a policy comes from.
+
+    Attributes:
+        path: a folder or a hub id, as transformers accepts it.
+        embedded: it is the model that ships with grpo.
+    """
+
+    path: str
+    embedded: bool
+
+
+def policy_source(model: str | None) -> PolicySource:
+    """Returns the source for the user's `--model`, or the embedded model for None.
+
+    Raises:
+        UsageError: the folder does not hold a model.
+    """
+    if model is None:
+        return PolicySource(str(embedded_model_path()), embedded=True)
+    folder = Path(model).expanduser()
+    try:
+        local = folder.exists() or model.startswith((".", "/", "~"))
+    except OSError as error:
+        raise UsageError(f"--model {model}: {error.strerror}. Name a folder or a hub id.") from None
+    if local:
+        if not (folder / "config.json").is_file():
+            raise UsageError(f"--model {model}: no config.json in that folder. Name a folder saved by transformers.")
+        if not any(file.name.startswith(WEIGHTS) for file in folder.iterdir()):
+            raise UsageError(f"--model {model}: no weights in that folder. Name a folder saved by transformers.")
+        return PolicySource(str(folder), embedded=False)
+    return PolicySource(model, embedded=False)
+
+
+def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    """Loads the tokenizer, with left padding, a pad token and a chat template.
+
+    Raises:
+        UsageError: there is none to load.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
+    except Exception as error:  # a broken file ends in any error of tokenizers
+        raise UsageError(_cannot_load(source, "tokenizer", error)) from None
+    if tokenizer.eos_token is None:
+        raise UsageError(f"the tokenizer of {source} has no end-of-sequence token, so no completion could ever end.")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.chat_template is None:
+        begins = tokenizer.bos_token_id is not None and tokenizer("x")["input_ids"][0] == tokenizer.bos_token_id
+        tokenizer.chat_template = ("{{ bos_token }}" if begins else "") + PLAIN_CHAT_TEMPLATE
+    return tokenizer
+
+
+def load_model_config(source: str) -> Any:
+    """Loads the model's configuration, without weights.
+
+    Raises:
+        UsageError: there is none to load.
+    """
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(source)
+    except Exception as error:  # values that do not fit each other end in an error of its own kind
+        raise UsageError(_cannot_load(source, "configuration", error)) from None
+
+
+def count_parameters(config: Any) -> int:
+    """Counts the parameters that a configuration describes; allocates none of them.
+
+    Raises:
+        UsageError: it does not describe a causal language model.
+    """
+    return sum(parameter.numel() for parameter in _empty_model(config).parameters())
+
+
+def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
+    """Refuses an adapter for modules that the model does not have, or that take none.
+
+    Raises:
+        UsageError: names the target and the modules that there are.
+    """
+    if not lora.enabled or isinstance(lora.targets, str):
+        return
+    model = _empty_model(config)
+    modules = [(name, module) for name, module in model.named_modules() if name]
+    linear = linear_modules(config)
+    its_own = f"Its linear ones: {', '.join(linear)}."
+    if not lora.targets:
+        raise UsageError(f"lora.targets names no module of the model. {its_own}")
+    for target in lora.targets:
+        meant = [module for name, module in modules if name == target or name.endswith(f".{target}")]
+        unfit = [module for module in meant if not hasattr(module, "weight") or module.weight.ndim < 2]
+        if not meant:
+            problem = f"the model has no module '{target}'.{did_you_mean(target, linear)}"
+        elif any(module is model.get_output_embeddings() for module in meant):
+            problem = f"'{target}' is the output layer, where TRL trains no adapter."
+        elif unfit:
+            problem = f"'{target}' is a {type(unfit[0]).__name__} and holds no matrix to adapt."
+        else:
+            continue
+        raise UsageError(f"lora.targets: {problem} {its_own}")
+
+
+def linear_modules(config: Any) -> list[str]:
+    """Returns the last parts of the names of a model's linear modules, sorted, without its head.
+
+    Raises:
+        UsageError: the configuration does not describe a causal language model.
+    """
+    from torch import nn
+
+    model = _empty_model(config)
+    head = model.get_output_embeddings()
+    return sorted(
+        {
+            name.rpartition(".")[2]
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Linear) and module is not head
+        }
+    )
+
+
+def _empty_model(config: Any) -> PreTrainedModel:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config)
+    except ValueError as error:
+        raise UsageError(_cannot_load(config.name_or_path or config.model_type, "model", error)) from None
+
+
+def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
+    """Loads the weights.
+
+    Args:
+        source: a folder or a hub id.
+        dtype: "float32", "bfloat16" or "float16".
+        bits: 4 to quantise (QLoRA), else None.
+
+    Raises:
+        UsageError: there are none to load.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    arguments: dict[str, Any] = {"dtype": getattr(torch, dtype)}
+    if bits == 4:
+        from transformers import BitsAndBytesConfig
+
+        arguments["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=getattr(torch, dtype),
+        )
+    try:
+        model, found = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **arguments)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a broken file ends in any error of safetensors
+        raise UsageError(_cannot_load(source, "weights", error)) from None
+    if found["missing_keys"]:
+        missing = sorted(found["missing_keys"])
+        raise UsageError(
+            f"the weights of '{source}' lack {missing[0]} and {len(missing) - 1} more, which would start at random. "
+            "Name a folder that transformers saved from a causal language model."
+        )
+    # A checkpoint holds tied weights once. Unless told, transformers warns of the others each time a run resumes.
+    model._keys_to_ignore_on_save = set(model.all_tied_weights_keys)
+    return model
+
+
+def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
+    """Wraps a model with a fresh adapter; only the adapter trains.
+
+    Raises:
+        UsageError: a target names no module of the model.
+    """
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+
+    if lora.bits is not None:
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.rank,
+        lora_dropout=lora.dropout,
+        target_modules=lora.targets if isinstance(lora.targets, str) else list(lora.targets),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise UsageError(f"lora.targets {lora.targets}: {str(error).splitlines()[0]}") from None
+
+
+def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -> Any:
+    """Wraps a model with an adapter that PEFT saved.
+
+    Raises:
+        UsageError: the folder holds no adapter, or one for another model.
+    """
+    from peft import PeftModel
+
+    try:
+        return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(_cannot_load(folder, "adapter", error)) from None
+
+
+def load_policy(
+    source: str, dtype: str, lora: LoraSection, *, adapter: str | None = None, trainable: bool = True
+) -> Any:
+    """Loads the policy of a run: the weights, and an adapter when the run trains one.
+
+    Args:
+        source: a folder or a hub id.
+        dtype: of the weights.
+        lora: whether and how to adapt.
+        adapter: a saved adapter to continue from, or None for a fresh one.
+        trainable: whether gradients will be wanted.
+
+    Raises:
+        UsageError: something cannot be loaded.
+    """
+    model = load_model(source, dtype, lora.bits)
+    if adapter is not None:
+        return add_saved_adapter(model, adapter, trainable=trainable)
+    return add_lora(model, lora) if lora.enabled else model
+
+
+def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Writes a model, or only its adapter, with the tokenizer; the folder appears whole."""
+    arguments = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
+    with whole_folder(folder) as unfinished:
+        model.save_pretrained(unfinished, **arguments)
+        tokenizer.save_pretrained(unfinished)
+
+
+def refuse_impossible_lora(lora: LoraSection) -> None:
+    """Refuses quantisation where it cannot work.
+
+    Raises:
+        UsageError: no GPU, or no bitsandbytes.
+    """
+    import importlib.util
+
+    import torch
+
+    if lora.bits is None:
+        return
+    if not torch.cuda.is_available():
+        raise UsageError(
+            "lora.bits=4 (QLoRA) needs an NVIDIA GPU. Leave it out to train a LoRA adapter on this machine."
+        )
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise UsageError("lora.bits=4 (QLoRA) needs bitsandbytes. Install it with: pip install 'grpo-kit[qlora]'")
+
+
+def encode_starts(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
+    """Returns the token ids of the prompts of episodes, each with the tools that its environment offers.
+
+    Raises:
+        UsageError: the template refuses the messages.
+    """
+    return [
+        ids
+        for tools, group in groupby(episodes, key=lambda episode: episode.tools)
+        for ids in encode_prompts(tokenizer, [episode.prompt for episode in group], tools)
+    ]
+
+
+def encode_prompts(
+    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]], tools: Sequence[Mapping[str, Any]] = ()
+) -> list[list[int]]:
+    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included.
+
+    Args:
+        tokenizer: of the policy.
+        prompts: chat messages.
+        tools: schemas of the functions that the policy may call.
+
+    Raises:
+        UsageError: the template refuses the messages.
+    """
+    from jinja2 import TemplateError
+
+    if not prompts:
+        return []
+    try:
+        encoded = tokenizer.apply_chat_template(
+            [list(prompt) for prompt in prompts],
+            tools=list(tools) or None,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+        )
+    except TemplateError as error:
+        roles = ", ".join(message["role"] for message in prompts[0])
+        raise UsageError(
+            f"the model's chat template refuses the messages ({roles}): {error}. Many templates take no system "
+            "message: set the environment's system message to nothing, or choose another model."
+        ) from None
+    return [list(ids) for ids in encoded["input_ids"]]
+
+
+def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple[int, ...]:
+    """Returns every token that ends a completion: the tokenizer's and those of the model's generation settings."""
+    declared = model.generation_config.eos_token_id if model.generation_config is not None else None
+    ids = [declared] if isinstance(declared, int) else list(declared or [])
+    if tokenizer.eos_token_id not in ids:
+        ids.insert(0, tokenizer.eos_token_id)
+    return tuple(ids)
+
+
+def _cannot_load(source: str, what: str, error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
+    if not reason or not isinstance(error, (OSError, ValueError)):
+        reason = f"{type(error).__name__}: {reason}"
+    return (
+        f"cannot load the {what} of '{source}': {reason} "
+        "Name a folder saved by transformers, or a hub id that this machine can reach."
+    )

@@ -1,0 +1,208 @@
+"""Finds the weights that a user names: the embedded model, a model, an adapter, or what a run has trained so far.
+
+In: what stands after --model and --adapter. Out: a `Weights` that says what to load and which settings belong to it;
+nothing is loaded but small JSON files. `load_weights` then loads it for inference.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.config.schema import LoraSection, RunConfig, load_config
+from grpo.core.planning.decide import EMBEDDED_COMPLETION, NAMED_COMPLETION, default_dtype
+from grpo.core.policy.load import load_policy, load_tokenizer, policy_source, refuse_impossible_lora
+from grpo.core.record.run_dir import RunDir, checkpoint_step, is_run, last_checkpoint, open_run_dir
+from grpo.core.record.versions import hush_libraries
+from grpo.plugins.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+ADAPTER_CONFIG = "adapter_config.json"
+BASE_FOLDER = "base"  # in an exported adapter: the embedded model, which no hub has
+
+
+@dataclass(frozen=True, slots=True)
+class RunWeights:
+    """Where the weights of a run stand.
+
+    Attributes:
+        folder: a folder of transformers or PEFT.
+        step: after which they were saved.
+        steps: how many the run was to make.
+        final: the run is done; otherwise the folder is its last whole checkpoint.
+    """
+
+    folder: Path
+    step: int
+    steps: int
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What to load.
+
+    Attributes:
+        name: for people.
+        base: a folder or hub id with a whole model.
+        adapter: a folder or hub id of PEFT that goes on top, or None.
+        config: the settings of the run that made it; None for a model that comes from elsewhere.
+        embedded: the base is the embedded model, or was trained from it.
+        run: which run they come from, or None.
+        trained: where the run's weights stand, or None.
+    """
+
+    name: str
+    base: str
+    adapter: str | None
+    config: RunConfig | None
+    embedded: bool
+    run: RunDir | None = None
+    trained: RunWeights | None = None
+
+    @property
+    def note(self) -> str | None:
+        """A line worth reading when these are not the weights of a finished run."""
+        if self.trained is None or self.trained.final:
+            return None
+        return (
+            f"{self.name} is not finished: these are the weights after step {self.trained.step} of "
+            f"{self.trained.steps}, its last checkpoint."
+        )
+
+    @property
+    def max_tokens(self) -> int:
+        """How many new tokens a completion has at most, unless the user says otherwise."""
+        if self.config is not None and self.config.rollout.max_completion_length is not None:
+            return self.config.rollout.max_completion_length
+        return EMBEDDED_COMPLETION if self.embedded else NAMED_COMPLETION
+
+    @property
+    def tokenizer_source(self) -> str:
+        """A run's folder has the tokenizer that it was trained with."""
+        return self.base if self.trained is None else str(self.trained.folder)
+
+
+def find_weights(model: str | None, adapter: str | None = None) -> Weights:
+    """Finds what the user names.
+
+    Args:
+        model: a hub id, a model's folder, an adapter's folder or a run directory; None: the embedded model.
+        adapter: a folder or hub id of PEFT to put on top, or None.
+
+    Raises:
+        UsageError: it is none of these, a run has no weights yet, or there would be two adapters.
+    """
+    found = _find(model)
+    if adapter is None:
+        return found
+    if found.adapter is not None:
+        raise UsageError(f"{found.name} is an adapter itself, so --adapter {adapter} cannot go on top. Leave one out.")
+    folder = Path(adapter).expanduser()
+    if is_run(folder):
+        raise UsageError(f"--adapter {adapter} is a run directory. Name it with --model: it knows its own base model.")
+    if (folder.exists() or adapter.startswith((".", "/", "~"))) and not (folder / ADAPTER_CONFIG).is_file():
+        raise UsageError(f"--adapter {adapter}: no {ADAPTER_CONFIG} in that folder. Name a folder saved by PEFT.")
+    shown = str(folder) if folder.exists() else adapter
+    return replace(found, name=f"{found.name} with {adapter}", adapter=shown)
+
+
+def find_run_weights(path: Path) -> Weights:
+    """Finds what a run has trained: its final model, or else its last whole checkpoint.
+
+    Raises:
+        UsageError: it is no run directory, or it has no checkpoint yet.
+    """
+    run = open_run_dir(path)
+    config = load_config(run.config, [], {})
+    base = policy_source(config.model)
+    steps = config.train.steps or 0
+    checkpoint = last_checkpoint(run)
+    if run.model.is_dir():
+        trained = RunWeights(run.model, steps, steps, final=True)
+    elif checkpoint is not None:
+        trained = RunWeights(checkpoint, checkpoint_step(checkpoint), steps, final=False)
+    else:
+        raise UsageError(
+            f"{path} has no weights yet: neither a model nor a whole checkpoint. "
+            f"Wait for the first one, or continue the run with: grpo run --resume {path}"
+        )
+    adapted = (trained.folder / ADAPTER_CONFIG).is_file()
+    return Weights(
+        name=str(path),
+        base=base.path if adapted else str(trained.folder),
+        adapter=str(trained.folder) if adapted else None,
+        config=config,
+        embedded=base.embedded,
+        run=run,
+        trained=trained,
+    )
+
+
+def load_weights(weights: Weights) -> tuple[Any, PreTrainedTokenizerBase]:
+    """Loads a model for inference, on the GPU where there is one, and its tokenizer.
+
+    Raises:
+        UsageError: something cannot be loaded.
+    """
+    import torch
+
+    config = weights.config
+    if config is None:
+        config = RunConfig(env="", model=None if weights.embedded else weights.base)
+    dtype = config.train.dtype or default_dtype(config)
+    # Without a GPU, an adapter that was trained on quantised weights goes on the plain ones.
+    bits = config.lora.bits if weights.adapter is not None and torch.cuda.is_available() else None
+    lora = LoraSection(bits=bits)
+    refuse_impossible_lora(lora)
+    hush_libraries()
+    tokenizer = load_tokenizer(weights.tokenizer_source)
+    model = load_policy(weights.base, dtype, lora, adapter=weights.adapter, trainable=False)
+    if torch.cuda.is_available() and bits is None:
+        model = model.to("cuda")
+    return model.eval(), tokenizer
+
+
+def _find(model: str | None) -> Weights:
+    if model is None:
+        source = policy_source(None)
+        return Weights("the embedded model", source.path, None, None, embedded=True)
+    folder = Path(model).expanduser()
+    if is_run(folder):
+        return find_run_weights(folder)
+    if (folder / ADAPTER_CONFIG).is_file() and not (folder / "config.json").is_file():
+        return _exported(model, folder)
+    if not folder.exists():
+        _refuse_missing_run(folder)
+    return Weights(model, policy_source(model).path, None, None, embedded=False)
+
+
+def _exported(model: str, folder: Path) -> Weights:
+    """Describes an adapter that names its base model itself."""
+    try:
+        base = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"{folder / ADAPTER_CONFIG} cannot be read: {error}") from None
+    if (folder / BASE_FOLDER / "config.json").is_file():  # the folder may have been moved since it was exported
+        base = str(folder / BASE_FOLDER)
+    if not base:
+        raise UsageError(f"{folder / ADAPTER_CONFIG} names no base model. Name one with --model, this with --adapter.")
+    return Weights(model, base, str(folder), None, embedded=False)
+
+
+def _refuse_missing_run(folder: Path) -> None:
+    """Says that a run does not exist, before its path is taken for a hub id.
+
+    Raises:
+        UsageError: the parent folder holds runs.
+    """
+    if not folder.parent.is_dir() or folder.parent == Path():
+        return
+    runs = [child.name for child in folder.parent.iterdir() if is_run(child)]
+    if runs:
+        close = did_you_mean(folder.name, runs)
+        raise UsageError(f"no run '{folder}'.{close} List the runs with: grpo runs {folder.parent}")

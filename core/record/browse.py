@@ -1,0 +1,173 @@
+"""Recorded rollouts, for reading: the rows of one step in, the chosen completions gathered by group out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from grpo.core.record.run_dir import RunDir, read_rollouts, rollout_steps
+from grpo.plugins.errors import UsageError
+from grpo.plugins.types import Completion, Message
+
+SortKey = Literal["reward", "advantage", "length"]
+LONG = 20  # characters; shorter texts, such as an answer, stand in a prompt by chance
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOutcome:
+    """What one reward made of a completion: "score", "abstain" or "failure", with its score or its reason."""
+
+    outcome: str
+    score: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One recorded completion; `number` is its position in the step, the rest is as in `RolloutRow`.
+
+    `messages` and `info` are empty where no environment was stepped.
+    """
+
+    number: int
+    group: int
+    prompt: tuple[Message, ...]
+    completion: str
+    tokens: int
+    finish_reason: str
+    columns: Mapping[str, Any]
+    reward: float | None
+    advantage: float
+    outcomes: Mapping[str, ShownOutcome]
+    messages: tuple[Message, ...] = ()
+    info: Mapping[str, Any] = field(default_factory=dict)
+    env: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """True when a reward failed on it."""
+        return any(outcome.outcome == "failure" for outcome in self.outcomes.values())
+
+
+def read_step(run: RunDir, step: int | None) -> tuple[int, list[Rollout]]:
+    """Reads the rollouts of a step, or of the last one for None; returns the step too.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if step is None:
+        steps = rollout_steps(run)
+        if not steps:
+            raise UsageError(f"{run.path} has no rollouts yet. They appear with the first step.")
+        step = steps[-1]
+    return step, [_rollout(number, row) for number, row in enumerate(read_rollouts(run, step))]
+
+
+def choose(
+    rollouts: Sequence[Rollout],
+    *,
+    sort: SortKey | None = None,
+    ascending: bool = False,
+    group: int | None = None,
+    failures: bool = False,
+    limit: int | None = None,
+) -> list[Rollout]:
+    """Chooses completions: those of a group, those that a reward failed on, the first `limit` in the order asked for.
+
+    A completion without a reward comes last in either order.
+
+    Raises:
+        UsageError: the step has no such group.
+    """
+    groups = [rollout.group for rollout in rollouts]
+    if group is not None and group not in groups:
+        raise UsageError(f"this step has no group {group}; it has groups {min(groups)} to {max(groups)}.")
+    chosen = [r for r in rollouts if group in (None, r.group) and (r.failed or not failures)]
+    if sort is not None:
+        sign = 1 if ascending else -1
+        chosen.sort(key=lambda rollout: _sort_key(rollout, sort, sign))
+    return chosen[:limit]
+
+
+def by_group(rollouts: Sequence[Rollout]) -> Iterator[list[Rollout]]:
+    """Gathers completions by group; groups stand in the order of their first completion, members keep theirs."""
+    groups: dict[int, list[Rollout]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.group, []).append(rollout)
+    yield from groups.values()
+
+
+def to_completion(rollout: Rollout) -> Completion:
+    """Returns the completion as rewards saw it, without its tokens."""
+    messages = rollout.messages or (Message(role="assistant", content=rollout.completion),)
+    return Completion(
+        rollout.completion,
+        messages=messages,
+        prompt=rollout.prompt,
+        row=dict(rollout.columns),
+        turns=sum(message["role"] == "assistant" for message in messages),
+        finish_reason="error" if "failure" in rollout.info else "stop",
+        info=rollout.info,
+        env=rollout.env,
+    )
+
+
+def worth_showing(rollout: Rollout) -> dict[str, str]:
+    """Returns the columns that are no message of the prompt and no long part of one."""
+    asked = [message["content"] for message in rollout.prompt]
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in rollout.columns.items()}
+    return {
+        name: text
+        for name, text in texts.items()
+        if text not in asked and not (len(text) >= LONG and any(text in message for message in asked))
+    }
+
+
+def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
+    """Returns the object that `grpo show --json` prints for a completion."""
+    return {
+        "step": step,
+        "number": rollout.number,
+        "group": rollout.group,
+        "env": rollout.env,
+        "prompt": list(rollout.prompt),
+        "completion": rollout.completion,
+        "tokens": rollout.tokens,
+        "finish_reason": rollout.finish_reason,
+        "columns": dict(rollout.columns),
+        "reward": rollout.reward,
+        "advantage": rollout.advantage,
+        **({"messages": list(rollout.messages), "info": dict(rollout.info)} if rollout.info else {}),
+        "scores": {
+            name: {"outcome": found.outcome, "score": found.score, "reason": found.reason}
+            for name, found in rollout.outcomes.items()
+        },
+    }
+
+
+def _sort_key(rollout: Rollout, sort: SortKey, sign: int) -> tuple[float, int]:
+    values = {"reward": rollout.reward, "advantage": rollout.advantage, "length": rollout.tokens}
+    value = values[sort]
+    return (math.inf if value is None else sign * value, rollout.number)
+
+
+def _rollout(number: int, row: Mapping[str, Any]) -> Rollout:
+    names = [key.removeprefix("outcome.") for key in row if key.startswith("outcome.") and row[key] is not None]
+    return Rollout(
+        number=number,
+        group=row["group"],
+        prompt=tuple(json.loads(row["prompt"])),
+        completion=row["completion"],
+        tokens=row["tokens"],
+        finish_reason=row["finish_reason"],
+        columns=json.loads(row["columns"]),
+        reward=row["reward"],
+        advantage=row["advantage"],
+        outcomes={n: ShownOutcome(row[f"outcome.{n}"], row[f"score.{n}"], row[f"reason.{n}"]) for n in names},
+        messages=tuple(json.loads(row.get("messages") or "[]")),
+        info=json.loads(row.get("info") or "{}"),
+        env=row.get("env") or "",
+    )

@@ -1,0 +1,113 @@
+"""Lists runs: a folder in, one `RunLine` per run directory in it out, oldest first.
+
+A run directory that cannot be read is a line that says so and hides no other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo.core.record.run_dir import RunDir, in_use, is_run, read_json, read_metrics
+from grpo.plugins.errors import UsageError
+
+HELD_OUT = "held_out/accuracy"
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """What the list says of one run.
+
+    Attributes:
+        path: the run directory.
+        env, model: as configured; the model is "embedded" when none was named.
+        rewards: SPECs for all environments but those in `env_rewards`.
+        env_rewards: an environment's name to the SPECs that were for it alone.
+        defaults: some environment is in neither and had its default rewards.
+        status: "running", "done", "interrupted" (stopped by a signal), "failed", "killed" (it says that it
+            runs, but no process does) or "unreadable".
+        resumes: `grpo run --resume` continues it.
+        step, steps: the last recorded step, and how many the run is to make.
+        reward: mean total of the last step, or None.
+        before, after: the first and the last held-out accuracy, or None.
+        problem: why it is unreadable, or None.
+    """
+
+    path: Path
+    env: str = ""
+    model: str = ""
+    rewards: tuple[str, ...] = ()
+    env_rewards: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: bool = False
+    status: str = "unreadable"
+    resumes: bool = False
+    step: int = 0
+    steps: int | None = None
+    reward: float | None = None
+    before: float | None = None
+    after: float | None = None
+    problem: str | None = None
+
+
+def list_runs(folder: Path) -> list[RunLine]:
+    """Lists the runs in a folder, or the one that the folder is.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if is_run(folder):
+        return [_line(folder)]
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}. Name the folder that holds the runs.")
+    found = [child for child in folder.iterdir() if is_run(child)]
+    return [_line(run) for run in sorted(found, key=lambda run: ((run / "config.json").stat().st_mtime, run.name))]
+
+
+def _line(path: Path) -> RunLine:
+    run = RunDir(path)
+    try:
+        config, state, metrics = read_json(run.config), read_json(run.state) or {}, read_metrics(run)
+        status = _status(run, state)
+        held_out = [row[HELD_OUT] for row in metrics if row.get(HELD_OUT) is not None]
+        rewards = [row["reward"] for row in metrics if row.get("reward") is not None]
+        envs = config["env"] if isinstance(config["env"], list) else [config["env"]]
+        env_rewards = {name: tuple(map(_spec, own)) for name, own in config.get("env_rewards", {}).items()}
+        return RunLine(
+            path=path,
+            env=", ".join(map(_spec, envs)),
+            model=config["model"] or "embedded",
+            rewards=tuple(map(_spec, config["rewards"])),
+            env_rewards=env_rewards,
+            defaults=not config["rewards"] and len(envs) > len(env_rewards),
+            status=status,
+            resumes=status in ("interrupted", "failed", "killed"),
+            step=metrics[-1]["step"] if metrics else 0,
+            steps=config["train"]["steps"],
+            reward=rewards[-1] if rewards else None,
+            before=held_out[0] if held_out else None,
+            after=held_out[-1] if len(held_out) > 1 else None,
+        )
+    except (UsageError, OSError) as error:
+        return RunLine(path=path, problem=str(error))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a file of another program, or another version
+        return RunLine(path=path, problem=f"{path} does not hold what a run writes: {type(error).__name__}: {error}")
+
+
+def _status(run: RunDir, state: dict[str, Any]) -> str:
+    status = str(state.get("status", "running"))  # no state: it was about to start
+    if status != "running":
+        return status
+    if in_use(run):
+        return "running"
+    return "done" if run.model.is_dir() else "killed"
+
+
+def _spec(source: Any) -> str:
+    """Returns a SPEC as the user could write it; a table of a configuration file becomes one."""
+    if not isinstance(source, dict):
+        return str(source).removeprefix(f"{Path.cwd()}/")
+    options = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in source.items()]
+    return ":".join(filter(None, [source["name"], ",".join(o for o in options if not o.startswith("name="))]))

@@ -1,0 +1,67 @@
+"""What the proof of a sync needs of an engine, whether it runs in this process or behind a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import torch
+
+from grpo.core.rollout.sync.payload import Adapter
+from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
+
+
+class EngineLink(Protocol):
+    """One engine: how to hand weights over, how to ask what it has, how to sample.
+
+    Attributes:
+        context: the longest prompt with its completion, in tokens.
+        block: tokens in one block of the engine's prefix cache.
+        lora: whether it can serve an adapter beside its weights.
+    """
+
+    context: int
+    block: int
+    lora: bool
+
+    def epoch(self) -> int:
+        """Returns a number that changes when the engine was restarted and holds the weights of its file again."""
+        ...
+
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Replaces the weights, one tensor at a time; from then on no adapter is served."""
+        ...
+
+    def put_adapter(self, adapter: Adapter) -> None:
+        """Replaces the adapter; from then on it is served."""
+        ...
+
+    def fingerprints(self, seed: int) -> Mapping[str, int]:
+        """Returns checkpoint name to fingerprint of every weight that the engine computes with."""
+        ...
+
+    def adapter_fingerprints(self, adapter: Adapter, seed: int) -> Mapping[str, int]:
+        """Returns the fingerprints of the adapter that is served, under the names of `adapter`."""
+        ...
+
+    def reset_prefix_cache(self) -> None:
+        """Forgets everything that was computed with earlier weights."""
+        ...
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
+        """Samples one completion for each prompt, and tells of those that ended, in any order."""
+        ...
+
+    def wake(self) -> None:
+        """Takes back the memory that `sleep` gave up."""
+        ...
+
+    def sleep(self) -> None:
+        """Gives up the memory of weights and cache, where the device can."""
+        ...
+
+    def close(self) -> None:
+        """Stops the engine, or leaves the server."""
+        ...

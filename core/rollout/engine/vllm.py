@@ -1,0 +1,245 @@
+"""vLLM inside this process: prompts as token ids in, sampled token ids and their log-probabilities out.
+
+The engine shares the machine with the trainer. On a GPU it gives up its memory between rollouts and takes it back; on
+a CPU there is nothing to give up. It is handed weights through vLLM's weight-transfer session and adapters as tensors,
+by the methods of core/rollout/sync/worker.py. The engine object stays here: nothing of it hangs off the model.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from grpo.core.rollout.sync.payload import Adapter
+from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit, runs
+from grpo.core.text.randomness import preserved_randomness
+
+ENVIRONMENT = {  # defaults that the user's own environment overrides
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's core in this process, where tensors can be handed over
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # bound threads starve when other processes use the same cores
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How to start an engine.
+
+    Attributes:
+        model: a folder or hub id.
+        dtype: of the weights; vLLM's own choice would turn float32 checkpoints into bfloat16.
+        context: the longest prompt with its completion, in tokens.
+        raw_logprobs: report log softmax(logits) instead of that of what is left after temperature and filters.
+        memory_share: of the GPU's memory, for weights and cache.
+        lora_rank: the largest rank to serve, or None to serve no adapters.
+        lora_modules: last parts of the names of the adapted modules.
+        sleeps: the memory can be given up between rollouts (GPU only).
+        tensor_parallel: devices that share each layer (core/rollout/engine/sharded.py).
+    """
+
+    model: str
+    dtype: str
+    context: int
+    raw_logprobs: bool
+    memory_share: float
+    lora_rank: int | None = None
+    lora_modules: tuple[str, ...] = ()
+    sleeps: bool = False
+    tensor_parallel: int = 1
+
+
+class VllmEngine:
+    """An `EngineLink` to vLLM in this process."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        with preserved_randomness(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # vLLM's own deprecations are not the user's
+            import vllm
+
+            from grpo.core.rollout.sync import worker as sync_worker
+
+            self._llm: Any = vllm.LLM(
+                **engine_arguments(settings),
+                weight_transfer_config={"backend": sync_worker.BACKEND},
+                worker_extension_cls=f"{sync_worker.__name__}.{sync_worker.WorkerExtension.__name__}",
+            )
+        self._vllm = vllm
+        self._settings = settings
+        self._version = 0
+        self._request: Any = None
+        self._asleep = False
+        self.context = settings.context
+        self.block = int(self._llm.llm_engine.vllm_config.cache_config.block_size)
+        self.lora = settings.lora_rank is not None
+
+    def epoch(self) -> int:
+        """An engine of this process lives as long as the run."""
+        return 0
+
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Loads a stream of weights layer by layer."""
+        with preserved_randomness():
+            self._call("grpo_load", weights)
+        self._request = None
+
+    def put_adapter(self, adapter: Adapter) -> None:
+        """Hands the adapter over in memory under a new number."""
+        from vllm.lora.request import LoRARequest
+
+        self._version += 1
+        self._call("grpo_put_adapter", self._version, adapter.rank, dict(adapter.tensors))
+        self._request = LoRARequest(f"policy-{self._version}", self._version, "handed over in memory")
+
+    def fingerprints(self, seed: int) -> Mapping[str, int]:
+        """Reads the weights through the engine's own multiplications."""
+        served: Mapping[str, int] = self._call("grpo_fingerprints", seed)
+        return served
+
+    def adapter_fingerprints(self, adapter: Adapter, seed: int) -> Mapping[str, int]:
+        """Reads the stacked tensors of the engine's LoRA layers."""
+        if self._request is None:
+            return {}
+        served: Mapping[str, int] = self._call(
+            "grpo_adapter_fingerprints", self._request.lora_int_id, seed, adapter.ranks
+        )
+        return served
+
+    def reset_prefix_cache(self) -> None:
+        """Forgets every cached block."""
+        self._llm.reset_prefix_cache()
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
+        """Samples; equal neighbours become one request for several samples, so that its prompt is computed once."""
+        if not prompts:
+            return []
+        refuse_unfit(prompts, params, self.context)
+        unique, copies = runs(prompts)
+        greedy = params.temperature == 0  # then the members of a group are one completion, and vLLM takes no others
+        places = iter(range(len(prompts)))
+        members = [[next(places) for _ in range(n)] for n in copies]
+        seed = params.seeded()
+        ready: dict[int, Sampled] = {}
+        with preserved_randomness(seed), self._without_compiling():
+            names = self._llm.enqueue(
+                [{"prompt_token_ids": list(prompt)} for prompt in unique],
+                [self._vllm.SamplingParams(**sampling_arguments(params, 1 if greedy else n)) for n in copies],
+                use_tqdm=False,
+                lora_request=self._request,
+            )
+            # Inside, vLLM adds a suffix to the name of a request.
+            members_of = {name.partition("-")[0]: numbers for name, numbers in zip(names, members, strict=True)}
+            while self._llm.llm_engine.has_unfinished_requests():
+                for output in self._llm.llm_engine.step():
+                    numbers = members_of[output.request_id]
+                    done = [sampled_of(completion) for completion in output.outputs] * (len(numbers) if greedy else 1)
+                    ready.update(zip(numbers, done, strict=True))
+                    if on_done is not None:
+                        on_done(numbers, done)
+        return [ready[number] for number in range(len(prompts))]
+
+    def wake(self) -> None:
+        """Takes memory back for weights and cache."""
+        if self._asleep:
+            self._llm.wake_up()
+            self._asleep = False
+
+    def sleep(self) -> None:
+        """Moves the weights to the host and drops the cache."""
+        if self._settings.sleeps and not self._asleep:
+            self._llm.sleep(level=1)
+            self._asleep = True
+
+    def close(self) -> None:
+        """Stops the engine and frees what it held."""
+        from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+        if self._llm is not None:
+            self._llm.llm_engine.engine_core.shutdown()
+            self._llm = None
+            with preserved_randomness():
+                cleanup_dist_env_and_memory()
+            gc.collect()
+
+    def apply(self, function: Any) -> Any:
+        """Calls a function with the engine's own model."""
+        return self._llm.apply_model(function)[0]
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        return self._llm.collective_rpc(method, args=arguments)[0]
+
+    def _without_compiling(self) -> AbstractContextManager[Any]:
+        """On a CPU, compiling one small function of vLLM's sampler takes longer than it can ever save."""
+        if torch.cuda.is_available():
+            return nullcontext()
+        stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+        return stance
+
+
+def engine_arguments(settings: EngineSettings) -> dict[str, Any]:
+    """Translates settings into vLLM's engine arguments."""
+    lora: dict[str, Any] = {}
+    if settings.lora_rank is not None:
+        lora = {
+            "enable_lora": True,
+            "max_loras": 1,
+            "max_lora_rank": servable_rank(settings.lora_rank),
+            # Without this the head is wrapped too, which crashes prompt log-probabilities on CPU.
+            "lora_target_modules": list(settings.lora_modules),
+        }
+    return {
+        "model": settings.model,
+        "dtype": settings.dtype,
+        "max_model_len": settings.context,
+        "gpu_memory_utilization": settings.memory_share,
+        "tensor_parallel_size": settings.tensor_parallel,
+        "enable_prefix_caching": True,
+        "enable_sleep_mode": settings.sleeps,
+        "enforce_eager": not torch.cuda.is_available(),
+        "logprobs_mode": "raw_logprobs" if settings.raw_logprobs else "processed_logprobs",
+        "generation_config": "vllm",  # no sampling defaults of the model's own
+        "skip_tokenizer_init": True,
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        **lora,
+    }
+
+
+def servable_rank(rank: int) -> int:
+    """Returns the smallest rank that vLLM has kernels for and that holds `rank`."""
+    return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), rank)
+
+
+def sampling_arguments(params: SamplingParams, copies: int) -> dict[str, Any]:
+    """Translates sampling parameters into vLLM's; only our end tokens end a completion."""
+    return {
+        "n": copies,
+        "max_tokens": params.max_tokens,
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k,
+        "min_p": params.min_p,
+        "logprobs": 0,  # that of the sampled token
+        "stop_token_ids": list(params.eos_ids),
+        "ignore_eos": True,
+        "detokenize": False,
+    }
+
+
+def sampled_of(completion: Any) -> Sampled:
+    """Reads one completion of vLLM's."""
+    ids = tuple(completion.token_ids)
+    logprobs = tuple(step[token].logprob for step, token in zip(completion.logprobs, ids, strict=True))
+    return Sampled(ids, logprobs, "stop" if completion.finish_reason == "stop" else "length")

@@ -1,0 +1,1 @@
+"""Rollouts by the policy itself, through transformers."""

@@ -1,0 +1,212 @@
+"""The rollout backend that samples with the policy itself, through transformers.
+
+In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, tokens and their log-probabilities.
+
+Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
+exactly as it would alone. Equal prompts (the members of a group) are prefilled once and their cache rows are copied.
+Rows that ended leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long
+completions do not pay for short ones. Between the turns of a rollout the cache may be kept
+(core/rollout/hf/kept_turns.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
+from grpo.core.rollout.hf.sampling import choose
+from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, context_length, evaluating, refuse_unfit, runs
+from grpo.plugins.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from transformers import PreTrainedModel
+
+SHRINK_AT = 0.75  # of the rows still running: shrink the batch when fewer than this share are
+
+
+class HfRollouts:
+    """Samples with the training model itself.
+
+    Args:
+        batch_size: completions decoded at once, or None for all.
+    """
+
+    exact = True
+
+    def __init__(self, batch_size: int | None = None) -> None:
+        self._batch_size = batch_size
+        self._model: Any = None
+
+    def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
+        """Remembers which model to sample from; there is nothing to hand over."""
+        self._model = model
+        return {}
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
+        """Samples one completion for each prompt, see `sample`."""
+        size = self._batch_size or max(1, len(prompts))
+        return [
+            done
+            for first in range(0, len(prompts), size)
+            for done in sample(self._model, prompts[first : first + size], params, _shifted(on_done, first))
+        ]
+
+    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+        """Returns what samples turn after turn and keeps what it computed, unless `batch_size` is to save memory."""
+        return self.generate if self._batch_size else partial(sample, self._model, kept=KeptTurns())
+
+    def differing(self, model: Any) -> list[str]:
+        """Returns nothing: there is only one copy of the weights."""
+        return []
+
+    def rest(self) -> None:
+        """Forgets the model, which belongs to the trainer."""
+        self._model = None
+
+    def close(self) -> None:
+        """Has started nothing."""
+
+
+def _shifted(on_done: OnDone | None, first: int) -> OnDone | None:
+    """Returns what passes completions of a part of the prompts on under their numbers in the whole."""
+    if on_done is None:
+        return None
+    return lambda numbers, done: on_done([first + number for number in numbers], done)
+
+
+@torch.no_grad()
+def sample(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    params: SamplingParams,
+    on_done: OnDone | None = None,
+    kept: KeptTurns | None = None,
+) -> list[Sampled]:
+    """Samples one completion for each prompt.
+
+    Args:
+        model: a causal language model; it is put into evaluation mode and back.
+        prompts: token ids, one sequence per completion; equal neighbours share their prefill.
+        params: how to choose tokens.
+        on_done: told of completions as they end.
+        kept: keeps what was computed of the prompts and completions for the next turn, and has what was kept last.
+
+    Raises:
+        UsageError: a prompt is empty, or does not fit the context together with `max_tokens`.
+        RunError: the model computes NaN.
+    """
+    if not prompts:
+        return []
+    refuse_unfit(prompts, params, context_length(model.config))
+    with evaluating(model):
+        return _decode(model, prompts, params, on_done or (lambda numbers, done: None), kept)
+
+
+def _decode(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    params: SamplingParams,
+    on_done: OnDone,
+    kept: KeptTurns | None,
+) -> list[Sampled]:
+    device = model.device
+    started = kept.start(model, prompts, params.pad_id) if kept is not None else None
+    started = started or _prefilled(model, prompts, params)
+    if started.logits.isnan().any():
+        raise RunError(
+            "the policy's logits are not numbers: its weights diverged, or overflow in their dtype. Lower train.lr, or "
+            "train in float32 with train.dtype='float32', from an earlier checkpoint."
+        )
+    cache, logits, position = started.cache, started.logits, started.position
+    width = started.mask.shape[1]
+    # The mask is allocated at its final width once; each step uses a longer slice of it.
+    running = torch.cat([started.mask, started.mask.new_ones(len(prompts), params.max_tokens)], dim=1)
+
+    total = len(prompts)
+    tokens = torch.full((total, params.max_tokens), params.pad_id, dtype=torch.long, device=device)
+    logprobs = torch.zeros((total, params.max_tokens), dtype=torch.float32, device=device)
+    lengths = torch.full((total,), params.max_tokens, dtype=torch.long, device=device)
+    stopped = torch.zeros(total, dtype=torch.bool, device=device)
+    eos = torch.tensor(params.eos_ids, device=device)
+    alive = torch.arange(total, device=device)  # the completion that each row of the batch belongs to
+    ready: dict[int, Sampled] = {}
+
+    def hand_out(numbers: torch.Tensor) -> None:
+        columns = (numbers.tolist(), *(values[numbers].tolist() for values in (tokens, logprobs, lengths, stopped)))
+        done = [
+            (number, Sampled(tuple(t[:n]), tuple(p[:n]), "stop" if end else "length"))
+            for number, t, p, n, end in zip(*columns, strict=True)
+        ]
+        ready.update(done)
+        if done:
+            on_done([number for number, _ in done], [one for _, one in done])
+
+    def put_aside(rows: torch.Tensor | slice, computed: int) -> None:
+        """Keeps rows of the batch, of whose new tokens `computed` went through the model."""
+        if kept is None:
+            return
+        numbers = alive[rows]
+        counts = running[rows, : width + computed].bool()
+        counts[:, width:] &= torch.arange(computed, device=device) < lengths[numbers, None] - 1
+        said = zip(numbers.tolist(), tokens[numbers].tolist(), lengths[numbers].tolist(), strict=True)
+        kept.put(cache, rows, counts, [(*prompts[number], *told[: length - 1]) for number, told, length in said])
+
+    for step in range(params.max_tokens):
+        chosen, logprob = choose(logits, params)
+        tokens[alive, step], logprobs[alive, step] = chosen, logprob
+        ended = torch.isin(chosen, eos) & ~stopped[alive]
+        finished = alive[ended]
+        stopped[finished] = True
+        lengths[finished] = step + 1
+        unfinished = ~stopped[alive]
+        left = int(unfinished.sum())
+        if left < total - len(ready):
+            hand_out(finished)
+        if left == 0 or step + 1 == params.max_tokens:
+            break
+        if left < SHRINK_AT * len(alive):
+            keep = unfinished.nonzero()[:, 0]
+            put_aside((~unfinished).nonzero()[:, 0], step)
+            cache.batch_select_indices(keep)
+            alive, chosen, position, running = alive[keep], chosen[keep], position[keep], running[keep]
+        position = position + 1
+        output = model(
+            input_ids=chosen[:, None],
+            attention_mask=running[:, : width + step + 1],
+            position_ids=position[:, None],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        logits = output.logits[:, -1]
+
+    put_aside(slice(None), step)  # a view: these rows are not copied
+    hand_out((~stopped).nonzero()[:, 0])
+    return [ready[number] for number in range(total)]
+
+
+def _prefilled(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> Started:
+    """Computes prompts, equal neighbours once."""
+    device = model.device
+    unique, copies = runs(prompts)
+    width = max(len(prompt) for prompt in unique)
+    ids = torch.full((len(unique), width), params.pad_id, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(unique):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        mask[row, width - len(prompt) :] = 1
+    ids, mask = ids.to(device), mask.to(device)
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+
+    owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
+    cache = output.past_key_values
+    cache.batch_select_indices(owner)
+    return Started(cache, mask[owner], positions[owner, -1], output.logits[owner, -1])

@@ -1,0 +1,276 @@
+"""What a rollout server is, what a run needs it to be, and the command that starts the one that fits.
+
+In: a plan, or the settings of an engine. Out: a `ServerCard` on either side; the differences in words.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from grpo.plugins.errors import UsageError
+
+if TYPE_CHECKING:
+    from grpo.core.config.schema import RunConfig
+    from grpo.core.planning.decide import Plan
+
+PROTOCOL = 1  # raised whenever the two sides would no longer understand each other
+PORT = 8271
+TOKEN = "GRPO_SERVER_TOKEN"  # the environment variable that both sides read; arguments are seen by every user
+TRAITS = (  # what has to be equal beside the weights, which are handed over
+    "model_type",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "rms_norm_eps",
+    "rope_parameters",
+    "sliding_window",
+    "tie_word_embeddings",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCard:
+    """A rollout server as it describes itself, or as a run wants it.
+
+    Attributes:
+        model: a folder or hub id, for people: weights are handed over, so another name may be as good.
+        traits: the architecture.
+        tokenizer: fingerprint of the vocabulary.
+        dtype: of the weights.
+        context: tokens of prompt and completion; wanted: at least.
+        raw_logprobs: it reports log-probabilities before temperature and filters, else after; wanted None: either.
+        lora_rank: the largest rank that it serves; wanted: at least; None: no adapters.
+        lora_modules: last parts of the names of the modules that it can adapt.
+        block: tokens in a block of the prefix cache; wanted: 0.
+        vllm: its version; wanted: empty.
+        protocol: see PROTOCOL.
+    """
+
+    model: str
+    traits: Mapping[str, Any]
+    tokenizer: int
+    dtype: str
+    context: int
+    raw_logprobs: bool | None
+    lora_rank: int | None = None
+    lora_modules: tuple[str, ...] = ()
+    block: int = 0
+    vllm: str = ""
+    protocol: int = PROTOCOL
+
+
+def card_of_plan(plan: Plan) -> ServerCard:
+    """Returns what a run needs its server to be."""
+    from grpo.core.planning.backends import engine_context
+    from grpo.core.policy.load import linear_modules, load_model_config
+
+    config = plan.config
+    assert config.train.dtype is not None
+    alone = config.lora.enabled and config.rollout.lora_sync != "folded"
+    targets = config.lora.targets
+    if isinstance(targets, str):
+        targets = tuple(linear_modules(load_model_config(plan.source.path)))
+    return ServerCard(
+        model=plan.source.path,
+        traits=traits_of(plan.source.path),
+        tokenizer=vocabulary_of(plan.source.path),
+        dtype=config.train.dtype,
+        context=engine_context(plan),
+        raw_logprobs=logprobs_of(config),
+        lora_rank=config.lora.rank if alone else None,
+        lora_modules=last_parts(targets) if alone else (),
+    )
+
+
+def card_of_model(
+    source: str,
+    *,
+    dtype: str,
+    context: int | None,
+    raw_logprobs: bool,
+    rank: int | None,
+    targets: Sequence[str] | str,
+) -> ServerCard:
+    """Returns what a server of a model will be, before it has an engine.
+
+    Args:
+        source: a folder or hub id.
+        dtype: of the weights.
+        context: tokens of prompt and completion; None: the model's own limit.
+        raw_logprobs: see `ServerCard`.
+        rank: the largest rank of adapters, or None.
+        targets: the modules that they adapt, or "all-linear".
+
+    Raises:
+        UsageError: the model cannot be read, has no limit of its own, or has not these modules.
+    """
+    from grpo.core.config.schema import LoraSection
+    from grpo.core.policy.load import linear_modules, load_model_config, refuse_unknown_targets
+    from grpo.core.rollout.types import context_length, refuse_unsafe_rope
+
+    config = load_model_config(source)
+    refuse_unsafe_rope(config)
+    limit = context_length(config)
+    if context is None and limit is None:
+        raise UsageError(f"the configuration of {source} names no longest context. Name one with --context.")
+    if context is not None and limit is not None and context > limit:
+        raise UsageError(f"--context {context} is over the model's own limit of {limit}. Lower it.")
+    names: Sequence[str] = ()
+    if rank is not None:
+        if not isinstance(targets, str):
+            refuse_unknown_targets(LoraSection(enabled=True, targets=tuple(targets)), config)
+        names = linear_modules(config) if isinstance(targets, str) else targets
+    return ServerCard(
+        model=source,
+        traits=traits_of(source),
+        tokenizer=vocabulary_of(source),
+        dtype=dtype,
+        context=context or limit or 0,
+        raw_logprobs=raw_logprobs,
+        lora_rank=rank,
+        lora_modules=last_parts(names),
+    )
+
+
+def refuse_unsplittable(source: str, devices: int) -> None:
+    """Refuses to share a model's layers among devices that are not there, or that it cannot be split for.
+
+    Raises:
+        UsageError: says which number would do.
+    """
+    import torch
+
+    from grpo.core.policy.load import load_model_config
+
+    if devices == 1:
+        return
+    present = torch.cuda.device_count()
+    if torch.cuda.is_available() and devices > present:
+        raise UsageError(f"--tensor-parallel {devices}: this machine has {present} GPUs. Lower it.")
+    text = load_model_config(source).get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    if heads % devices or text.num_attention_heads % devices:
+        raise UsageError(
+            f"--tensor-parallel {devices}: the model's {text.num_attention_heads} heads with {heads} of keys and "
+            f"values cannot be shared so. Choose a divisor of {heads}."
+        )
+
+
+def last_parts(names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the last parts of modules' names, sorted, each once."""
+    return tuple(sorted({name.rpartition(".")[2] for name in names}))
+
+
+def logprobs_of(config: RunConfig) -> bool | None:
+    """Returns which log-probabilities a run needs, see `ServerCard`.
+
+    Training divides by the temperature and knows no filters; engines report what is before both or after both.
+    """
+    if config.rollout.temperature != 1.0:
+        return False
+    filtered = (config.rollout.top_p, config.rollout.top_k, config.rollout.min_p) != (1.0, 0, 0.0)
+    return True if filtered else None
+
+
+def traits_of(source: str) -> dict[str, Any]:
+    """Returns what the configuration of a model says of its architecture, as JSON would give it back."""
+    from grpo.core.policy.load import load_model_config
+
+    text = load_model_config(source).get_text_config()
+    found = {name: getattr(text, name, None) for name in TRAITS}
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    return plain
+
+
+def vocabulary_of(source: str) -> int:
+    """Returns the CRC-32 of a tokenizer's vocabulary."""
+    from grpo.core.policy.load import load_tokenizer
+
+    words = sorted(load_tokenizer(source).get_vocab().items())
+    return zlib.crc32(json.dumps(words).encode())
+
+
+def card_to_json(card: ServerCard) -> dict[str, Any]:
+    """Returns a card as JSON's types."""
+    return asdict(card)
+
+
+def card_from_json(tree: Mapping[str, Any]) -> ServerCard:
+    """Reads a card; what a newer server adds is left out.
+
+    Raises:
+        UsageError: it is none.
+    """
+    known = {field.name for field in fields(ServerCard)}
+    try:
+        card = ServerCard(**{name: value for name, value in tree.items() if name in known})
+    except TypeError:
+        raise UsageError("it answers, and not as a server of: grpo serve-rollouts") from None
+    return ServerCard(**{**asdict(card), "lora_modules": tuple(card.lora_modules)})
+
+
+def misfits(card: ServerCard, wanted: ServerCard) -> list[str]:
+    """Returns in words where a server is not what a run needs, the most telling first."""
+    if card.protocol != wanted.protocol:
+        return [f"it speaks version {card.protocol} of the protocol, this grpo version {wanted.protocol}"]
+    found = [
+        f"its model has {name} {card.traits.get(name)}, the run's {value}"
+        for name, value in wanted.traits.items()
+        if card.traits.get(name) != value
+    ]
+    if card.tokenizer != wanted.tokenizer:
+        found.append("its tokenizer has another vocabulary")
+    if card.dtype != wanted.dtype:
+        found.append(f"it computes in {card.dtype}, the run in {wanted.dtype}")
+    if card.context < wanted.context:
+        found.append(f"its context is {card.context} tokens, the run needs {wanted.context}")
+    if wanted.raw_logprobs not in (None, card.raw_logprobs):
+        when = "before" if card.raw_logprobs else "after"
+        found.append(f"it reports log-probabilities {when} temperature and filters, and the run needs the others")
+    if wanted.lora_rank is not None:
+        missing = sorted(set(wanted.lora_modules) - set(card.lora_modules))
+        if card.lora_rank is None:
+            found.append("it serves no adapters, and the run trains one (or hand it over with --lora-sync folded)")
+        elif card.lora_rank < wanted.lora_rank:
+            found.append(f"it serves adapters up to rank {card.lora_rank}, the run's has {wanted.lora_rank}")
+        elif missing:
+            found.append(f"it cannot adapt {', '.join(missing)}")
+    return found
+
+
+def command_for(wanted: ServerCard, url: str, *, embedded: bool, all_linear: bool) -> str:
+    """Returns the command that starts a server which fits, to be typed where it shall run.
+
+    Args:
+        wanted: what the run needs.
+        url: where it shall listen.
+        embedded: the model is the embedded one.
+        all_linear: the adapted modules are all linear ones, which needs no telling.
+    """
+    place = urlsplit(url)
+    words = ["grpo", "serve-rollouts"]
+    if not embedded:
+        words += ["--model", wanted.model]
+    words += ["--dtype", wanted.dtype, "--context", str(wanted.context)]
+    if wanted.raw_logprobs:
+        words.append("--raw-logprobs")
+    if wanted.lora_rank is not None:
+        words += ["--lora-rank", str(wanted.lora_rank)]
+        if not all_linear:
+            words += ["--lora-targets", ",".join(wanted.lora_modules)]
+    if place.hostname not in ("127.0.0.1", "localhost", "::1"):
+        words += ["--host", str(place.hostname)]
+    if place.port not in (None, PORT):
+        words += ["--port", str(place.port)]
+    return shlex.join(words)

@@ -1,0 +1,325 @@
+"""vLLM behind a server of its own: the client of core/rollout/server/serve.py, one engine link like any other.
+
+In: weights and prompts. Out: what the server says, or a fault when it is not the server of the last handing over.
+
+A server can be killed and started again in the middle of a run; then it holds the weights of its file. Its incarnation
+shows that: `epoch` waits until a server answers, and returns another number when it is another one, so that
+everything is handed over and proven anew.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+
+from grpo.core.rollout.server.card import TOKEN, ServerCard, card_from_json, misfits
+from grpo.core.rollout.server.serve import BYTES, CLAIM, SILENCE
+from grpo.core.rollout.server.wire import frames
+from grpo.core.rollout.sync.fault import EngineLost, SyncFault
+from grpo.core.rollout.sync.payload import Adapter
+from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit, runs
+from grpo.plugins.errors import RunError, UsageError
+
+LOOK_SECONDS = 10.0  # for an answer to the question what the server is
+PAUSE = 0.5  # seconds between two attempts to find it again
+GONE = (502, 503, 504)  # what a proxy answers in the place of a server that is gone
+
+
+class ServerLink:
+    """An `EngineLink` to a server.
+
+    Args:
+        url: where it listens.
+        wanted: what it has to be.
+        command: starts one that is.
+        patience: seconds to wait for a server that is gone.
+        warned: told when it is gone, and when it is back.
+
+    Raises:
+        UsageError: there is none, or it is not what the run needs.
+    """
+
+    def __init__(
+        self, url: str, wanted: ServerCard, command: str, patience: float, warned: Callable[[str], None]
+    ) -> None:
+        self._url = url
+        self._wanted = wanted
+        self._remedy = f"Start it with: {command}"
+        self._patience = patience
+        self._warned = warned
+        self._known = found_server(url, wanted, command)
+        card = card_from_json(self._known)
+        self._epoch = 0
+        self._doubted = False  # a handing over broke off, and may still be on its way
+        self.context = card.context
+        self.block = card.block
+        self.lora = card.lora_rank is not None
+
+    def epoch(self) -> int:
+        """Waits until the server answers; another number means that it no longer holds what was handed over.
+
+        Raises:
+            RunError: it did not come back in time, or as one that does not fit.
+        """
+        state = self._found()
+        if self._doubted or not _same(state, self._known):
+            wrong = misfits(card_from_json(state), self._wanted)
+            if wrong:
+                raise RunError(f"the rollout server at {self._url} came back as another: {wrong[0]}. {self._remedy}")
+            self._known = state
+            self._known["handed"] = self._ask(CLAIM, _plain({}))
+            self._doubted = False
+            self._epoch += 1
+        return self._epoch
+
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Sends weights one tensor at a time."""
+        self._hand_over("/weights", frames(weights), {})
+
+    def put_adapter(self, adapter: Adapter) -> None:
+        """Sends A and B; the server takes them over in memory, without a file."""
+        self._hand_over("/adapter", frames(adapter.tensors.items()), {"Grpo-Rank": str(adapter.rank)})
+
+    def fingerprints(self, seed: int) -> Mapping[str, int]:
+        """Asks what the engine computes with."""
+        found: Mapping[str, int] = self._ask("/fingerprints", _plain({"seed": seed}))
+        return found
+
+    def adapter_fingerprints(self, adapter: Adapter, seed: int) -> Mapping[str, int]:
+        """Asks for the stacked tensors of the engine's LoRA layers."""
+        found: Mapping[str, int] = self._ask("/adapter_fingerprints", _plain({"seed": seed}))
+        return found
+
+    def reset_prefix_cache(self) -> None:
+        """Lets the engine forget every cached block."""
+        self._ask("/reset_prefix_cache", _plain({}))
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
+        """Samples; the seed comes from torch's global generator, so that a run can be repeated."""
+        if not prompts:
+            return []
+        refuse_unfit(prompts, params, self.context)
+        unique, copies = runs(prompts)
+        body = {
+            "prompts": [[list(prompt), n] for prompt, n in zip(unique, copies, strict=True)],
+            "params": asdict(replace(params, seed=params.seeded())),
+        }
+        ready: dict[int, Sampled] = {}
+
+        def heard(line: Mapping[str, Any]) -> None:
+            done = [Sampled(tuple(ids), tuple(logps), reason) for ids, logps, reason in line["completions"]]
+            ready.update(zip(line["numbers"], done, strict=True))
+            if on_done is not None:
+                on_done(line["numbers"], done)
+
+        number = self._ask("/generate", _plain(body), heard=heard)
+        if not number == len(ready) == len(prompts):
+            raise EngineLost(f"the rollout server at {self._url} returned {len(ready)} of {len(prompts)} completions")
+        return [ready[number] for number in range(len(prompts))]
+
+    def wake(self) -> None:
+        """Has memory of its own."""
+
+    def sleep(self) -> None:
+        """Has memory of its own."""
+
+    def close(self) -> None:
+        """Leaves the server running for the next run."""
+
+    def _hand_over(self, path: str, body: Iterator[bytes], more: Mapping[str, str]) -> None:
+        self._doubted = True
+        self._known["handed"] = self._ask(path, body, more)
+        self._doubted = False
+
+    def _found(self) -> dict[str, Any]:
+        """Returns the server's state, waiting for one that is gone."""
+        deadline = time.monotonic() + self._patience
+        waits = False
+        while True:
+            try:
+                state = state_of(self._url)
+            except UsageError as error:
+                raise RunError(str(error)) from error
+            except OSError as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise RunError(
+                        f"the rollout server at {self._url} is gone ({_named(error)}) and did not come back within "
+                        f"{self._patience:g} s. {self._remedy}, and continue with: grpo run --resume"
+                    ) from error
+                if not waits:
+                    self._warned(
+                        f"the rollout server at {self._url} does not answer ({_named(error)}). Waiting up to "
+                        f"{self._patience:g} s for it. {self._remedy}"
+                    )
+                waits = True
+                time.sleep(min(PAUSE, left))
+            else:
+                if waits:
+                    self._warned(f"the rollout server at {self._url} is back")
+                return state
+
+    def _ask(
+        self,
+        path: str,
+        body: bytes | Iterator[bytes],
+        more: Mapping[str, str] | None = None,
+        heard: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> Any:
+        """Calls the server and returns the result.
+
+        Raises:
+            EngineLost: it went away meanwhile.
+            SyncFault: it holds other weights, or failed.
+            UsageError: it refuses what was asked.
+        """
+        headers = {
+            "Content-Type": BYTES,
+            "Grpo-Incarnation": str(self._known["incarnation"]),
+            "Grpo-Handed": str(self._known["handed"]),
+            **(more or {}),
+        }
+        lines = _answer(self._url, path, body, headers)
+        while True:
+            try:
+                last = next(lines)
+            except (OSError, http.client.HTTPException) as error:
+                raise EngineLost(
+                    f"the rollout server at {self._url} was lost in the middle of {path} ({_named(error)}). "
+                    f"{self._remedy}, and continue with: grpo run --resume"
+                ) from error
+            if "result" in last or "error" in last:
+                break
+            if heard is not None:
+                heard(last)
+        kind, said = last.get("kind"), last.get("error")
+        if kind == "usage":
+            raise UsageError(str(said))
+        if said is not None:
+            raise SyncFault(f"{said} ({self._url}{path})", [])
+        return last["result"]
+
+
+def found_server(url: str, wanted: ServerCard, command: str) -> dict[str, Any]:
+    """Returns the state of a server that fits a run.
+
+    Raises:
+        UsageError: there is none, or it does not fit; with the command that starts one.
+    """
+    remedy = f"Start one that fits with: {command}"
+    try:
+        state = state_of(url)
+    except OSError as error:
+        raise UsageError(f"no rollout server answers at {url} ({_named(error)}). {remedy}") from None
+    try:
+        wrong = misfits(card_from_json(state), wanted)
+    except UsageError as error:
+        raise UsageError(f"the server at {url}: {error}. Name another with --server-url, or {remedy}") from None
+    if wrong:
+        raise UsageError(f"the rollout server at {url} does not fit this run: {'; '.join(wrong[:3])}. {remedy}")
+    return state
+
+
+def state_of(url: str) -> dict[str, Any]:
+    """Asks a server what it is and which weights it holds.
+
+    Raises:
+        OSError: nobody answers.
+        UsageError: it wants another token, or is no such server.
+    """
+    connection = _connection(url, LOOK_SECONDS)
+    try:
+        connection.request("GET", _path(url, "/state"), headers=_token())
+        response = connection.getresponse()
+        text = response.read()
+    except http.client.HTTPException as error:
+        raise ConnectionError(_named(error)) from None
+    finally:
+        connection.close()
+    if response.status in GONE:
+        raise ConnectionError(f"the proxy before it answers {response.status}")
+    if response.status == 401:
+        raise UsageError(f"the rollout server at {url} wants its token. Set {TOKEN} to what the server was given.")
+    try:
+        state: dict[str, Any] = json.loads(text)
+        if response.status == 200 and {"incarnation", "handed"} <= state.keys():
+            return state
+    except (ValueError, AttributeError):
+        pass
+    raise UsageError(f"{url} answers, and not as a server of: grpo serve-rollouts. Name another with --server-url.")
+
+
+def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Posts, and yields the lines of the answer.
+
+    Raises:
+        OSError, HTTPException: the connection broke off.
+    """
+    connection = _connection(url, SILENCE)
+    chunked = not isinstance(body, bytes)
+    sent = {**headers, **_token(), **({"Transfer-Encoding": "chunked"} if chunked else {})}
+    try:
+        try:
+            connection.request("POST", _path(url, path), body=body, headers=sent, encode_chunked=chunked)
+        except (BrokenPipeError, ConnectionResetError):
+            # It stopped listening; it may have said why.
+            with suppress(http.client.HTTPException, OSError):
+                yield _refusal(connection.getresponse())
+                return
+            raise
+        response = connection.getresponse()
+        if response.status != 200:
+            yield _refusal(response)
+            return
+        for line in iter(response.readline, b""):
+            if line.strip() and line.endswith(b"\n"):
+                yield json.loads(line)
+        raise ConnectionError("the answer broke off")
+    finally:
+        connection.close()
+
+
+def _refusal(response: http.client.HTTPResponse) -> dict[str, Any]:
+    text = response.read()
+    try:
+        return {"error": f"{response.status}: {json.loads(text)['error']}", "kind": "refused"}
+    except (ValueError, TypeError, KeyError):
+        raise ConnectionError(f"something in between answers {response.status}") from None
+
+
+def _connection(url: str, timeout: float) -> http.client.HTTPConnection:
+    place = urlsplit(url)
+    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+    return kind(str(place.hostname), place.port, timeout=timeout)
+
+
+def _path(url: str, path: str) -> str:
+    return urlsplit(url).path.rstrip("/") + path
+
+
+def _token() -> dict[str, str]:
+    token = os.environ.get(TOKEN)
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _same(state: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    return all(state[name] == known[name] for name in ("incarnation", "handed"))
+
+
+def _plain(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body).encode()
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

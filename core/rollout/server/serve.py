@@ -1,0 +1,295 @@
+"""A rollout engine behind HTTP: `grpo serve-rollouts` runs it, core/rollout/server/client.py is its client.
+
+In: requests of one run. Out: what the engine says.
+
+Theory of operation. The thread that started the engine runs every call on it, one at a time; other threads read
+requests and write answers. So `/state` is answered at once, also in the middle of a long rollout. Two numbers guard
+against serving other weights than a run thinks: the incarnation is drawn anew by each start of a server, `handed`
+counts how often weights were handed over, by whomever. Every call but `/state` names both and is refused, on the
+engine's thread, when either has changed. A call that hands weights over raises `handed` before it begins, so weights
+that arrived by half belong to nobody. A caller whose handing over broke off cannot know whether it had begun: it raises
+`handed` itself (`/claim`), which makes a straggler stale.
+
+An answer is lines of JSON: what there is to tell early, blank ones to show that the server lives, and a last one with
+the result or the error. Tensors come as frames (core/rollout/server/wire.py). Nothing is pickled, no call names code to
+run.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import queue
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from grpo.core.rollout.engine.link import EngineLink
+from grpo.core.rollout.server.card import ServerCard, card_to_json
+from grpo.core.rollout.server.wire import Chunked, Unframed, exactly
+from grpo.core.rollout.sync.payload import Adapter
+from grpo.core.rollout.types import Sampled, SamplingParams
+from grpo.plugins.errors import UsageError
+
+SILENCE = 60.0  # seconds without a byte after which either side gives the other up
+BEAT = 5.0  # seconds between two signs of life
+LARGEST_JSON = 2**28  # bytes
+BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
+CLAIM = "/claim"
+Say = Callable[[dict[str, Any]], None]
+
+
+class Call:
+    """Something to do with the engine, and the lines that answer it."""
+
+    def __init__(self, work: Callable[[Say], Any]) -> None:
+        self._work = work
+        self.lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Does it, on the engine's thread; what goes wrong is the answer."""
+        try:
+            self.lines.put({"result": self._work(self.lines.put)})
+        except Stale as stale:
+            self.lines.put({"error": str(stale), "kind": "stale"})
+        except UsageError as error:
+            self.lines.put({"error": str(error), "kind": "usage"})
+        except Exception as error:
+            reason = " ".join(str(error).split())[:500]
+            self.lines.put({"error": f"{type(error).__name__}: {reason}", "kind": "failed"})
+        finally:
+            self.lines.put(None)
+
+
+class Stale(Exception):
+    """The caller thinks of weights that this server does not hold."""
+
+
+class RolloutServer:
+    """Serves one engine.
+
+    Args:
+        address: host and port to listen on; taken at once, answered on from `serve`.
+        token: what callers have to know, or None.
+
+    Raises:
+        OSError: the address is taken.
+    """
+
+    def __init__(self, address: tuple[str, int], token: str | None) -> None:
+        self.incarnation = secrets.token_hex(8)
+        self.handed = 0
+        self.token = token
+        self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self.engine: EngineLink
+        self.card: ServerCard
+        self._adapter = Adapter(1, {})  # names and shapes of the one that was handed over last
+        self._listener = _Listener(address, self)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._listener.server_address[1])
+
+    def serve(self, engine: EngineLink, card: ServerCard) -> None:
+        """Answers until `stop`; this thread does the engine's work."""
+        self.engine, self.card = engine, card
+        self._listener.server_activate()
+        listening = threading.Thread(target=self._listener.serve_forever, name="rollout server", daemon=True)
+        listening.start()
+        try:
+            while (call := self.calls.get()) is not None:
+                call.run()
+        finally:
+            self._listener.shutdown()
+            self._listener.server_close()
+
+    def stop(self) -> None:
+        """Ends `serve` after the call that it is at."""
+        self.calls.put(None)
+
+    def state(self) -> dict[str, Any]:
+        """Returns what the server is and which weights it holds."""
+        return {**card_to_json(self.card), "incarnation": self.incarnation, "handed": self.handed}
+
+    def claim(self) -> int:
+        """Makes whatever was called before, and may still be on its way, stale; returns the number to name now."""
+        self.handed += 1
+        return self.handed
+
+    def put_weights(self, tensors: Unframed) -> int:
+        """Loads weights as they arrive; returns the number of this handing over."""
+        self.handed += 1
+        self.engine.put_weights(tensors)
+        return self.handed
+
+    def put_adapter(self, tensors: Unframed, rank: int) -> int:
+        """Loads an adapter; returns the number of this handing over."""
+        self.handed += 1
+        adapter = Adapter(rank, dict(tensors))
+        self.engine.put_adapter(adapter)
+        self._adapter = Adapter(rank, {name: tensor.to("meta") for name, tensor in adapter.tensors.items()})
+        return self.handed
+
+    def adapter_fingerprints(self, seed: int) -> dict[str, int]:
+        """Reads the adapter as the engine computes with it."""
+        return dict(self.engine.adapter_fingerprints(self._adapter, seed))
+
+    def generate(self, body: dict[str, Any], say: Say) -> int:
+        """Samples; completions are told as they end. Returns how many there were."""
+        prompts = [prompt for prompt, copies in body["prompts"] for _ in range(copies)]
+        params = SamplingParams(**{**body["params"], "eos_ids": tuple(body["params"]["eos_ids"])})
+
+        def on_done(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
+            say({"numbers": list(numbers), "completions": [_plain(one) for one in done]})
+
+        return len(self.engine.generate(prompts, params, on_done))
+
+    def refuse_stale(self, incarnation: str, handed: int) -> None:
+        """Refuses a call that thinks of other weights.
+
+        Raises:
+            Stale: the server was restarted, or somebody handed weights over.
+        """
+        if incarnation != self.incarnation:
+            raise Stale("the rollout server was restarted and holds the weights of its file")
+        if handed != self.handed:
+            raise Stale("weights were handed to the rollout server by another run; each run needs a server of its own")
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], owner: RolloutServer) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Handler, bind_and_activate=False)
+        self.owner = owner
+        try:
+            self.server_bind()
+        except OSError:
+            self.server_close()
+            raise
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that went away is told nothing."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Listener
+    timeout = SILENCE
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Keeps quiet: the run writes the log."""
+
+    def do_GET(self) -> None:
+        """Answers `/state`."""
+        if not self._known():
+            return
+        if self.path == "/state":
+            self._json(200, self.server.owner.state())
+        else:
+            self._json(404, {"error": f"no {self.path} here"})
+
+    def do_POST(self) -> None:
+        """Hands a call to the engine's thread and relays its answer."""
+        if not self._known():
+            return
+        if self.headers.get("Content-Type") != BYTES:
+            self._json(415, {"error": f"send {BYTES}"})
+            return
+        try:
+            incarnation, handed = self.headers["Grpo-Incarnation"], int(self.headers["Grpo-Handed"])
+            work = self._work()
+        except (KeyError, TypeError, ValueError) as error:
+            self._json(400, {"error": f"not a call of this protocol: {error}"})
+            return
+        if work is None:
+            self._json(404, {"error": f"no {self.path} here"})
+            return
+
+        def guarded(say: Say) -> Any:
+            self.server.owner.refuse_stale(incarnation, self.server.owner.handed if path == CLAIM else handed)
+            return work(say)
+
+        path = self.path
+        call = Call(guarded)
+        self.server.owner.calls.put(call)
+        self._relay(call)
+
+    def _work(self) -> Callable[[Say], Any] | None:
+        """Returns what a request asks for; small bodies are read here, weights while the engine takes them."""
+        owner = self.server.owner
+        if self.path == "/weights":
+            return lambda say: self._received(owner.put_weights)
+        if self.path == "/adapter":
+            rank = int(self.headers["Grpo-Rank"])
+            return lambda say: self._received(partial(owner.put_adapter, rank=rank))
+        size = int(self.headers["Content-Length"])
+        if not 0 <= size <= LARGEST_JSON:
+            raise ValueError(f"{size} bytes")
+        body = json.loads(exactly(self.rfile.read, size))
+        if self.path == CLAIM:
+            return lambda say: owner.claim()
+        if self.path == "/generate":
+            return lambda say: owner.generate(body, say)
+        if self.path == "/fingerprints":
+            return lambda say: dict(owner.engine.fingerprints(body["seed"]))
+        if self.path == "/adapter_fingerprints":
+            return lambda say: owner.adapter_fingerprints(body["seed"])
+        if self.path == "/reset_prefix_cache":
+            return lambda say: owner.engine.reset_prefix_cache()
+        return None
+
+    def _received(self, take: Callable[[Unframed], int]) -> int:
+        """Lets the engine take the tensors of a request; the rest is read too, so that the sender hears the answer."""
+        tensors = Unframed(Chunked(self.rfile, self.rfile.readline))
+        try:
+            return take(tensors)
+        finally:
+            with suppress(OSError):
+                tensors.drain()
+
+    def _known(self) -> bool:
+        """Says whether the caller knows the token, and tells it when it does not."""
+        token = self.server.owner.token
+        if token is None:
+            return True
+        given = self.headers.get("Authorization", "").encode(errors="replace")
+        if hmac.compare_digest(given, f"Bearer {token}".encode()):
+            return True
+        self._json(401, {"error": "the token is missing or wrong"})
+        return False
+
+    def _json(self, status: int, body: dict[str, Any]) -> None:
+        text = json.dumps(body).encode()
+        self._begin(status, len(text))
+        self.wfile.write(text)
+
+    def _begin(self, status: int, length: int | None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Connection", "close")
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def _relay(self, call: Call) -> None:
+        self._begin(200, None)
+        while True:
+            try:
+                line = call.lines.get(timeout=BEAT)
+            except queue.Empty:
+                self.wfile.write(b"\n")
+                continue
+            if line is None:
+                return
+            self.wfile.write(json.dumps(line).encode() + b"\n")
+
+
+def _plain(sampled: Sampled) -> list[Any]:
+    return [sampled.token_ids, sampled.logprobs, sampled.finish_reason]

@@ -1,0 +1,1 @@
+"""New weights to a rollout engine, and the proof that they arrived."""

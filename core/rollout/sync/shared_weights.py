@@ -1,0 +1,76 @@
+"""One copy of the frozen weights for an adapter's training and for the engine that samples beside it.
+
+In: a PEFT model, and the model of an engine in this process. Out: the frozen parameters of the first are views of the
+second's tensors, and their own memory is given back.
+
+The engine fuses matrices (q, k and v into one) and pads the vocabulary, so a parameter becomes some rows of a larger
+tensor; rows are contiguous, so nothing computes differently. Each view must equal its parameter bit for bit before any
+parameter is changed. From then on nobody writes to these tensors: training is of the adapter alone, and the engine is
+handed the adapter alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from grpo.core.rollout.sync.fault import listed
+from grpo.core.rollout.sync.payload import frozen_parameters
+from grpo.core.rollout.sync.views import engine_tensors
+from grpo.plugins.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What sharing came to.
+
+    Attributes:
+        before, after: bytes of all weights of policy and engine together, memory that both use counted once.
+    """
+
+    before: int
+    after: int
+
+
+def share_frozen(model: Any, engine_model: Any) -> Shared:
+    """Makes the frozen parameters of a policy views of an engine's weights.
+
+    Args:
+        model: a PEFT model; only its adapter trains.
+        engine_model: unquantised and not sharded.
+
+    Raises:
+        UsageError: the engine keeps a weight in another form, in parts or with other values; nothing was changed.
+    """
+    both = [*model.parameters(), *engine_model.parameters()]
+    before = distinct_bytes(both)
+    views = dict(engine_tensors(engine_model))
+    frozen = list(frozen_parameters(model))
+    absent = [name for name, parameter in frozen if name not in views or views[name].shape != parameter.shape]
+    if absent:
+        raise UsageError(
+            f"--share-weights: the engine does not hold {listed(absent)} as the policy does (on a CPU, vLLM packs "
+            "matrices into another form; quantised and sharded ones are others too). Leave --share-weights out."
+        )
+    other = [name for name, parameter in frozen if not _same(views[name], parameter)]
+    if other:
+        raise UsageError(
+            f"--share-weights: the engine loaded other values than the policy for {listed(other)}. Both must have the "
+            "same data type and come from the same files. Leave --share-weights out."
+        )
+    for name, parameter in frozen:
+        parameter.data = views[name]
+    return Shared(before, distinct_bytes([*model.parameters(), *engine_model.parameters()]))
+
+
+def distinct_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Returns the bytes of the memory behind some tensors, each piece once."""
+    pieces = {(t.device, t.untyped_storage().data_ptr()): t.untyped_storage().nbytes() for t in tensors}
+    return sum(pieces.values())
+
+
+def _same(view: torch.Tensor, parameter: torch.Tensor) -> bool:
+    return view.dtype == parameter.dtype and torch.equal(view, parameter.detach().to(view.device))

@@ -1,0 +1,121 @@
+"""The weights as an engine computes with them, under the names of the checkpoint.
+
+In: a model of vLLM, unquantised, or a rank's shard of one. Out: for each checkpoint name the columns that a fingerprint
+reads, put together from all ranks.
+
+Theory of operation. vLLM fuses projections (q, k, v into one matrix), pads the vocabulary, and on CPU repacks matrices
+into a form that cannot be read back. A matrix is therefore read through its own multiplication: one-hot rows times W^T
+are columns of W, exactly, whatever form W is kept in. That shows what the engine computes with, and not a copy of it
+that nothing uses any more (the head of tied embeddings had such a copy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from grpo.core.rollout.sync.payload import PROBED, columns, fingerprint, probe
+from grpo.core.rollout.sync.shards import WHOLE, Shards, joined_adapter, joined_rows, local_width, picked_columns
+
+WRAPPED = ".base_layer"  # what the engine's own LoRA layers call the layer inside
+
+
+def engine_fingerprints(model: Any, seed: int, shards: Shards = WHOLE) -> dict[str, int]:
+    """Returns checkpoint name to fingerprint for every weight that the engine holds."""
+    with torch.no_grad():
+        return {name: fingerprint(values) for name, values in _probes(model, seed, shards)}
+
+
+def adapter_fingerprints(
+    manager: Any, number: int, seed: int, ranks: dict[str, int], shards: Shards = WHOLE
+) -> dict[str, int]:
+    """Returns the fingerprints of the adapter that the engine's LoRA layers hold, from their stacked tensors.
+
+    Args:
+        manager: the engine's adapter manager.
+        number: of the adapter.
+        seed: of the fingerprints.
+        ranks: PEFT name of each tensor to its rank; the stacked ones are padded to the largest.
+        shards: how the layers are split.
+    """
+    if number not in manager.lora_index_to_id:
+        return {}
+    slot = manager.lora_index_to_id.index(number)
+    found: dict[str, int] = {}
+    for engine_name, module in manager.modules.items():
+        stem, _, last = engine_name.rpartition(".")
+        parts = manager.packed_modules.get(engine_name) or [engine_name]
+        for i, part in enumerate(parts):
+            name = f"base_model.model.{part if '.' in part else f'{stem}.{part}'}"
+            for letter, stacked in (("A", module.lora_a_stacked), ("B", module.lora_b_stacked)):
+                key = f"{name}.lora_{letter}.weight"
+                if key in ranks and i < len(stacked):
+                    whole = stacked[i][slot, 0]
+                    cut = whole[: ranks[key]] if letter == "A" else whole[:, : ranks[key]]
+                    factor = joined_adapter(module.base_layer, letter, cut, shards)
+                    found[key] = fingerprint(probe(factor, seed))
+        del last
+    return found
+
+
+def parts_of(model: Any, name: str, module: Any) -> list[tuple[str, int, int]]:
+    """Returns (checkpoint name of the module, first row, end row) for each matrix that a module of the engine fuses."""
+    stem, _, last = name.rpartition(".")
+    fused = getattr(model, "packed_modules_mapping", {}).get(last)
+    if not fused:
+        rows = getattr(module, "org_vocab_size", None) or getattr(module, "output_size", None)
+        return [(name, 0, rows if rows is not None else module.weight.shape[0])]
+    sizes = list(module.output_sizes)
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return [(f"{stem}.{part}", end - size, end) for part, size, end in zip(fused, sizes, ends, strict=True)]
+
+
+def engine_modules(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the modules that own weights, with their names free of the engine's LoRA wrapping."""
+    for name, module in model.named_modules():
+        own = [key for key, _ in module.named_parameters(recurse=False)]
+        if own:
+            yield name.replace(WRAPPED, ""), module
+
+
+def engine_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields checkpoint name and tensor for every weight that the engine keeps plain; fused ones as views of a part.
+
+    A tied head is the embedding's tensor. What is packed into another form has another shape, or is left out.
+    """
+    for name, module in engine_modules(model):
+        for key, parameter in module.named_parameters(recurse=False):
+            parts = parts_of(model, name, module)
+            whole = len(parts) == 1 and parameter.ndim == 1
+            for part, first, end in parts if parameter.numel() else ():
+                yield f"{part}.{key}", parameter.data if whole else parameter.data[first:end]
+
+
+def _probes(model: Any, seed: int, shards: Shards) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, module in engine_modules(model):
+        for key, parameter in module.named_parameters(recurse=False):
+            if key == "weight" and (parameter.ndim == 2 or parameter.numel() == 0):
+                values = _matrix_columns(module, parameter, seed, shards)
+            elif parameter.ndim == 1:
+                values = parameter
+            else:
+                continue
+            values = joined_rows(module, values, shards)
+            for part, first, end in parts_of(model, name, module):
+                whole = parameter.ndim == 1 and len(parts_of(model, name, module)) == 1
+                yield f"{part}.{key}", values if whole else values[first:end]
+
+
+def _matrix_columns(module: Any, weight: torch.Tensor, seed: int, shards: Shards) -> torch.Tensor:
+    """Returns [N, PROBED] columns of a module's matrix; N are the rows of this rank."""
+    width = getattr(module, "input_size", None) or getattr(module, "embedding_dim", None) or weight.shape[1]
+    chosen, here = columns(width, seed), local_width(module, width)
+    if hasattr(module, "cpu_linear"):
+        rows = torch.zeros(PROBED, here, dtype=weight.dtype, device=weight.device)
+        rows[torch.arange(PROBED), chosen % here] = 1.0
+        values = module.quant_method.apply(module, rows, None).T
+    else:
+        values = weight[:, (chosen % here).to(weight.device)]
+    return values if here == width else picked_columns(values, chosen // here, shards)

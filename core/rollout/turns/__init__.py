@@ -1,0 +1,1 @@
+"""Rollouts of several turns: episodes in, tokens of which some were sampled and some observed out."""

@@ -1,0 +1,339 @@
+"""Rollouts of several turns: episodes in, trajectories of tokens out, some sampled and some observed.
+
+Theory of operation. All rollouts of a batch advance together: one generation for those still alive, then one step of
+each of their environments, side by side (core/env/threads.py), until the environment ends the episode or a budget is
+used up. The tokens of a rollout only grow: the prompt, what was sampled, the tokens between
+(core/rollout/turns/chat.py), what was sampled, and so on. Nothing is tokenised twice, so training computes the
+log-probabilities of the tokens that were sampled, in the context that they were sampled in. A rollout ends with sampled
+tokens; the last observation is only recorded. An environment that raises, hangs or breaks the contract fails its own
+rollout and no other.
+
+Where the environment offers tools (core/env/tools.py), a turn that asks for calls (core/rollout/turns/tools.py) is
+answered by them and steps the environment only where that says that its episode has ended with them. Calls run in
+threads beside those of the environments, one at a time for a rollout, each in the time limit; one that takes longer is
+left alone and answered with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.env.episodes import Episode, prompt_of
+from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
+from grpo.core.env.threads import Call, EnvThreads, Raised
+from grpo.core.env.tools import ToolCall, answer, functions_of, told_error
+from grpo.core.rollout.turns.chat import TurnFormat
+from grpo.core.rollout.turns.tools import ToolFormat
+from grpo.core.rollout.types import Sampled, SamplingParams
+from grpo.core.scoring.outcome import explain
+from grpo.plugins.binding import BoundEnv
+from grpo.plugins.errors import GrpoError
+from grpo.plugins.types import Completion, FinishReason, Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Sample = Callable[[Sequence[Sequence[int]], SamplingParams], Sequence[Sampled]]
+LONGEST_FAILURE = 500  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """How far a rollout may go.
+
+    Attributes:
+        turns: how often the policy may speak.
+        tokens: after the prompt, sampled and observed ones; a turn begins only where a whole one fits.
+        seconds: for one call of an environment.
+    """
+
+    turns: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One rollout, without its prompt.
+
+    Attributes:
+        token_ids: sampled tokens and, between turns, those of the template and the observation.
+        logprobs: of each token as it was sampled, in nats; 0.0 where it was not.
+        sampled: which tokens the policy chose.
+        completion: what rewards see of it.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    sampled: tuple[bool, ...]
+    completion: Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """Plays rollouts of one environment.
+
+    Attributes:
+        env: makes a fresh environment for each rollout.
+        tokenizer: of the policy.
+        form: the text between turns.
+        limits: of each rollout.
+        tools: how the policy calls the environment's tools; None where it offers none.
+    """
+
+    env: BoundEnv
+    tokenizer: PreTrainedTokenizerBase
+    form: TurnFormat
+    limits: TurnLimits
+    tools: ToolFormat | None = None
+
+    def play(
+        self,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        sample: Sample,
+        params: SamplingParams,
+        *,
+        on_ended: Callable[[int, Completion], None] | None = None,
+    ) -> list[Trajectory]:
+        """Plays one rollout of each episode.
+
+        Args:
+            episodes: one per rollout; members of a group repeat theirs, and start from the same state.
+            prompts: the tokens of their prompts.
+            sample: token ids in, one completion each out.
+            params: how to choose tokens; `max_tokens` is for one turn.
+            on_ended: told the number of a rollout when it ends, and what rewards see of it.
+        """
+        rollouts = [_Rollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
+        seconds = self.limits.seconds
+        with EnvThreads(self.env.make, seconds=seconds) as threads, EnvThreads(_nothing, seconds=seconds) as hands:
+            started = threads.call({one.number: partial(_start, one.episode) for one in rollouts})
+            for one in rollouts:
+                found = started[one.number]
+                if isinstance(found, Raised):
+                    one.fail(f"env '{self.env.name}' could not start: {explain(found.error)}")
+                else:
+                    one.tools = found
+            for turn in range(1, self.limits.turns + 1):
+                alive = [one for one in rollouts if one.finish is None]
+                if not alive:
+                    break
+                self._speak(alive, sample, params)
+                callers = self._called(turn, alive, hands)
+                self._tell(turn, [one for one in alive if one.number in callers], callers, threads)
+                self._step(turn, [one for one in alive if one.number not in callers], threads)
+                going = [one for one in alive if one.finish is None]
+                for one in going:
+                    self._go_on(turn, one, callers.get(one.number), self.limits.tokens - params.max_tokens)
+                cut = {one.number: partial(cut_off, one.number in callers) for one in going if one.finish is not None}
+                self._closed(turn, going, cut, threads)
+                for one in alive:
+                    if one.finish is not None:
+                        threads.release(one.number)
+                        hands.release(one.number)
+                        if on_ended is not None:
+                            on_ended(one.number, one.completion())
+        return [one.trajectory(self.tokenizer.eos_token_id) for one in rollouts]
+
+    def _speak(self, alive: Sequence[_Rollout], sample: Sample, params: SamplingParams) -> None:
+        done = sample([[*one.prompt, *one.tokens] for one in alive], params)
+        texts = self.tokenizer.batch_decode([list(found.token_ids) for found in done], skip_special_tokens=True)
+        for one, found, text in zip(alive, done, texts, strict=True):
+            one.say(found, text)
+
+    def _called(self, turn: int, alive: Sequence[_Rollout], hands: EnvThreads) -> dict[int, list[ToolCall]]:
+        """Answers the turns that ask for tools and returns the calls of each such rollout."""
+        if self.tools is None:
+            return {}
+        callers: dict[int, list[ToolCall]] = {}
+        for one in alive:
+            if calls := self.tools.calls(self.tokenizer, one.last):
+                callers[one.number] = calls
+                one.answers = []
+        busy = {one.number: one for one in alive if one.number in callers}
+        for which in range(max(map(len, callers.values()), default=0)):
+            asked = {n: one for n, one in busy.items() if which < len(callers[n]) and one.finish is None}
+            answers = hands.call({n: partial(_use, one.tools, callers[n][which]) for n, one in asked.items()})
+            for number, one in asked.items():
+                found = answers[number]
+                if not isinstance(found, Raised):
+                    one.answers.append(found)
+                elif isinstance(found.error, GrpoError):
+                    name = callers[number][which].name
+                    one.fail(f"tool '{name}' of env '{self.env.name}' failed in turn {turn}: {explain(found.error)}")
+                else:
+                    one.answers.append(told_error(explain(found.error)))
+        for one in busy.values():
+            one.use()
+        return callers
+
+    def _step(self, turn: int, acting: Sequence[_Rollout], threads: EnvThreads) -> None:
+        """Steps the environments of the turns that are actions."""
+        answers = threads.call({one.number: partial(take_step, one.text) for one in acting})
+        for one in acting:
+            found = answers[one.number]
+            if isinstance(found, Raised):
+                one.fail(f"env '{self.env.name}' failed in turn {turn}: {explain(found.error)}")
+            elif one.see(found):
+                one.finish = one.cut
+
+    def _tell(
+        self, turn: int, using: Sequence[_Rollout], callers: Mapping[int, list[ToolCall]], threads: EnvThreads
+    ) -> None:
+        """Tells environments what their tools were used for; some say that the episode has ended with it."""
+        asked: dict[int, Call] = {}
+        for one in using:
+            if one.finish is None and self.tools is not None:
+                said = self.tools.said(self.tokenizer, one.last)
+                asked[one.number] = partial(tell_of_calls, said, callers[one.number], one.answers)
+        for one in self._closed(turn, using, asked, threads):
+            one.finish = one.finish or one.cut
+
+    def _closed(
+        self, turn: int, rollouts: Sequence[_Rollout], calls: Mapping[int, Call], threads: EnvThreads
+    ) -> list[_Rollout]:
+        """Makes calls that may say what an episode came to without an action; returns the rollouts where one did."""
+        answers = threads.call(calls)
+        closed = [one for one in rollouts if answers.get(one.number) is not None]
+        for one in closed:
+            found = answers[one.number]
+            if isinstance(found, Raised):
+                one.fail(f"env '{self.env.name}' failed after turn {turn}: {explain(found.error)}")
+            else:
+                one.close(found)
+        return closed
+
+    def _go_on(self, turn: int, one: _Rollout, calls: list[ToolCall] | None, most: int) -> None:
+        """Adds what stands before the next turn, or ends the rollout where a budget is used up."""
+        if turn == self.limits.turns:
+            one.finish = "length"
+        elif calls is None:
+            one.go_on(self.form.ids(self.tokenizer, one.observation, one.tokens[-1]), most)
+        else:
+            assert self.tools is not None
+            one.go_on(self.tools.ids(self.tokenizer, calls, one.answers, one.tokens[-1]), most)
+
+
+@dataclass(slots=True)
+class _Rollout:
+    """A rollout while it is played."""
+
+    number: int
+    episode: Episode
+    prompt: Sequence[int]
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    sampled: list[bool] = field(default_factory=list)
+    chosen: list[tuple[int, float]] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    answers: list[str] = field(default_factory=list)
+    used: int = 0
+    last: tuple[int, ...] = ()
+    text: str = ""
+    observation: str = ""
+    turns: int = 0
+    cut: FinishReason = "stop"
+    finish: FinishReason | None = None
+
+    def say(self, found: Sampled, text: str) -> None:
+        """Adds a turn of the policy."""
+        self.tokens += found.token_ids
+        self.logprobs += found.logprobs
+        self.sampled += [True] * len(found.token_ids)
+        self.chosen += zip(found.token_ids, found.logprobs, strict=True)
+        self.messages.append(Message(role="assistant", content=text))
+        self.text, self.last, self.cut = text, found.token_ids, found.finish_reason
+        self.turns += 1
+
+    def use(self) -> None:
+        """Notes what tools answered; the turn has no reward of its own, and says nothing if it is the last."""
+        self.rewards.append(0.0)
+        self.messages += [Message(role="tool", content=answer) for answer in self.answers]
+        self.text = ""
+        self.used += len(self.answers)
+
+    def see(self, answer: StepAnswer) -> bool:
+        """Notes what the environment answered; returns whether it ended the episode."""
+        self.rewards.append(0.0)
+        self.observation = answer.observation
+        self.close(answer)
+        if answer.observation:
+            self.messages.append(Message(role="user", content=answer.observation))
+        return answer.ended
+
+    def close(self, answer: StepAnswer) -> None:
+        """Notes what the environment said at the end of the turn."""
+        self.rewards[-1] += answer.reward
+        self.info = answer.told
+
+    def go_on(self, between: list[int], most: int) -> None:
+        """Adds the tokens up to the next turn, or ends where a whole turn would not fit."""
+        if len(self.tokens) + len(between) > most:
+            self.finish = "length"
+            return
+        self.tokens += between
+        self.logprobs += [0.0] * len(between)
+        self.sampled += [False] * len(between)
+
+    def fail(self, reason: str) -> None:
+        """Ends the rollout as a failure."""
+        reason = " ".join(reason.split())
+        self.finish = "error"
+        self.info = {"failure": reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."}
+
+    def completion(self) -> Completion:
+        """Returns what rewards see of the finished rollout."""
+        assert self.finish is not None
+        return Completion(
+            text=self.text,
+            messages=tuple(self.messages),
+            prompt=self.episode.prompt,
+            row=self.episode.row,
+            token_ids=tuple(token for token, _ in self.chosen),
+            logprobs=tuple(logprob for _, logprob in self.chosen),
+            finish_reason=self.finish,
+            turns=self.turns,
+            info={**self.info, "rewards": list(self.rewards), **({"tool_calls": self.used} if self.tools else {})},
+            env=self.episode.env,
+        )
+
+    def trajectory(self, end: int) -> Trajectory:
+        """Returns the finished rollout; one that failed before its first turn is a single token that nobody chose."""
+        if not self.tokens:
+            return Trajectory((end,), (0.0,), (False,), self.completion())
+        return Trajectory(tuple(self.tokens), tuple(self.logprobs), tuple(self.sampled), self.completion())
+
+
+def _nothing() -> None:
+    """Makes what a thread for tools has in the place of an environment."""
+
+
+def _use(functions: Mapping[str, Callable[..., Any]], call: ToolCall, _: None) -> str:
+    return answer(functions, call)
+
+
+def _start(episode: Episode, env: Any) -> dict[str, Callable[..., Any]]:
+    """Starts an episode and returns the tools that it offers.
+
+    Raises:
+        ValueError: it does not start as it did when its prompt was made.
+    """
+    # A copy, since members of a group have one row, and an environment may write into what it is given.
+    observation, info = env.reset(**deepcopy(dict(episode.reset)))
+    if prompt_of(observation, info) != episode.prompt:
+        raise ValueError("reset with the same seed and options gave another prompt than before")
+    if "row" in info and not _same(dict(info["row"]), dict(episode.row)):
+        raise ValueError("reset with the same seed and options gave another row for the rewards than before")
+    return functions_of(env)
+
+
+def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    return repr(row) == repr(other) or bool(row == other)

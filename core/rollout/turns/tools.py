@@ -1,0 +1,216 @@
+"""How a chat template speaks of tools: sampled tokens in, the calls that they ask for out; answers in, tokens out.
+
+Theory of operation. The policy is told of the tools by its chat template, and asks for calls in the form that the
+template gives them. What reads that form is the tokenizer's `response_template`: its own, or for a known chat template
+the one that TRL has for it. Between a call and the next turn stands what the template puts there, found as in
+core/rollout/turns/chat.py: the sampled tokens stay as they are, and only the text after them is rendered, with the
+answers as messages of the role `tool`. Before anything is loaded, a call is written by the template and read back; a
+tokenizer with which that fails is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.env.tools import Schema, ToolCall, answering, calling
+from grpo.plugins.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+ASKED: dict[str, Any] = {"role": "user", "content": "USER0USER"}
+KEY, VALUE = "KEY0KEY", "VALUE0VALUE"
+ANSWERS = "ANSWER{}ANSWER"
+MOST_CALLS = 16  # in one turn
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFormat:
+    """The form of calls and answers.
+
+    Attributes:
+        schemas: of the tools.
+        opening: how the template begins a message that the policy is to write.
+        most: how many calls one message may hold; some templates take a single one.
+    """
+
+    schemas: tuple[Schema, ...]
+    opening: str
+    most: int = MOST_CALLS
+
+    def calls(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[ToolCall]:
+        """Returns the calls that a turn asks for, the first `most`; none where it cannot be read, as TRL has it."""
+        try:
+            return [_call(asked) for asked in (self._read(tokenizer, ids).get("tool_calls") or ())[: self.most]]
+        except Exception:  # the policy writes anything, and the parser has no error of its own: it is plain text then
+            return []
+
+    def said(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+        """Returns what a turn that asks for calls says beside them."""
+        return str(self._read(tokenizer, ids).get("content") or "").strip()
+
+    def ids(
+        self, tokenizer: PreTrainedTokenizerBase, calls: Sequence[ToolCall], answers: Sequence[str], last: int
+    ) -> list[int]:
+        """Returns the tokens from a turn with calls to the next one.
+
+        Args:
+            tokenizer: the policy's.
+            calls: what the turn asked for.
+            answers: one text for each call; special tokens that they spell out stay plain text.
+            last: the last token of the turn; when it is the one that ends a message, it is not repeated.
+        """
+        special = _special(tokenizer)
+        plain = any(token in answer for token in special for answer in answers)
+        marks = [ANSWERS.format(number) for number in range(len(answers))]
+        rest = self._between(tokenizer, [call.name for call in calls], marks if plain else answers)
+        pieces: list[tuple[str, bool]] = []
+        if plain:
+            for mark, answer in zip(marks, answers, strict=True):
+                before, _, rest = rest.partition(mark)
+                pieces += [(before, False), (answer, True)]
+        found = [token for text, spelt in (*pieces, (rest, False)) for token in _tokens(tokenizer, text, spelt)]
+        return found[1:] if found[:1] == [last] else found
+
+    def text(self, tokenizer: PreTrainedTokenizerBase, call: ToolCall) -> str:
+        """Returns a call as the policy is to write it, without the end of the message."""
+        written = _rendered(tokenizer, [ASKED, calling("", [call])])
+        begun = _rendered(tokenizer, [ASKED], generate=True)
+        # A template that opens the thinking of a message to be written may leave it out of one with a call.
+        same = [one == other for one, other in zip(written, begun, strict=False)]
+        return written[[*same, False].index(False) : _end(tokenizer, written, call.name)]
+
+    def _read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> Mapping[str, Any]:
+        read: Any = tokenizer.parse_response(
+            tokenizer.decode(list(ids)), prefix=self.opening, tools=[dict(schema) for schema in self.schemas]
+        )
+        return read or {}
+
+    def _between(self, tokenizer: Any, names: Sequence[str], answers: Sequence[str]) -> str:
+        known = [schema["function"]["name"] for schema in self.schemas]
+        # A template may write the name before the answer, and a name that the policy made up may spell anything.
+        calls = [ToolCall(name if name in known else known[0], {}) for name in names]
+        return _after_calls(tokenizer, calls, answers)
+
+
+def tool_format(
+    tokenizer: PreTrainedTokenizerBase,
+    schemas: tuple[Schema, ...],
+    known: Callable[[PreTrainedTokenizerBase], Any] = lambda tokenizer: None,
+) -> ToolFormat:
+    """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls where it has none.
+
+    Args:
+        tokenizer: the policy's.
+        schemas: of the tools, at least one.
+        known: tokenizer to a response template for its chat template, or None; asked where it has none of its own.
+
+    Raises:
+        UsageError: the template or the tokenizer cannot do that; says what to do.
+    """
+    name = schemas[0]["function"]["name"]
+    if name not in _rendered(tokenizer, [ASKED], tools=schemas):
+        raise _refused("does not tell the policy of tools")
+    begun, asked = _rendered(tokenizer, [ASKED], generate=True), _rendered(tokenizer, [ASKED])
+    probe = ToolCall(name, {KEY: VALUE})
+    written = _rendered(tokenizer, [ASKED, calling("", [probe])])
+    if not all(part in written for part in (name, KEY, VALUE)):
+        raise _refused("leaves out the calls of earlier turns")
+    if ANSWERS not in _after_calls(tokenizer, [probe], [ANSWERS]):
+        raise _refused("leaves out the answers of tools")
+    if getattr(tokenizer, "response_template", None) is None:
+        tokenizer.response_template = known(tokenizer)
+    if tokenizer.response_template is None:
+        raise UsageError(
+            "the environment offers tools, and nothing says how to read calls of this model: its tokenizer has no "
+            "response_template, and its chat template is none that TRL knows. Use a model of a family that TRL knows "
+            "(Qwen2.5, Qwen3, Llama 3.1, LFM2, ...), or set response_template in its tokenizer_config.json."
+        )
+    opening = begun[len(asked) :] if begun.startswith(asked) else ""
+    form = ToolFormat(schemas, opening, MOST_CALLS if _takes_two(tokenizer, probe) else 1)
+    if form.calls(tokenizer, _tokens(tokenizer, form.text(tokenizer, probe), False)) != [probe]:
+        raise UsageError(
+            "the environment offers tools, and the tokenizer's response_template does not read a call as its chat "
+            "template writes it. Set a response_template in its tokenizer_config.json that does."
+        )
+    return form
+
+
+def _after_calls(tokenizer: Any, calls: Sequence[ToolCall], answers: Sequence[str]) -> str:
+    start = [ASKED, calling("", calls)]
+    told = answering(calls, answers)
+    before, whole = _rendered(tokenizer, start), _rendered(tokenizer, [*start, *told], generate=True)
+    # What stands before the call may change once its answer follows (Qwen3 leaves out empty thinking): the call is
+    # looked for by its own text, which comes as often as there are calls like it.
+    last = before[before.rfind(calls[-1].name) : _end(tokenizer, before, calls[-1].name)]
+    at = 0
+    for _ in range(before.count(last)):
+        found = whole.find(last, at)
+        if found < 0:
+            raise _refused("renders a call otherwise once its answer follows")
+        at = found + len(last)
+    return whole[at:]
+
+
+def _takes_two(tokenizer: Any, probe: ToolCall) -> bool:
+    answers = [ANSWERS.format(number) for number in range(2)]
+    try:
+        rest = _after_calls(tokenizer, [probe] * 2, answers)
+    except UsageError:
+        return False
+    return all(answer in rest for answer in answers)
+
+
+def _end(tokenizer: Any, rendered: str, mark: str) -> int:
+    """Returns where the end of the message begins that holds a mark: at its end token, or the last special one."""
+    first = rendered.rfind(mark) + len(mark)
+    end = rendered.rfind(tokenizer.eos_token, first)
+    if end >= 0:
+        return end
+    others = [rendered.rfind(token, first) for token in _special(tokenizer)]
+    return max([at for at in others if at >= 0], default=len(rendered))
+
+
+def _call(asked: Mapping[str, Any]) -> ToolCall:
+    """Checks a parsed call.
+
+    Raises:
+        KeyError, TypeError: it names no function, or its arguments are not by name.
+    """
+    function = asked.get("function", asked)
+    name, arguments = function["name"], function.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments or {}, dict):
+        raise TypeError("a call needs a name and arguments by name")
+    return ToolCall(name, arguments or {})
+
+
+def _rendered(
+    tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool = False, tools: Sequence[Schema] = ()
+) -> str:
+    from jinja2 import TemplateError
+
+    try:
+        text: str = tokenizer.apply_chat_template(
+            messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
+        )
+    except (TemplateError, TypeError) as error:
+        raise _refused(f"refuses the messages of tools: {error}") from None
+    return text
+
+
+def _special(tokenizer: Any) -> list[str]:
+    return [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+
+
+def _tokens(tokenizer: Any, text: str, plain: bool) -> list[int]:
+    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
+    return found
+
+
+def _refused(what: str) -> UsageError:
+    return UsageError(
+        f"the environment offers tools, and the model's chat template {what}. Use a model that was taught to use "
+        "tools, or set the tokenizer's chat_template to one that can."
+    )

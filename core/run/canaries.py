@@ -1,0 +1,217 @@
+"""Watches the rewards of a run by its canaries: known completions in, metrics, warnings and the end of a run out.
+
+Each canary is scored beside the training batches, outside the loss. What is measured per plugin, as shares:
+
+- `false_positive`: of the canaries that deserve less than the best one, those that score more than they should.
+- `false_negative`: of those that deserve more than the worst one, those that score less than they should.
+- `failure`: of all, those that the plugin failed on.
+- `drift`: of all, those that score neither what they should nor what they scored at the start of the run.
+
+A canary that should be abstained on deserves nothing: any score is a false positive. An abstention where a score is
+due is a false negative. A plugin with more failures and drifted canaries than `share` is wrong: that is a warning, and
+after `patience` looks in a row the end of the run. Being wrong from the start is a warning once and not drift, so that
+the known weaknesses of a reward can be measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo.core.scoring.known import Canary
+from grpo.core.scoring.outcome import Judgement, Outcome
+from grpo.core.scoring.scorer import Scorer
+
+FAILED = "failure"
+Said = float | str | None  # a score, an abstention, or FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the canaries found.
+
+    Attributes:
+        metrics: `canaries/NAME/...` to a share.
+        warnings: in words, for people.
+        stop: why the run has to end, or None.
+        said: what each canary got: a score, None for an abstention, or "failure".
+    """
+
+    metrics: Mapping[str, float]
+    warnings: Sequence[str]
+    stop: str | None
+    said: Sequence[Said]
+
+
+@dataclass(slots=True)
+class _Plugin:
+    """What is remembered of one plugin."""
+
+    title: str
+    metric: str
+    indices: list[int] = field(default_factory=list)
+    wrong_looks: int = 0
+
+
+class CanaryWatch:
+    """Scores the canaries and remembers how they scored at first.
+
+    Args:
+        canaries: of the run.
+        titles: (kind, name) to how messages call a plugin.
+        tolerance: how far a score may be from what is expected, in units of the score.
+        share: the share of a plugin's canaries that may fail or drift.
+        patience: how many looks in a row a plugin may be wrong; the next one ends the run.
+        baseline: what the canaries scored at the start of the run; None: the first look says.
+    """
+
+    def __init__(
+        self,
+        canaries: Sequence[Canary],
+        titles: Mapping[tuple[str, str], str],
+        *,
+        tolerance: float,
+        share: float,
+        patience: int,
+        baseline: Sequence[Said] | None = None,
+    ) -> None:
+        self._canaries = canaries
+        self._tolerance = tolerance
+        self._share = share
+        self._patience = patience
+        self.baseline = baseline
+        self._plugins: dict[tuple[str, str], _Plugin] = {}
+        for index, canary in enumerate(canaries):
+            key = (canary.kind, canary.name)
+            shared = canary.kind == "verifier" and ("reward", canary.name) in titles
+            metric = f"canaries/{canary.name}{'.verifier' if shared else ''}"
+            self._plugins.setdefault(key, _Plugin(titles[key], metric)).indices.append(index)
+
+    def look(self, scorer: Scorer, step: int) -> Look:
+        """Scores every canary, and judges the plugins by it."""
+        said, reasons = self._scored(scorer)
+        first = self.baseline is None
+        if self.baseline is None:
+            self.baseline = said
+        metrics: dict[str, float] = {}
+        warnings: list[str] = []
+        stop = None
+        for plugin in self._plugins.values():
+            metrics |= {f"{plugin.metric}/{what}": share for what, share in self._shares(plugin, said).items()}
+            surprises = [index for index in plugin.indices if self._is_wrong(index, said[index])]
+            if first:
+                warnings += self._known_weaknesses(plugin, said)
+            if len(surprises) <= self._share * len(plugin.indices):
+                plugin.wrong_looks = 0
+                continue
+            plugin.wrong_looks += 1
+            told = self._told(plugin, surprises, said, reasons, step)
+            if plugin.wrong_looks > self._patience:
+                stop = stop or f"{told} It was so {plugin.wrong_looks} times in a row. Mend it, then resume the run."
+            else:
+                left = self._patience + 1 - plugin.wrong_looks
+                warnings.append(f"{told} The run stops if it is so {left} more times in a row.")
+        return Look(metrics, warnings, stop, said)
+
+    def _scored(self, scorer: Scorer) -> tuple[list[Said], dict[int, str]]:
+        said: list[Said] = [None] * len(self._canaries)
+        reasons: dict[int, str] = {}
+        for key, plugin in self._plugins.items():
+            completions = [self._canaries[index].completion for index in plugin.indices]
+            owner = self._canaries[plugin.indices[0]].owner
+            found: list[Outcome | Judgement] = []
+            if key[0] == "reward":
+                found += scorer.score(completions, only=[owner])[key[1]]
+            else:
+                found += scorer.judge(completions, only=[owner])[key[1]]
+            for index, result in zip(plugin.indices, found, strict=True):
+                said[index] = _said(result)
+                reasons[index] = result.reason or ""
+        return said, reasons
+
+    def _shares(self, plugin: _Plugin, said: Sequence[Said]) -> dict[str, float]:
+        """Returns the four shares; one of nothing is left out."""
+        due = {index: self._canaries[index].expect for index in plugin.indices}
+        scores = [score for score in due.values() if score is not None]
+        best, worst = max(scores, default=None), min(scores, default=None)
+        negatives = [i for i, score in due.items() if score is None or (best is not None and score < best)]
+        positives = [i for i, score in due.items() if score is not None and worst is not None and score > worst]
+        if best == worst:  # of one kind only: which one it is, the range of a single value does not say
+            negatives = [i for i, score in due.items() if score is None or score <= 0]
+            positives = [i for i, score in due.items() if score is not None and score > 0]
+        shares = {
+            "false_positive": _share([self._paid_more(i, said[i]) for i in negatives]),
+            "false_negative": _share([self._paid_less(i, said[i]) for i in positives]),
+            "failure": _share([said[i] == FAILED for i in plugin.indices]),
+            "drift": _share([said[i] != FAILED and self._is_wrong(i, said[i]) for i in plugin.indices]),
+        }
+        return {what: share for what, share in shares.items() if share is not None}
+
+    def _paid_more(self, index: int, said: Said) -> bool:
+        expect = self._canaries[index].expect
+        return isinstance(said, float) and (expect is None or said > expect + self._tolerance)
+
+    def _paid_less(self, index: int, said: Said) -> bool:
+        expect = self._canaries[index].expect
+        return expect is not None and (said is None or (isinstance(said, float) and said < expect - self._tolerance))
+
+    def _as_expected(self, index: int, said: Said) -> bool:
+        return said != FAILED and not self._paid_more(index, said) and not self._paid_less(index, said)
+
+    def _is_wrong(self, index: int, said: Said) -> bool:
+        """True for a failure, and for what is neither as it should be nor as it was at the start."""
+        if said == FAILED or self.baseline is None:
+            return said == FAILED
+        before = self.baseline[index]
+        if isinstance(said, float) and isinstance(before, float):
+            return not self._as_expected(index, said) and abs(said - before) > self._tolerance
+        return not self._as_expected(index, said) and said != before
+
+    def _known_weaknesses(self, plugin: _Plugin, said: Sequence[Said]) -> list[str]:
+        wrong = [i for i in plugin.indices if said[i] != FAILED and not self._as_expected(i, said[i])]
+        if not wrong:
+            return []
+        example = self._canaries[wrong[0]]
+        return [
+            f"{plugin.title} is wrong about {len(wrong)} of its {len(plugin.indices)} canaries from the start: "
+            f"{example.where} should {_words(example.expect)}, and it {_did(said[wrong[0]])}. Drift counts from here."
+        ]
+
+    def _told(
+        self, plugin: _Plugin, wrong: Sequence[int], said: Sequence[Said], reasons: Mapping[int, str], step: int
+    ) -> str:
+        example = self._canaries[wrong[0]]
+        did = f"it {_did(said[wrong[0]])}" + (f" ({reasons[wrong[0]]})" if said[wrong[0]] == FAILED else "")
+        return (
+            f"{plugin.title} went wrong about {len(wrong)} of its {len(plugin.indices)} canaries in step {step}: "
+            f"{example.where} should {_words(example.expect)}, and {did}."
+        )
+
+
+def fingerprint(canaries: Sequence[Canary]) -> str:
+    """Returns a hash of what is scored and expected, by which a resumed run knows its baseline."""
+    written: list[Any] = [[c.kind, c.name, c.completion.text, dict(c.completion.row), c.expect] for c in canaries]
+    return hashlib.sha256(json.dumps(written, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _said(result: Outcome | Judgement) -> Said:
+    if result.kind == "failure":
+        return FAILED
+    if isinstance(result, Outcome):
+        return result.score
+    return None if result.verdict is None or result.verdict.ok is None else float(result.verdict.ok)
+
+
+def _share(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _words(expect: float | None) -> str:
+    return "get no score" if expect is None else f"score {expect:g}"
+
+
+def _did(said: Said) -> str:
+    return "failed" if said == FAILED else "gave no score" if said is None else f"scored {said:g}"

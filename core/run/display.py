@@ -1,0 +1,289 @@
+"""Shows a run to a person: a live panel on a terminal, plain lines elsewhere, nothing but warnings with --quiet.
+
+In: the events of `Progress`. Out: text on standard output; warnings on standard error.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from grpo.core.env.mixture import RunEnv
+from grpo.core.measure.evaluate import Estimate
+from grpo.core.planning.decide import Plan
+from grpo.core.run.progress import Progress, Silent
+from grpo.core.text.printable import counted, printable
+from grpo.core.train.env_metrics import HELD_OUT, PREFIX
+from grpo.plugins.types import Completion
+
+BARS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 24
+CALLS = "tools/calls"
+TURNS = (("turns", "turns/mean"), ("tool calls", CALLS))
+SAMPLE_LINES = 12
+
+
+def display_for(*, quiet: bool) -> Progress:
+    """Returns the display that fits the terminal."""
+    if quiet:
+        return Quiet()
+    return LivePanel() if sys.stdout.isatty() else PlainLines()
+
+
+class Quiet(Silent):
+    """Warnings only."""
+
+    def warned(self, text: str) -> None:
+        print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
+
+
+class PlainLines(Silent):
+    """One line per event, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._attempt = ""
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        self._attempt = attempt(plan)
+        for name, value in describe(plan, run_dir):
+            print(f"{name:<12}{value}", flush=True)
+        for note in notes:
+            print(note, flush=True)
+
+    def loading(self, what: str) -> None:
+        print(f"loading {what}", flush=True)
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        if step % 10 == 0 or step == steps:
+            print(f"warm-up {step}/{steps}  loss {loss:.3f}", flush=True)
+
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        print(f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}", flush=True)
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        parts = [f"step {row['step']}"]
+        parts += [f"{label} {number(row[key])}" for label, key in headline(row)]
+        parts.append(f"{row.get('time/step') or 0:.1f} s")
+        print("  ".join(parts), flush=True)
+
+    def warned(self, text: str) -> None:
+        print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
+
+    def ended(self, status: str, run_dir: Path, step: int) -> None:
+        for line in ending(status, run_dir, step, self._attempt):
+            print(line, flush=True)
+
+
+class LivePanel(Silent):
+    """A panel that is redrawn in place: progress, a sparkline per reward, a sample with its scores."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live: Live | None = None
+        self._steps = 0
+        self._first_step = 0.0
+        self._done_before = 0
+        self._history: dict[str, list[float]] = {}
+        self._held_out: list[str] = []
+        self._attempt = ""
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        self._attempt = attempt(plan)
+        table = Table.grid(padding=(0, 2))
+        for name, value in describe(plan, run_dir):
+            table.add_row(Text(name, style="bold"), Text(value))
+        self._console.print(Panel(table, title="grpo", title_align="left"))
+        for note in notes:
+            self._console.print(Text(note))
+        self._steps = plan.config.train.steps or 0
+        if run_dir is not None:
+            self._live = Live(Text("starting"), console=self._console, refresh_per_second=4)
+            self._live.start()
+
+    def loading(self, what: str) -> None:
+        self._draw(Text(f"loading {what} ..."))
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        self._draw(Text(f"supervised warm-up  {step}/{steps}  loss {loss:.3f}"))
+
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        self._held_out.append(f"{_of(env)}{accuracy.mean:.1%} after {step}")
+        told = f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}"
+        self._print(Text(told, style="green"))
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        step = row["step"]
+        if not self._first_step:
+            self._first_step, self._done_before = time.monotonic(), step
+        for key, value in row.items():
+            if value is not None:
+                self._history.setdefault(key, []).append(value)
+        parts: list[Any] = [self._progress_line(step, row)]
+        table = Table.grid(padding=(0, 2))
+        for label, key in headline(row):
+            table.add_row(
+                Text(label, style="bold"), number(row[key]), Text(sparkline(self._history[key]), style="cyan")
+            )
+        parts.append(table)
+        if self._held_out:
+            parts.append(Text("held-out accuracy: " + ", ".join(self._held_out[-4:]), style="green"))
+        if sample is not None:
+            shown = "  ".join(f"{name} {score}" for name, score in scores.items())
+            text = "\n".join(sample.text.strip().splitlines()[:SAMPLE_LINES])
+            question = sample.prompt[-1]["content"] if sample.prompt else ""
+            title = Text(f"a completion: {shown}")
+            parts.append(Panel(Text(printable(f"{question}\n\n{text}")), title=title, title_align="left"))
+        self._draw(Group(*parts))
+
+    def warned(self, text: str) -> None:
+        self._print(Text(f"warning: {printable(text)}", style="yellow"))
+
+    def ended(self, status: str, run_dir: Path, step: int) -> None:
+        self.close()
+        for line in ending(status, run_dir, step, self._attempt):
+            self._console.print(Text(line), soft_wrap=True)  # a command that is copied stays one line
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _progress_line(self, step: int, row: Mapping[str, Any]) -> Text:
+        width = 30
+        filled = round(width * step / max(self._steps, 1))
+        since = time.monotonic() - self._first_step
+        done = step - self._done_before
+        left = f"{(self._steps - step) * since / done:.0f} s left" if done else "..."
+        seconds = row.get("time/step") or 0
+        return Text(f"step {step}/{self._steps}  {'━' * filled}{'─' * (width - filled)}  {seconds:.1f} s/step  {left}")
+
+    def _draw(self, what: Any) -> None:
+        if self._live is not None:
+            self._live.update(what)
+
+    def _print(self, what: Text) -> None:
+        (self._live.console if self._live is not None else self._console).print(what)
+
+
+def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
+    """Returns the first screen: what runs on what, and how to move to a real model."""
+    config, train = plan.config, plan.config.train
+    if plan.source.embedded:
+        model = f"embedded demonstration model ({plan.parameters / 1e6:.2f} M parameters; a model of yours: --model)"
+    else:
+        model = f"{plan.source.path} ({plan.parameters / 1e6:,.0f} M parameters)"
+    how = f"LoRA rank {config.lora.rank}" if config.lora.enabled else "full fine-tuning"
+    rewards = ", ".join(f"{r.name}" + (f" x {r.weight:g}" if r.weight != 1 else "") for r in plan.rewards)
+    turns = config.rollout.max_turns or 1
+    length = (
+        f"{config.rollout.max_completion_length} new tokens{f' in each of up to {turns} turns' if turns > 1 else ''}"
+    )
+    lines = [
+        ("model", model),
+        *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
+        ("rewards", rewards),
+        ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, loss {config.loss.type}"),
+        (
+            "steps",
+            f"{train.steps} of {counted(train.prompts_per_step, 'prompt')} x {train.group_size} completions, "
+            f"up to {length}; the longest prompt has {plan.longest_prompt}",
+        ),
+    ]
+    if run_dir is not None:
+        lines.append(("directory", str(run_dir)))
+    return lines
+
+
+def _environment(part: RunEnv, *, several: bool) -> str:
+    rows = part.env.options.get("dataset") or next(
+        (str(option.default) for option in part.env.spec.options if option.name == "dataset" and option.default),
+        "its own episodes",
+    )
+    share = f"{part.share:.0%} of the prompts, " if several else ""
+    return f"{part.name}: {share}{counted(len(part.train), 'training row')} ({rows}), {len(part.held_out)} held out"
+
+
+def _of(env: str) -> str:
+    return f"{env}: " if env else ""
+
+
+def attempt(plan: Plan) -> str:
+    """Returns the command that tries the model of a run, with RUN in the place of its directory."""
+    if [part.env.name for part in plan.envs] == ["gsm8k"]:
+        return "grpo generate RUN -p 'Ann has 3 pens and buys 4 more. How many pens does she have?'"
+    return "grpo eval --model RUN"
+
+
+def ending(status: str, run_dir: Path, step: int, tried: str) -> list[str]:
+    """Returns the last lines: what there is now and what to do with it; `tried` is what `attempt` returned."""
+    if status == "interrupted":
+        return [f"stopped after step {step}. Continue with: grpo run --resume {run_dir}"]
+    return [
+        f"done after step {step}",
+        f"curves     {run_dir / 'reward.png'}",
+        f"rollouts   grpo show {run_dir}",
+        f"try it     {tried.replace('RUN', str(run_dir), 1)}",
+        f"export     grpo export {run_dir} my-model",
+    ]
+
+
+def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns (label, key) of the metrics worth a line, as far as the row has them."""
+    rewards = [key for key in row if key.startswith("rewards/") and key.endswith("/mean")]
+    envs = [key for key in row if _of_an_env(key)]
+    first = [("reward", "reward"), ("accuracy", "accuracy")]
+    last = [
+        ("length", "completions/mean_length"),
+        *((label, key) for label, key in TURNS if (row.get("turns/most") or 0) > 1 or key == CALLS),
+        ("no signal", "frac_reward_zero_std"),
+        ("loss", "loss"),
+        ("kl", "kl"),
+    ]
+    taken = {label for label, _ in (*first, *last)}  # a reward may be called "length" too
+    each = [(key.split("/")[1], key) for key in rewards if len(rewards) > 1 and not envs]
+    wanted = [
+        *first,
+        *((f"reward {name}" if name in taken else name, key) for name, key in each),
+        *((key.removeprefix(PREFIX).replace("/", " "), key) for key in envs),
+        *last,
+    ]
+    wanted += [(f"{key.split('/')[1]} failed", key) for key in row if key.endswith("/failure") and row[key]]
+    return [(label, key) for label, key in wanted if row.get(key) is not None]
+
+
+def _of_an_env(key: str) -> bool:
+    return key.startswith(PREFIX) and key.endswith(("/reward", "/accuracy")) and not key.endswith(HELD_OUT)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns the last values as a row of bars between their smallest and largest."""
+    recent = [value for value in values[-SPARK_WIDTH:] if math.isfinite(value)]
+    if not recent:
+        return ""
+    low, high = min(recent), max(recent)
+    if high == low:
+        return BARS[3] * len(recent)
+    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in recent)
+
+
+def number(value: float | None) -> str:
+    """Returns a metric with about three digits."""
+    return "-" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def estimate(value: Estimate) -> str:
+    """Returns a share with its interval."""
+    left_out = f", {value.left_out} left out" if value.left_out else ""
+    if not value.count:
+        return f"not known (0 problems{left_out})"
+    return f"{value.mean:.1%} ({value.low:.1%} to {value.high:.1%}, {counted(value.count, 'problem')}{left_out})"

@@ -1,0 +1,352 @@
+"""The main job, top to bottom: plan, load, warm up, train, record.
+
+    dataset row → episode → completions → outcomes → advantages → gradients → a record of all of it
+
+In: a configuration and the host of plugins. Out: a run directory that holds a trained policy and everything that
+led to it. Nothing here draws, parses or reads a configuration file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.check.gold.validate import doubts
+from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.planning.decide import RUNS, Plan, make_plan
+from grpo.core.record.disk import refuse_full_disk
+from grpo.core.record.run_dir import (
+    RunDir,
+    checkpoint_step,
+    create_run_dir,
+    exclusive,
+    last_checkpoint,
+    open_run_dir,
+    read_json,
+    read_metrics,
+    rewind,
+    write_json,
+)
+from grpo.core.record.versions import drift, hush_libraries, installed_versions
+from grpo.core.run.paths import anchored
+from grpo.core.run.progress import Progress, Silent
+from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins.errors import GrpoError, RunError, UsageError
+from grpo.plugins.host import Host
+from grpo.plugins.types import RunEnded, RunStarted
+
+if TYPE_CHECKING:
+    from grpo.core.train.callbacks import StopRequest
+
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_MESSAGES = (  # of libraries that keep no errno; the last one is what torch.save makes of a short write
+    *(os.strerror(number) for number in DISK_ERRORS),
+    "inline_container",
+)
+UNFIT = r"[^\w.+-]+"  # for the name of a folder
+DISK_FLOOR = 16 * 2**20  # bytes; with less than this free, a failed write is blamed on the full disk
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """How a run ended.
+
+    Attributes:
+        path: the run directory.
+        status: "done" or "interrupted".
+        step: the last step.
+        before, after: held-out accuracy, None where it was not measured.
+    """
+
+    path: Path
+    status: str
+    step: int
+    before: float | None
+    after: float | None
+
+
+def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
+    """Runs a configuration from the beginning.
+
+    Raises:
+        UsageError: it cannot start; nothing was loaded or written.
+        RunError: it had to stop; the run directory resumes.
+    """
+    plan = make_plan(anchored(config), host)
+    path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
+    refuse_full_disk(path, plan.disk_bytes)
+    record = _versions(plan, host)
+    settings = plan.config.model_copy(update={"out": path}).model_dump(mode="json")
+    _wait()  # until every process has seen that the directory is free
+    if _is_main():
+        run_dir = create_run_dir(path, settings, record)
+    _wait()
+    run_dir = RunDir(path)
+    progress = progress if _is_main() else Silent()
+    progress.planned(plan, path, [])
+    with _held(run_dir):
+        return _execute(plan, host, run_dir, progress, checkpoint=None)
+
+
+def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
+    """Continues a run from its last whole checkpoint, or from the beginning when it has none.
+
+    Raises:
+        UsageError: it is no run directory, or the run is over.
+        RunError: it had to stop again.
+    """
+    run_dir = open_run_dir(path)
+    with _held(run_dir):  # before its checkpoints are looked at: whoever still runs there adds to them
+        return _resume(run_dir, host, progress)
+
+
+def _resume(run_dir: RunDir, host: Host, progress: Progress) -> RunSummary:
+    path, settings = run_dir.path, read_json(run_dir.config)
+    if not isinstance(settings, dict):
+        raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
+    plan = make_plan(parse_config({**settings, "out": str(path)}), host, fresh=False)
+    assert plan.config.train.steps is not None
+    checkpoint = last_checkpoint(run_dir)
+    step = checkpoint_step(checkpoint) if checkpoint else 0
+    if run_dir.model.is_dir():
+        raise UsageError(
+            f"{path} is complete: it has all {plan.config.train.steps} steps and its model. Start a new run."
+        )
+    refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
+    changed = drift(read_json(run_dir.versions) or {}, _versions(plan, host))
+    progress = progress if _is_main() else Silent()
+    progress.planned(plan, path, [f"resuming after step {step}"])
+    for line in changed:
+        progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
+    return _execute(plan, host, run_dir, progress, checkpoint)
+
+
+def _held(run_dir: RunDir) -> AbstractContextManager[None]:
+    """Holds the run directory, by its first process."""
+    return exclusive(run_dir) if _is_main() else nullcontext()
+
+
+def _execute(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoint: Path | None) -> RunSummary:
+    """Trains, and leaves the run directory saying how the run ended."""
+    if _is_main():
+        rewind(run_dir, checkpoint_step(checkpoint) if checkpoint else -1)
+    _set_state(run_dir, "running", checkpoint_step(checkpoint) if checkpoint else 0)
+    host.observe(RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
+    try:
+        with _explained(run_dir):
+            status = _train(plan, host, run_dir, progress, checkpoint)
+    except BaseException as error:
+        how = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        host.observe(RunEnded(str(run_dir.path), _last_step(run_dir), how))
+        with suppress(OSError):  # where even this cannot be written, the free lock says that nobody runs here any more
+            _set_state(run_dir, how, _last_step(run_dir))
+        if how == "interrupted":
+            progress.ended(how, run_dir.path, _last_step(run_dir))
+        raise
+    step = _last_step(run_dir)
+    _set_state(run_dir, status, step)
+    host.observe(RunEnded(str(run_dir.path), step, status))
+    progress.ended(status, run_dir.path, step)
+    held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
+    return RunSummary(
+        path=run_dir.path,
+        status=status,
+        step=step,
+        before=held_out[0] if held_out else None,
+        after=held_out[-1] if len(held_out) > 1 else None,
+    )
+
+
+def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoint: Path | None) -> str:
+    """The pipeline itself; returns "done" or "interrupted"."""
+    for note in plan.notes:
+        progress.warned(note)
+    if checkpoint is None and _is_main():
+        for doubt in doubts(plan):
+            progress.warned(doubt)
+    progress.loading("libraries")
+    hush_libraries()
+    from grpo.core.planning.backends import open_rollouts
+    from grpo.core.policy.load import load_tokenizer, save_policy
+    from grpo.core.run.books import Ledger
+    from grpo.core.train.callbacks import StepCallback, StopRequest, event_files
+    from grpo.core.train.trainer import PolicyTrainer
+
+    stop = StopRequest()
+    trackers = [event_files(run_dir.events)] if "tensorboard" in plan.config.output.report_to else []
+    with stop.listening():
+        tokenizer = load_tokenizer(plan.source.path)
+        model = _policy(plan, tokenizer, run_dir, progress, stop)
+        if model is None:
+            return "interrupted"
+        if plan.config.rollout.backend != "hf":
+            progress.loading("the rollout engine")
+        rollouts = open_rollouts(plan, model, progress.warned)
+        with closing(rollouts), Ledger(plan, host, run_dir, progress, tokenizer) as ledger:
+            trainer = PolicyTrainer(
+                model=model,
+                tokenizer=tokenizer,
+                plan=plan,
+                rollouts=rollouts,
+                output_dir=run_dir.checkpoints,
+                begin_scoring=ledger.begin_scoring,
+                score=ledger.score,
+                on_batch=ledger.record,
+                callbacks=[
+                    StepCallback(
+                        evaluate=ledger.evaluate,
+                        evaluate_every=plan.config.evaluation.every,
+                        on_metrics=ledger.step_ended,
+                        stop=stop,
+                        boundary=plan.config.loss.num_iterations,
+                    ),
+                    *trackers,
+                ],
+            )
+            ledger.follow(trainer)
+            if checkpoint is None:
+                ledger.evaluate_start()
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            if stop.asked and trainer.state.global_step < trainer.state.max_steps:
+                return "interrupted"
+            if _is_main():
+                save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, run_dir.model)
+                ledger.plot()
+            _wait()
+    return "done"
+
+
+def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, stop: StopRequest) -> Any:
+    """Loads the policy, after the supervised warm-up where one was asked for; the warm-up is done only once.
+
+    Returns:
+        The model, or None where the warm-up was stopped: a run that is resumed begins it again.
+    """
+    from transformers import set_seed
+
+    from grpo.core.policy.load import load_policy, save_policy
+
+    train, lora = plan.config.train, plan.config.lora
+    assert train.dtype is not None
+    progress.loading("the model")
+    set_seed(plan.config.seed)  # a fresh adapter is drawn at random
+    if not train.warmup_steps:
+        return load_policy(plan.source.path, train.dtype, lora)
+    if not run_dir.warmup.is_dir():
+        from grpo.core.train.callbacks import LossCallback
+        from grpo.core.train.trainer import warm_up
+
+        model = load_policy(plan.source.path, train.dtype, lora)
+        progress.loading("the worked answers")
+        told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss), stop)
+        if not warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned):
+            return None
+        if _is_main():
+            save_policy(model, tokenizer, run_dir.warmup)
+        _wait()
+    # Loaded afresh, so that a resumed run and the reference policy of the KL term start from the same weights.
+    if lora.enabled:
+        return load_policy(plan.source.path, train.dtype, lora, adapter=str(run_dir.warmup))
+    return load_policy(str(run_dir.warmup), train.dtype, lora)
+
+
+def _versions(plan: Plan, host: Host) -> dict[str, Any]:
+    """What scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
+    bound: list[BoundEnv | BoundReward | BoundVerifier] = [
+        *(part.env for part in plan.envs),
+        *plan.rewards,
+        *plan.verifiers,
+    ]
+    rows = hashlib.sha256()
+    for episode in plan.train:
+        rows.update(json.dumps([episode.prompt, episode.row], sort_keys=True, default=str).encode())
+    return {
+        "libraries": installed_versions(),
+        "plugins": {f"{plugin.spec.kind} {plugin.name}": host.lock(plugin) for plugin in bound},
+        "rows": rows.hexdigest(),
+    }
+
+
+def _set_state(run_dir: RunDir, status: str, step: int) -> None:
+    if _is_main():
+        write_json(run_dir.state, {"status": status, "step": step, "updated": time.strftime("%Y-%m-%d %H:%M:%S")})
+
+
+def _last_step(run_dir: RunDir) -> int:
+    rows = read_metrics(run_dir)
+    return int(rows[-1]["step"]) if rows else 0
+
+
+@contextmanager
+def _explained(run_dir: RunDir) -> Iterator[None]:
+    """Turns the two failures that a machine causes, a full disk and full memory, into errors that say so."""
+    try:
+        yield
+    except GrpoError:
+        raise
+    except Exception as error:
+        free = shutil.disk_usage(run_dir.path).free
+        resume_with = f"then continue with: grpo run --resume {run_dir.path}"
+        blamed = getattr(error, "errno", None) in DISK_ERRORS or any(text in str(error) for text in DISK_MESSAGES)
+        if blamed or free < DISK_FLOOR:
+            raise RunError(
+                f"cannot write {run_dir.path}: {error} ({free / 2**20:.0f} MiB free). Free some space, {resume_with}"
+            ) from error
+        if type(error).__name__ == "OutOfMemoryError":
+            raise RunError(
+                f"the GPU's memory is full: {str(error).splitlines()[0]} Lower train.micro_batch_size or "
+                f"rollout.batch_size, or set --checkpointing full or offload, {resume_with}"
+            ) from error
+        raise
+
+
+def _unused(path: Path) -> Path:
+    """Returns the path, or the first of path-2, path-3, ... that is not there yet."""
+    unused, number = path, 1
+    while unused.exists():
+        number += 1
+        unused = path.with_name(f"{path.name}-{number}")
+    return unused
+
+
+def _is_main() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def _processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _wait() -> None:
+    """Waits until every process is here."""
+    if _processes() > 1:
+        _partial_state().wait_for_everyone()
+
+
+def _agreed(path: Path) -> Path:
+    """Returns the first process's value on every process."""
+    if _processes() == 1:
+        return path
+    from accelerate.utils import broadcast_object_list
+
+    _partial_state()
+    values = [path]
+    broadcast_object_list(values)
+    return values[0]
+
+
+def _partial_state() -> Any:
+    import torch
+    from accelerate import PartialState
+
+    return PartialState(cpu=not torch.cuda.is_available())

@@ -1,0 +1,52 @@
+"""What a run tells whoever watches it. The terminal display, a test, or nobody implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from grpo.core.measure.evaluate import Estimate
+from grpo.core.planning.decide import Plan
+from grpo.plugins.types import Completion
+
+
+class Progress(Protocol):
+    """The events of a run, in the order in which they happen."""
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        """Everything is decided; `run_dir` is None for a dry run, `notes` are lines worth reading."""
+
+    def loading(self, what: str) -> None:
+        """Something slow begins."""
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        """A supervised step ended."""
+
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        """Held-out accuracy after `step` steps; `env` names the environment where there are several."""
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        """A step ended: its metrics, one of its completions and what each reward said of it."""
+
+    def warned(self, text: str) -> None:
+        """Something needs attention; the run goes on."""
+
+    def ended(self, status: str, run_dir: Path, step: int) -> None:
+        """The run is over: "done" or "interrupted"."""
+
+    def close(self) -> None:
+        """Gives the terminal back, also after an error."""
+
+
+class Silent:
+    """Tells nobody anything; also what every process but the first uses."""
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None: ...
+    def loading(self, what: str) -> None: ...
+    def warmed(self, step: int, steps: int, loss: float) -> None: ...
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None: ...
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None: ...
+    def warned(self, text: str) -> None: ...
+    def ended(self, status: str, run_dir: Path, step: int) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,153 @@
+"""One plugin, called: a completion in, one result out, whatever the plugin does.
+
+The same code runs in the caller's thread, in a scoring thread and in a worker process: it calls, retries transient
+trouble, reads the value, and turns every exception into a failure whose traceback is reported.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from grpo.core.scoring.outcome import Reader, Result, explain, scored
+from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins.errors import GrpoError, TransientError
+from grpo.plugins.types import Completion
+
+TRANSIENT = (TransientError, ConnectionError, TimeoutError)
+_FIRST_DELAY = 0.5
+
+Bound = BoundReward | BoundVerifier
+Report = Callable[[str, BaseException | None], None]
+Pause = Callable[[float], None]
+
+
+class Caller:
+    """Calls one plugin and never raises what the plugin raises.
+
+    The one exception to that is a `KeyboardInterrupt` on the main thread, which is the user's, unless `alone`.
+
+    Args:
+        plugin: the bound reward or verifier.
+        retries: how often a transient failure is tried again.
+        report: told about each failure: in full (with the traceback where there is one), and what was raised.
+        alone: no user's Ctrl-C arrives in this process.
+    """
+
+    def __init__(self, plugin: Bound, *, retries: int, report: Report, alone: bool = False) -> None:
+        self.plugin = plugin
+        self.reader = Reader(plugin)
+        self.retries = retries
+        self.report = report
+        self._alone = alone
+        self._required = tuple(column for column in plugin.spec.columns if column.required)
+
+    def each(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
+        """Calls the plugin for one completion after the other; `pause` sleeps before a retry."""
+        call, clock, reader = self.plugin.caller(), time.perf_counter, self.reader
+        low, high, scores = reader.low, reader.high, not reader.judges
+        results: list[Result] = []
+        started = clock()
+        for completion, row in zip(completions, rows, strict=True):
+            try:
+                value = call(completion)
+            except BaseException as error:
+                value, last, seconds = self._retried(call, completion, pause, error, clock() - started)
+                results.append(self.read(value, row, seconds) if last is None else self.raised(last, row, seconds))
+                started = clock()
+                continue
+            ended = clock()
+            if scores and type(value) is float and low <= value <= high:  # what `read` does, for the usual value
+                results.append(scored(value, ended - started))
+            else:
+                results.append(self.read(value, row, ended - started))
+            started = ended
+        return results
+
+    def many(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
+        """Calls a batch plugin once for several completions, whose row numbers are `rows`."""
+        call, started = self.plugin.call_batch, time.perf_counter()
+        try:
+            values = call(completions)
+            seconds = time.perf_counter() - started
+        except BaseException as error:
+            values, last, seconds = self._retried(call, completions, pause, error, time.perf_counter() - started)
+            if last is not None:
+                return [self.raised(last, row, seconds / len(rows)) for row in rows]
+        return self.read_batch(values, rows, seconds)
+
+    def read(self, value: Any, row: int, seconds: float) -> Result:
+        """Reads a returned value, and reports one that the contract does not allow."""
+        result = self.reader.read(value, row, seconds)
+        if result.kind == "failure":
+            if inspect.iscoroutine(value):
+                value.close()
+                return self.failed("it returned a coroutine; declare the function with 'async def'.", row, seconds)
+            self.report(result.reason or "", None)
+        return result
+
+    def read_batch(self, values: Any, rows: Sequence[int], seconds: float) -> list[Result]:
+        """Reads what a batch plugin returned: one value for each row, or else every row fails."""
+        share = seconds / len(rows)
+        problem = None
+        if isinstance(values, str | bytes | dict | set) or not hasattr(values, "__len__"):
+            problem = f"its batch function returned a {type(values).__name__}; it returns a list."
+        elif len(values) != len(rows):
+            problem = f"its batch function returned {len(values)} values for {len(rows)} completions."
+        if problem is not None:
+            return [self.failed(problem, row, share) for row in rows]
+        return [self.read(value, row, share) for value, row in zip(list(values), rows, strict=True)]
+
+    def failed(self, problem: str, row: int, seconds: float = 0.0, details: str = "") -> Result:
+        """Reports a problem, and returns the failure that it is."""
+        result = self.reader.failure(problem, row, seconds)
+        self.report(f"{result.reason}\n{details}".rstrip(), None)
+        return result
+
+    def raised(self, error: BaseException, row: int, seconds: float = 0.0) -> Result:
+        """Reports an exception of the plugin, and returns the failure that it is."""
+        result = self.reader.failure(explain(error), row, seconds)
+        # An error that grpo raises on purpose says all in its words.
+        shown = "" if isinstance(error, GrpoError) else f"\n{''.join(traceback.format_exception(error))}".rstrip()
+        self.report(f"{result.reason}{shown}", error)
+        return result
+
+    def delay(self, error: BaseException, attempt: int) -> float | None:
+        """Returns the seconds to wait before the next attempt, or None when there is none."""
+        if attempt >= self.retries or not isinstance(error, TRANSIENT):
+            return None
+        return float(_FIRST_DELAY * 2**attempt * (1 + 0.25 * random.random()))
+
+    def missing(self, completions: Sequence[Completion]) -> dict[int, str]:
+        """Returns index to column for the completions whose row lacks a required column."""
+        return {
+            index: column.name
+            for column in reversed(self._required)
+            for index, completion in enumerate(completions)
+            if column.name not in completion.row and column.found_in(completion.row) is None
+        }
+
+    def _retried(
+        self, call: Callable[[Any], Any], argument: Any, pause: Pause, error: BaseException, seconds: float
+    ) -> tuple[Any, BaseException | None, float]:
+        """Calls again after a transient error; returns the value or the last error, and that attempt's seconds."""
+        attempt = 0
+        while True:
+            on_main = threading.current_thread() is threading.main_thread()
+            if isinstance(error, KeyboardInterrupt) and on_main and not self._alone:
+                raise error
+            delay = self.delay(error, attempt)
+            if delay is None:
+                return None, error, seconds
+            attempt += 1
+            pause(delay)
+            started = time.perf_counter()
+            try:
+                return call(argument), None, time.perf_counter() - started
+            except BaseException as again:
+                error, seconds = again, time.perf_counter() - started

@@ -1,0 +1,71 @@
+"""Calls of rewards that begin before their batch is complete: completions in as they end, results for the whole batch.
+
+Theory of operation. A completion that has ended goes to the rewards that look at one completion at a time and run
+beside the caller: on the event loop, in threads, in worker processes. They are called while others are still sampled.
+The scorer then scores the whole batch as always, and leaves out the calls that were begun here; it waits for them and
+takes their results by row. What needs the whole batch (batch rewards), the outcome of another reward (components behind
+a gate) or the calling thread (inline rewards) is called then. So the outcomes are the same in whatever order
+completions end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from grpo.core.scoring.call import Caller
+from grpo.core.scoring.task import Task
+from grpo.plugins.types import Completion
+
+
+class EarlyCalls:
+    """The calls for one batch that were begun before it was complete.
+
+    Args:
+        callers: the rewards that can be called early.
+        submit: hands a task to the room where its reward runs.
+    """
+
+    def __init__(self, callers: Mapping[str, Caller], submit: Callable[[Task], object]) -> None:
+        self._callers = callers
+        self._submit = submit
+        self._tasks: dict[str, list[tuple[Sequence[int], Task]]] = {name: [] for name in callers}
+
+    def begin(self, rows: Sequence[int], completions: Sequence[Completion]) -> None:
+        """Begins to score completions that have ended.
+
+        Args:
+            rows: their numbers in the batch.
+            completions: a rollout that its environment failed is never called for.
+        """
+        ended = [(row, one) for row, one in zip(rows, completions, strict=True) if one.finish_reason != "error"]
+        if not ended:
+            return
+        for name, caller in self._callers.items():
+            own = [(row, one) for row, one in ended if caller.plugin.env in ("", one.env)]
+            if own:
+                numbers = [row for row, _ in own]
+                task = Task(caller, [one for _, one in own], numbers)
+                self._tasks[name].append((numbers, task))
+                self._submit(task)
+
+    def rows(self, name: str) -> set[int]:
+        """Returns the rows that a reward was called for."""
+        return {row for rows, _ in self._tasks.get(name, ()) for row in rows}
+
+    def tasks(self, names: Sequence[str]) -> Iterator[Task]:
+        """Yields the tasks of some rewards, which all have to be waited for."""
+        for name in names:
+            for _, task in self._tasks.get(name, ()):
+                yield task
+
+    def settle(self, name: str, whole: Task) -> None:
+        """Enters the results of a reward into the task of the whole batch; all of them must have come."""
+        places = {whole.row(index): index for index in range(len(whole.completions))}
+        for begun, task in self._tasks.get(name, ()):
+            known = [(places[row], result) for row, result in zip(begun, task.results(), strict=True) if row in places]
+            whole.settle([place for place, _ in known], [result for _, result in known])
+
+    def drop(self) -> None:
+        """Gives the batch up: calls that wait are not made, and what others return is not read."""
+        for task in self.tasks(list(self._tasks)):
+            task.abandon()

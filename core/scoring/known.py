@@ -1,0 +1,143 @@
+"""Canaries: completions whose score is known, to watch the rewards of a run with.
+
+In: a file of known completions, and the cases that rewards and verifiers declare. Out: one `Canary` for each plugin
+and completion, checked against what the run scores with before any model loads. A line of the file is
+
+    {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}
+
+where `expect` says what each reward should score (a number), a verifier should judge (true or false), or that it should
+abstain or be undecided (null). The other keys are the columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo.core.scoring.rows import RecordedRow, read_rows
+from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins.errors import DatasetError, UsageError, did_you_mean
+from grpo.plugins.rubric import parts
+from grpo.plugins.types import Case, Completion
+
+Bound = BoundReward | BoundVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """One completion that one plugin is watched with.
+
+    Attributes:
+        kind: "reward" or "verifier".
+        name: the plugin, as the run names it; for a component of a rubric, `rubric.component`.
+        owner: the reward that is called for it: the plugin itself, or the rubric that it is in.
+        completion: the completion with its columns.
+        expect: the score that it should get (for a verifier 1.0 or 0.0), or None where it should abstain.
+        where: where it was written, for messages.
+    """
+
+    kind: str
+    name: str
+    owner: str
+    completion: Completion
+    expect: float | None
+    where: str
+
+
+def canaries_of(
+    file: Path | None, cases: bool, rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier]
+) -> tuple[Canary, ...]:
+    """Returns the canaries of a run.
+
+    Args:
+        file: the file of known completions, or None.
+        cases: take the plugins' own cases too, where their options are those of the run.
+        rewards: what the run scores with.
+        verifiers: what decides accuracy.
+
+    Raises:
+        DatasetError: a line of the file cannot be used; names the line.
+        UsageError: there is no such file, or no canary at all.
+    """
+    plugins = _plugins(rewards, verifiers)
+    found = list(_from_file(file, plugins)) if file is not None else []
+    if cases:
+        found += [canary for plugin, owner in plugins for canary in _from_cases(plugin, owner)]
+    if not found and (cases or file is not None):
+        what = f"{file} has no line" if file is not None else "no reward or verifier of this run declares a case"
+        raise UsageError(f"there are no canaries: {what}. Leave canaries out, or write some.")
+    return tuple(found)
+
+
+def _plugins(rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier]) -> list[tuple[Bound, str]]:
+    """Returns every plugin that has outcomes, each with its owner."""
+    found: list[tuple[Bound, str]] = [(part, reward.name) for reward in rewards for part in parts(reward)]
+    return [*found, *((verifier, verifier.name) for verifier in verifiers)]
+
+
+def _from_cases(plugin: Bound, owner: str) -> Iterator[Canary]:
+    """Yields the declared cases that hold with the options of the run."""
+    defaults = {option.name: option.default for option in plugin.spec.options}
+    for number, case in enumerate(plugin.spec.cases):
+        if {**defaults, **case.options} == {**defaults, **plugin.options}:
+            where = f"case {number} of {plugin.spec.kind} '{plugin.name}'"
+            yield Canary(plugin.spec.kind, plugin.name, owner, _completion(case), _number(case.expect), where)
+
+
+def _completion(case: Case) -> Completion:
+    return Completion(case.completion, ({"role": "assistant", "content": case.completion},), row=dict(case.row))
+
+
+def _from_file(file: Path, plugins: Sequence[tuple[Bound, str]]) -> Iterator[Canary]:
+    try:
+        lines = file.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise UsageError(f"cannot read the canaries {file}: {error.strerror}.") from None
+    for row in read_rows(lines, str(file)):
+        where = f"{file}, line {row.line}"
+        expect = row.values.get("expect")
+        if not isinstance(expect, dict) or not expect:
+            raise DatasetError(
+                f'{where}: it has no table "expect". Write what each reward should score: "expect": {{"NAME": 1.0}}.'
+            )
+        completion = _without_expectation(row)
+        for name, value in expect.items():
+            yield _checked(where, completion, name, value, plugins)
+
+
+def _checked(where: str, completion: Completion, name: str, value: Any, plugins: Sequence[tuple[Bound, str]]) -> Canary:
+    named = [(plugin, owner) for plugin, owner in plugins if plugin.name == name]
+    if not named:
+        known = [plugin.name for plugin, _ in plugins]
+        raise DatasetError(
+            f"{where}: this run scores with no '{name}'.{did_you_mean(name, known)} It has: {', '.join(known)}."
+        )
+    judged = isinstance(value, bool)
+    fitting = [one for one in named if value is None or (one[0].spec.kind == "verifier") == judged]
+    if not fitting or not (value is None or judged or _is_score(value)):
+        wanted = "true, false or null" if named[0][0].spec.kind == "verifier" else "a finite number or null"
+        raise DatasetError(
+            f"{where}: {named[0][0].spec.kind} '{name}' cannot be expected to say {value!r}, only {wanted}."
+        )
+    plugin, owner = fitting[0]
+    missing = [c.name for c in plugin.spec.columns if c.required and c.found_in(completion.row) is None]
+    if missing:
+        raise DatasetError(f"{where}: {plugin.spec.kind} '{name}' needs the column '{missing[0]}'. Add it to the line.")
+    return Canary(plugin.spec.kind, name, owner, completion, _number(value), where)
+
+
+def _without_expectation(row: RecordedRow) -> Completion:
+    columns: Mapping[str, Any] = {name: value for name, value in row.completion.row.items() if name != "expect"}
+    return dataclasses.replace(row.completion, row=columns)
+
+
+def _is_score(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _number(value: float | bool | None) -> float | None:
+    return None if value is None else float(value)

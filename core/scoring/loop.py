@@ -1,0 +1,197 @@
+"""Async rewards on one event loop in a thread of its own: tasks in, results settled as the calls end.
+
+Theory of operation. Tasks arrive from any thread and become coroutines on the loop, at most 128 calls at once. A call
+is raced against its time limit and cancelled at the limit; a call that swallows the cancellation is left behind. A
+coroutine that never awaits blocks the loop itself: whoever waits for results calls `check`, which sees the same call
+hold a silent loop for its whole time limit, fails it, and continues the other calls on a fresh loop. The blocked
+thread cannot be ended; it is abandoned, and its loop stops if the call ever returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from grpo.core.scoring.task import Task
+
+_MOST_AT_ONCE = 128
+_BEAT = 0.1
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Returns whether calling a function gives something to await."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = type(function).__call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+class LoopRoom:
+    """Runs async plugins; the loop starts with the first task."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: _Loop | None = None
+
+    def submit(self, task: Task) -> None:
+        """Takes a task; its results are settled from the loop's thread."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = _Loop()
+            self._loop.add(task)
+
+    def check(self) -> None:
+        """Replaces a loop that a call has blocked for its whole time limit."""
+        with self._lock:
+            blocker = None if self._loop is None else self._loop.blocker()
+            if self._loop is None or blocker is None:
+                return
+            task, indices = blocker
+            problem = (
+                f"it blocked the event loop for its time limit of {task.limit:g} s: an 'async def' that computes and "
+                "never awaits. Make it a plain 'def' with isolation='process'. Its thread was abandoned."
+            )
+            details = self._loop.where()
+            task.fail(indices, problem, task.limit, details)
+            waiting = self._loop.abandon()
+            self._loop = _Loop()
+            for other in waiting:
+                self._loop.add(other)
+
+    def close(self) -> None:
+        """Stops the loop; what still runs on it fails."""
+        with self._lock:
+            if self._loop is not None:
+                for task in self._loop.abandon():
+                    task.fail_open("the scorer was closed while this call ran.")
+                self._loop.join()
+                self._loop = None
+
+
+class _Loop:
+    """One event loop, its thread, and the tasks on it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._beat = 0
+        self._tasks: list[Task] = []
+        self._calls: dict[asyncio.Task[Any], tuple[Task, list[int]]] = {}
+        self._kept: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._suspect: tuple[int, asyncio.Task[Any] | None] = (0, None)
+        self._suspect_since = 0.0
+        self._thread = threading.Thread(target=self._run, name="grpo-score-async", daemon=True)
+        self._thread.start()
+
+    def add(self, task: Task) -> None:
+        self._tasks = [known for known in self._tasks if not known.wait(0)] + [task]
+        self._loop.call_soon_threadsafe(self._begin, task)
+
+    def blocker(self) -> tuple[Task, list[int]] | None:
+        """Returns the call that has been seen to hold the loop, without a heartbeat, for its whole time limit."""
+        current = asyncio.current_task(self._loop)
+        suspect = (self._beat, current)
+        now = time.monotonic()
+        if suspect != self._suspect:
+            self._suspect, self._suspect_since = suspect, now
+            return None
+        call = self._calls.get(current) if current is not None else None
+        return call if call is not None and now - self._suspect_since >= call[0].limit else None
+
+    def where(self) -> str:
+        """Returns the stack of the loop's thread, as text."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+    def abandon(self) -> list[Task]:
+        """Stops the loop as soon as it can be stopped; returns the tasks that still wait for results."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        return [task for task in self._tasks if not task.wait(0)]
+
+    def join(self) -> None:
+        """Waits a moment for the thread to end."""
+        self._thread.join(1.0)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        # What a plugin leaves behind on the loop (a task destroyed while pending) says nothing about a score.
+        self._loop.set_exception_handler(lambda loop, context: None)
+        self._heartbeat()
+        self._loop.run_forever()
+        for left in asyncio.all_tasks(self._loop):
+            left.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def _heartbeat(self) -> None:
+        self._beat += 1
+        self._loop.call_later(_BEAT, self._heartbeat)
+
+    def _begin(self, task: Task) -> None:
+        for group in task.groups():
+            if not any(task.open(index) for index in group):
+                continue
+            scoring = self._loop.create_task(self._score(task, group))
+            self._kept.add(scoring)
+            scoring.add_done_callback(self._kept.discard)
+
+    async def _score(self, task: Task, indices: list[int]) -> None:
+        """Calls the plugin for one group of completions, retries transient failures and settles the results."""
+        plugin, caller = task.caller.plugin, task.caller
+        rows = task.rows(indices)
+        completions = task.some(indices)
+        call = (
+            functools.partial(plugin.call_batch, completions)
+            if task.batch
+            else functools.partial(plugin.call, completions[0])
+        )
+        attempt = 0
+        while True:
+            async with self._slots:
+                started = time.perf_counter()
+                ended, value, error = await self._limited(call, task, indices)
+            seconds = time.perf_counter() - started
+            delay = caller.delay(error, attempt) if error is not None else None
+            if delay is None:
+                break
+            attempt += 1
+            await asyncio.sleep(delay)
+        share = seconds / len(indices)
+        if not ended:
+            problem = f"it took longer than its time limit of {task.limit:g} s and was cancelled."
+            results = [caller.failed(problem, row, share) for row in rows]
+        elif error is not None:
+            results = [caller.raised(error, row, share) for row in rows]
+        elif task.batch:
+            results = caller.read_batch(value, rows, seconds)
+        else:
+            results = [caller.read(value, rows[0], seconds)]
+        task.settle(indices, results)
+
+    async def _limited(
+        self, call: Callable[[], Any], task: Task, indices: list[int]
+    ) -> tuple[bool, Any, BaseException | None]:
+        """Returns whether the call ended in time, its value, and what it raised."""
+
+        async def guarded() -> tuple[bool, Any, BaseException | None]:
+            try:
+                return True, await call(), None
+            except BaseException as error:  # SystemExit would end the loop; the caller makes a failure of it
+                return True, None, error
+
+        running = self._loop.create_task(guarded())
+        self._calls[running] = (task, indices)
+        running.add_done_callback(self._calls.pop)
+        await asyncio.wait({running}, timeout=task.limit)
+        if running.done():
+            return running.result()
+        running.cancel()
+        return False, None, None

@@ -1,0 +1,294 @@
+"""Scores completions with all rewards of a batch at once: completions in, one outcome per reward and completion out.
+
+Theory of operation. An async function runs on the event loop (`score_loop`); any other runs where its spec says: in a
+worker process (`workers`), in a thread (`score_threads`) or inline, in the calling thread. The rooms get their tasks
+first, then the caller runs the inline ones, then it waits. Rooms start with their first task: a scorer with inline
+rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names the plugin
+and the row, and it is never a zero. Of a rubric each component is a task; those behind a gate are a second wave
+(`score_rubric`).
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from grpo.core.scoring.call import Bound, Caller
+from grpo.core.scoring.early import EarlyCalls
+from grpo.core.scoring.loop import LoopRoom, is_async
+from grpo.core.scoring.outcome import Judgement, Outcome, Result
+from grpo.core.scoring.rubric import Node, RubricBatch, tree
+from grpo.core.scoring.task import Task
+from grpo.core.scoring.threads import ThreadRoom
+from grpo.core.scoring.workers.pool import WorkerPool
+from grpo.plugins.binding import BoundReward
+from grpo.plugins.errors import UsageError
+from grpo.plugins.rubric import RubricSpec
+from grpo.plugins.types import Completion
+
+__all__ = ["Judgement", "Outcome", "Scorer"]
+
+T = TypeVar("T", Outcome, Judgement)
+
+_LOOK_AFTER = 0.05
+_THREADS_PER_WORKER = 4
+
+
+class Scorer:
+    """Runs rewards and verifiers; usable from any thread, also inside a running event loop.
+
+    Args:
+        plugins: the bound rewards and verifiers, each with a name of its own.
+        workers: worker processes, and a quarter of the scoring threads; default: the processors of this machine.
+        retries: how often a call that failed transiently is tried again.
+        memory: bytes of private memory for each worker process, 0 for any; default: half of this machine's.
+
+    Attributes:
+        first_failure: plugin name to its first failure in full: plugin, distribution, row and traceback.
+
+    Raises:
+        UsageError: two rewards or two verifiers of one name, or a count below its minimum.
+    """
+
+    def __init__(
+        self, plugins: Sequence[Bound], *, workers: int | None = None, retries: int = 2, memory: int | None = None
+    ) -> None:
+        if workers is not None and workers < 1:
+            raise UsageError(f"workers is {workers}; scoring needs 1 or more.")
+        if retries < 0:
+            raise UsageError(f"retries is {retries}; use 0 for none.")
+        self.first_failure: dict[str, str] = {}
+        self._rewards: dict[str, Caller] = {}
+        self._verifiers: dict[str, Caller] = {}
+        self._rubrics: dict[str, Node] = {}
+        self._order: list[str] = []
+        for plugin in plugins:
+            parts: list[Bound] = [plugin]
+            if isinstance(plugin, BoundReward):
+                self._order.append(plugin.name)
+                if isinstance(plugin.spec, RubricSpec):
+                    self._rubrics[plugin.name] = tree(plugin)
+                    parts = [node.bound for node in self._rubrics[plugin.name].nodes()]
+            for part in parts:
+                callers = self._rewards if isinstance(part, BoundReward) else self._verifiers
+                if part.name in callers:
+                    raise UsageError(f"two {part.spec.kind}s are named '{part.name}'. Rename one with 'as=...'.")
+                callers[part.name] = Caller(part, retries=retries, report=_keeper(self.first_failure, part.name))
+        self._rooms = _Rooms(workers or _processors(), memory)
+        self._finalizer = weakref.finalize(self, self._rooms.close)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rewards, then of the verifiers, in the order in which they were given."""
+        return (*self._order, *self._verifiers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every worker and every thread that can be ended; calls that still run fail."""
+        self._finalizer()
+
+    def score(
+        self,
+        completions: Sequence[Completion],
+        *,
+        rows: Sequence[int] | None = None,
+        only: Collection[str] | None = None,
+        early: EarlyCalls | None = None,
+    ) -> dict[str, list[Outcome]]:
+        """Scores completions with every reward.
+
+        Args:
+            completions: the batch. A rollout that its environment failed is a failure without any call.
+            rows: the number of each completion in messages; default: its index.
+            only: names of the rewards and rubrics to score with; default: all.
+            early: calls for these rows that were begun already.
+
+        Returns:
+            Reward name to one outcome per completion, in order. A rubric is followed by its components, which are
+            named `rubric.component`.
+
+        Raises:
+            ValueError: the scorer is closed.
+        """
+        numbers = range(len(completions)) if rows is None else rows
+        if any(completion.finish_reason == "error" for completion in completions):
+            kept, reasons = _without_failed(completions)
+            some = self.score([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only, early=early)
+            return {name: _spread(found, kept, reasons, Outcome) for name, found in some.items()}
+        order = [name for name in self._order if only is None or name in only]
+        roots = [self._rubrics[name] for name in order if name in self._rubrics]
+        rubrics = [RubricBatch(root, numbers) for root in roots]
+        plain = [name for name in order if name not in self._rubrics]
+        tasks = {name: Task(self._rewards[name], completions, numbers) for name in plain}
+        scored: dict[str, list[Outcome]] = {}
+        for wave in range(1 + max((root.last for root in roots), default=0)):
+            wanted = [rubric.wanted(wave) for rubric in rubrics]
+            for name, indices in (pair for one in wanted for pair in one.items()):
+                tasks[name] = _some(self._rewards[name], completions, numbers, indices)
+            for name, results in self._run(tasks, early).items():
+                scored[name] = [result for result in results if isinstance(result, Outcome)]
+            for rubric, one in zip(rubrics, wanted, strict=True):
+                rubric.settle(wave, {name: (indices, scored[name]) for name, indices in one.items()})
+            tasks = {}
+        for rubric in rubrics:
+            scored |= rubric.outcomes()
+        return {name: scored[name] for name in self._names(order)}
+
+    def early(self) -> EarlyCalls:
+        """Returns what begins to score the completions of one batch before all of them are there, see `score`."""
+        first = [name for name in self._order if name not in self._rubrics]
+        for root in self._rubrics.values():
+            first += [node.name for node in root.nodes() if not node.children and not node.guards]
+        callers = {name: self._rewards[name] for name in first if self._rooms.beside(self._rewards[name])}
+        return EarlyCalls(callers, self._rooms.submit)
+
+    def judge(
+        self,
+        completions: Sequence[Completion],
+        *,
+        rows: Sequence[int] | None = None,
+        only: Collection[str] | None = None,
+    ) -> dict[str, list[Judgement]]:
+        """Judges completions with every verifier; arguments and errors are those of `score`."""
+        numbers = range(len(completions)) if rows is None else rows
+        if any(completion.finish_reason == "error" for completion in completions):
+            kept, reasons = _without_failed(completions)
+            some = self.judge([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only)
+            return {name: _spread(found, kept, reasons, Judgement) for name, found in some.items()}
+        callers = {name: caller for name, caller in self._verifiers.items() if only is None or name in only}
+        judged = self._run({name: Task(caller, completions, numbers) for name, caller in callers.items()})
+        return {name: [r for r in results if isinstance(r, Judgement)] for name, results in judged.items()}
+
+    def _names(self, order: Sequence[str]) -> Iterator[str]:
+        """Yields the names of the outcomes: of each reward, and of a rubric those of its components after its own."""
+        for name in order:
+            yield from [node.name for node in self._rubrics[name].nodes()] if name in self._rubrics else [name]
+
+    def _run(self, tasks: Mapping[str, Task], early: EarlyCalls | None = None) -> dict[str, list[Result]]:
+        if not self._finalizer.alive:
+            raise ValueError("this scorer is closed; make another one.")
+        begun = list(early.tasks(list(tasks))) if early is not None else []
+        try:
+            if early is not None:
+                for name, task in tasks.items():
+                    task.leave_out(early.rows(name))
+            inline = [task for task in tasks.values() if not self._rooms.submit(task)]
+            for task in inline:
+                _run_inline(task)
+            for task in begun:
+                self._await(task)
+            if early is not None:
+                for name, task in tasks.items():
+                    early.settle(name, task)
+            for task in tasks.values():
+                self._await(task)
+        except BaseException:
+            for task in (*begun, *tasks.values()):
+                task.fail_open("scoring was interrupted.")
+            raise
+        return {name: task.results() for name, task in tasks.items()}
+
+    def _await(self, task: Task) -> None:
+        while not task.wait(_LOOK_AFTER):
+            self._rooms.check()
+
+
+class _Rooms:
+    """The places where tasks run other than the calling thread."""
+
+    def __init__(self, workers: int, memory: int | None) -> None:
+        self._workers = workers
+        self._memory = memory
+        self._open()
+
+    def submit(self, task: Task) -> bool:
+        """Hands a task to its room; returns False when it belongs in the calling thread."""
+        if os.getpid() != self._process:  # the threads of a forked process stayed behind in its parent
+            self._open()
+        spec = task.caller.plugin.spec
+        if is_async(spec.function):
+            self.loop.submit(task)
+        elif spec.isolation == "process":
+            self.processes.submit(task)
+        elif spec.isolation == "thread":
+            self.threads.submit(task)
+        else:
+            return False
+        return True
+
+    @staticmethod
+    def beside(caller: Caller) -> bool:
+        """Says whether a reward is called for one completion at a time, beside the calling thread."""
+        spec = caller.plugin.spec
+        return not spec.batch and (is_async(spec.function) or spec.isolation != "inline")
+
+    def check(self) -> None:
+        """Ends the waiting for calls that are past their time limit."""
+        self.loop.check()
+        self.threads.check()
+
+    def close(self) -> None:
+        """Closes them all, unless they are another process's."""
+        if os.getpid() == self._process:
+            for room in (self.processes, self.threads, self.loop):
+                room.close()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        self.loop = LoopRoom()
+        self.threads = ThreadRoom(_THREADS_PER_WORKER * self._workers)
+        self.processes = WorkerPool(self._workers, self._memory)
+
+
+def _without_failed(completions: Sequence[Completion]) -> tuple[list[int], dict[int, str]]:
+    """Returns the indices of the rollouts that came to an end, and the reasons of those that failed."""
+    reasons = {
+        index: str(completion.info.get("failure", "the rollout failed"))
+        for index, completion in enumerate(completions)
+        if completion.finish_reason == "error"
+    }
+    return [index for index in range(len(completions)) if index not in reasons], reasons
+
+
+def _spread(found: Sequence[T], kept: Sequence[int], reasons: Mapping[int, str], kind: type[T]) -> list[T]:
+    """Puts the results of the kept completions in their places, and failures between them."""
+    by_index = dict(zip(kept, found, strict=True))
+    places = range(len(kept) + len(reasons))
+    return [by_index[i] if i in by_index else kind("failure", reason=reasons[i]) for i in places]
+
+
+def _some(caller: Caller, completions: Sequence[Completion], rows: Sequence[int], indices: Sequence[int]) -> Task:
+    """Returns the task of a reward that is to score some of the completions."""
+    if len(indices) == len(completions):
+        return Task(caller, completions, rows)
+    return Task(caller, [completions[index] for index in indices], [rows[index] for index in indices])
+
+
+def _run_inline(task: Task) -> None:
+    """Runs a task in the calling thread, without a time limit."""
+    call = task.caller.many if task.batch else task.caller.each
+    if task.indices:
+        task.settle(task.indices, call(task.some(task.indices), task.rows(task.indices)))
+
+
+def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:
+    """Returns a function that keeps the first text that it is told."""
+
+    def keep(text: str, error: BaseException | None) -> None:
+        failures.setdefault(name, text)
+
+    return keep
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,57 @@
+"""Counts and moments of the outcomes of one reward, for the table that ends a scoring command."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from grpo.core.scoring.outcome import Outcome
+
+
+class ScoreTally:
+    """Rows, mean and sample standard deviation of the scores, abstentions and failures; updated row by row.
+
+    The mean and the sum of squared differences M2 are kept by Welford's recurrence, which does not cancel.
+    """
+
+    def __init__(self) -> None:
+        self._rows = self._scores = self._abstained = self._failed = 0
+        self._mean = self._squares = 0.0
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Counts some outcomes."""
+        for outcome in outcomes:
+            self._rows += 1
+            if outcome.score is not None:
+                self._scores += 1
+                distance = outcome.score - self._mean
+                self._mean += distance / self._scores
+                self._squares += distance * (outcome.score - self._mean)
+            elif outcome.kind == "abstain":
+                self._abstained += 1
+            else:
+                self._failed += 1
+
+    @property
+    def lost(self) -> bool:
+        """True when there are rows, and it failed on every one."""
+        return 0 < self._rows == self._failed
+
+    def cells(self) -> tuple[str, ...]:
+        """Returns rows, mean, std, abstain and failure as text, "-" where there are too few scores."""
+        mean = f"{self._mean:.4f}" if self._scores else "-"
+        std = f"{math.sqrt(self._squares / (self._scores - 1)):.4f}" if self._scores > 1 else "-"
+        return str(self._rows), mean, std, str(self._abstained), str(self._failed)
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table of text: the first column to the left, the others to the right."""
+    lines = [tuple(heading), *(tuple(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heading))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

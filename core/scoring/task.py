@@ -1,0 +1,116 @@
+"""One plugin's share of a batch: the completions that wait for results, and the results that came.
+
+In: completions, from the scorer. Out: one result each, in order, settled from any thread; the first result wins, so
+that a call which ends after its time limit changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from typing import cast
+
+from grpo.core.scoring.call import Caller
+from grpo.core.scoring.outcome import Result
+from grpo.plugins.types import Completion
+
+
+class Task:
+    """The completions that one plugin is to score, addressed by their index in the batch.
+
+    Attributes:
+        caller: calls the plugin.
+        completions: the batch.
+        indices: which completions to score; the others were settled at once (a column is missing).
+    """
+
+    def __init__(self, caller: Caller, completions: Sequence[Completion], rows: Sequence[int]) -> None:
+        self.caller = caller
+        self.completions = caller.plugin.shown(completions)
+        self._rows = rows
+        self._results: list[Result | None] = [None] * len(completions)
+        self._left = len(completions)
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        missing = caller.missing(completions)
+        self.indices: Sequence[int] = range(len(completions))
+        if missing:
+            self.indices = [index for index in self.indices if index not in missing]
+        for index, column in sorted(missing.items()):
+            have = ", ".join(map(str, completions[index].row)) or "none"
+            self.fail([index], f"it needs the column '{column}'; the row has: {have}.")
+        if not completions:
+            self._done.set()
+
+    @property
+    def limit(self) -> float:
+        """The time limit of one call, in seconds."""
+        return self.caller.plugin.timeout
+
+    @property
+    def batch(self) -> bool:
+        """Whether the plugin takes all completions in one call."""
+        return self.caller.plugin.spec.batch
+
+    def groups(self) -> list[list[int]]:
+        """Returns the indices that each call takes: one each, or all for a batch plugin."""
+        if self.batch:
+            return [list(self.indices)] if self.indices else []
+        return [[index] for index in self.indices]
+
+    def rows(self, indices: Sequence[int]) -> Sequence[int]:
+        """Returns the row numbers of some completions."""
+        return self._rows if indices == range(len(self._rows)) else [self._rows[index] for index in indices]
+
+    def some(self, indices: Sequence[int]) -> Sequence[Completion]:
+        """Returns some of the completions."""
+        every = indices == range(len(self.completions))
+        return self.completions if every else [self.completions[index] for index in indices]
+
+    def row(self, index: int) -> int:
+        """Returns the row number of a completion, for messages."""
+        return self._rows[index]
+
+    def open(self, index: int) -> bool:
+        """Returns whether a completion still waits for its result."""
+        return self._results[index] is None
+
+    def settle(self, indices: Sequence[int], results: Sequence[Result]) -> None:
+        """Records the results of some completions, but for those that have one."""
+        with self._lock:
+            if self._left == len(self._results) == len(results) and indices == range(self._left):
+                self._results, self._left = list(results), 0
+            for index, result in zip(indices, results, strict=True) if self._left else ():
+                if self._results[index] is None:
+                    self._results[index] = result
+                    self._left -= 1
+            if self._left == 0:
+                self._done.set()
+
+    def fail(self, indices: Sequence[int], problem: str, seconds: float = 0.0, details: str = "") -> None:
+        """Fails some completions, each after its share of the seconds."""
+        share = seconds / max(1, len(indices))
+        self.settle(indices, [self.caller.failed(problem, self.row(index), share, details) for index in indices])
+
+    def fail_open(self, problem: str, details: str = "") -> None:
+        """Fails every completion that still waits."""
+        self.fail([index for index in self.indices if self.open(index)], problem, details=details)
+
+    def leave_out(self, rows: Collection[int]) -> None:
+        """Has some rows not called for, because their results come from elsewhere."""
+        if rows:
+            self.indices = [index for index in self.indices if self._rows[index] not in rows]
+
+    def abandon(self) -> None:
+        """Settles every completion that still waits, without a report: nobody will read the results."""
+        waiting = [index for index in self.indices if self.open(index)]
+        self.settle(waiting, [self.caller.reader.failure("its batch was given up.", self.row(i)) for i in waiting])
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for the results; returns whether all are there."""
+        return self._done.wait(seconds)
+
+    def results(self) -> list[Result]:
+        """Returns the results, in the order of the completions; all must have come."""
+        assert self._left == 0
+        return cast(list[Result], self._results)

@@ -1,0 +1,133 @@
+"""Rewards in threads, each call with a time limit: tasks in, results settled as the calls end.
+
+Theory of operation. Lanes are daemon threads that take one call after the other from a common queue. Python cannot
+end a thread, so a time limit ends only the waiting: whoever waits for results calls `check`, which fails a call at its
+limit, abandons its lane and starts another. An abandoned lane drops what its call returns and ends when the call does.
+A plugin with 32 calls that never came back is not called again for the batch: its other completions fail at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+
+from grpo.core.scoring.call import Caller
+from grpo.core.scoring.task import Task
+
+_MOST_STUCK = 32
+
+
+class ThreadRoom:
+    """Runs plugins in at most `lanes` threads at once, not counting abandoned ones; started by the first task."""
+
+    def __init__(self, lanes: int) -> None:
+        self._most = lanes
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Task, list[int]]] = deque()
+        self._lanes: set[_Lane] = set()
+        self._stuck: list[tuple[Caller, threading.Thread]] = []
+        self._closed = False
+
+    def submit(self, task: Task) -> None:
+        """Takes a task; its results are settled from the lanes."""
+        groups = task.groups()
+        with self._changed:
+            self._waiting.extend((task, group) for group in groups)
+            for _ in range(min(len(groups), self._most - len(self._lanes))):
+                self._open_lane()
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Fails the calls that are past their time limit, and replaces their lanes."""
+        with self._changed:
+            for lane in [lane for lane in self._lanes if lane.late()]:
+                self._abandon(lane)
+
+    def close(self) -> None:
+        """Ends the lanes; one whose call never returns stays behind as a daemon thread."""
+        with self._changed:
+            self._closed = True
+            for task, _ in self._waiting:
+                task.fail_open("the scorer was closed before this call began.")
+            self._waiting.clear()
+            for lane in self._lanes:
+                if lane.work is not None:
+                    lane.work[0].fail_open("the scorer was closed while this call ran.")
+            self._changed.notify_all()
+
+    def take(self, lane: _Lane) -> tuple[Task, list[int]] | None:
+        """Waits for the next call of a lane; returns None when the lane is to end."""
+        with self._changed:
+            lane.work = None
+            while not (self._closed or lane.abandoned):
+                while self._waiting:
+                    task, group = self._waiting.popleft()
+                    if any(task.open(index) for index in group):
+                        lane.work, lane.started = (task, group), time.monotonic()
+                        return lane.work
+                self._changed.wait()
+            return None
+
+    def _open_lane(self) -> None:
+        lane = _Lane(self)
+        self._lanes.add(lane)
+        lane.thread.start()
+
+    def _abandon(self, lane: _Lane) -> None:
+        assert lane.work is not None
+        task, group = lane.work
+        lane.abandoned = True
+        self._lanes.discard(lane)
+        self._stuck = [(caller, thread) for caller, thread in self._stuck if thread.is_alive()]
+        self._stuck.append((task.caller, lane.thread))
+        _fail_late(task, group, lane.where())
+        stuck = sum(caller is task.caller for caller, _ in self._stuck)
+        if stuck >= _MOST_STUCK:
+            task.fail_open(f"{stuck} of its calls are stuck in threads. Use isolation='process' to end such calls.")
+        self._open_lane()
+
+
+class _Lane:
+    """One thread, and the call that it makes."""
+
+    def __init__(self, room: ThreadRoom) -> None:
+        self.work: tuple[Task, list[int]] | None = None
+        self.started = 0.0
+        self.abandoned = False
+        self.thread = threading.Thread(target=self._run, name="grpo-score-thread", daemon=True)
+        self._room = room
+
+    def late(self) -> bool:
+        """Returns whether the call is past its time limit."""
+        return self.work is not None and time.monotonic() - self.started > self.work[0].limit
+
+    def where(self) -> str:
+        """Returns the stack of the thread, as text."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+    def _run(self) -> None:
+        while (work := self._room.take(self)) is not None:
+            task, group = work
+            call = task.caller.many if task.batch else task.caller.each
+            results = call(task.some(group), task.rows(group), self._pause)
+            if self.abandoned:
+                return
+            if self.late():
+                _fail_late(task, group, "")
+            task.settle(group, results)
+
+    def _pause(self, seconds: float) -> None:
+        self.started = time.monotonic() + seconds
+        time.sleep(seconds)
+
+
+def _fail_late(task: Task, group: list[int], details: str) -> None:
+    problem = (
+        f"it took longer than its time limit of {task.limit:g} s. A thread cannot be ended, so it runs on; "
+        "use isolation='process' to end such calls."
+    )
+    task.fail(group, problem, task.limit, details)

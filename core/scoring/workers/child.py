@@ -1,0 +1,167 @@
+"""A worker process from the inside: rows come in over a socket, results go out, one message a row.
+
+Theory of operation. The process is a fresh interpreter in a session of its own that ignores Ctrl-C. The kernel kills
+it when its parent dies (Linux), it ends by itself when the socket closes, and it is the first to go when memory runs
+out. What plugins print goes to stderr; their stdin is empty. A result is sent before the next row begins, so the
+parent always knows which row a worker died on. After a MemoryError the worker asks to be replaced.
+
+Messages in:  (key, packed plugin or None, retries, batch?, indices, rows, items as bytes)
+Messages out: ("loaded",) ("unloadable", text) ("unreadable", text) ("again", delay) ("retire", try the row again?)
+              ("done", seconds of the call, [(index, result)], failure in full or None)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo.core.scoring.call import Caller
+from grpo.core.scoring.outcome import Judgement, Outcome, Result
+from grpo.core.scoring.workers.transport import unpack
+from grpo.plugins.types import Completion, Verdict
+
+LENGTH = struct.Struct(">Q")
+_PR_SET_PDEATHSIG = 1
+
+Wire = tuple[Any, ...]
+
+
+def main(socket_fd: int, crash_fd: int, parent: int, memory: int) -> None:
+    """Serves rows until the socket closes.
+
+    Args:
+        socket_fd: the socket to the parent.
+        crash_fd: a file for the stack of a fatal error.
+        parent: the parent's process id.
+        memory: bytes of private memory that the process may use, 0 for any.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable(file=crash_fd)
+    _die_with(parent)
+    _limit(memory)
+    Child(socket.socket(fileno=socket_fd)).serve()
+
+
+class Child:
+    """The worker's loop and the plugins that it has loaded."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._pid = os.getpid()
+        self._callers: dict[int, Caller] = {}
+        self._details: str | None = None
+        self._served = 0
+        self._spent = False
+
+    def serve(self) -> None:
+        """Answers messages until the parent hangs up."""
+        incoming = self._channel.makefile("rb")
+        while len(head := incoming.read(LENGTH.size)) == LENGTH.size:
+            self._answer(pickle.loads(incoming.read(*LENGTH.unpack(head))))
+
+    def _answer(self, message: Wire) -> None:
+        key, packed, retries, batch, indices, rows, items = message
+        if packed is not None:
+            try:
+                self._callers[key] = Caller(unpack(packed), retries=retries, report=self._keep, alone=True)
+            except BaseException:  # loading runs the plugin's own module, which may also call sys.exit()
+                self._send("unloadable", traceback.format_exc())
+                return
+            self._send("loaded")
+        try:
+            completions = [read_item(item) for item in pickle.loads(items)]
+        except BaseException:
+            self._send("unreadable", traceback.format_exc())
+            return
+        caller = self._callers[key]
+        groups = [(indices, rows, completions)]
+        if not batch:
+            groups = [([i], [row], [one]) for i, row, one in zip(indices, rows, completions, strict=True)]
+        for group, numbers, texts in groups:
+            started = time.perf_counter()
+            results = (caller.many if batch else caller.each)(texts, numbers, self._pause)
+            if self._spent and self._served:  # what filled the memory may be an earlier row's
+                self._send("retire", True)
+                return
+            self._done(started, group, results)
+            if self._spent:
+                self._send("retire", False)
+                return
+
+    def _done(self, started: float, indices: Sequence[int], results: Sequence[Result]) -> None:
+        if os.getpid() != self._pid:  # the plugin forked, and its child came back here
+            os._exit(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm that the plugin left set would hit the next row
+        details, self._details = self._details, None
+        wires = [(index, to_wire(result)) for index, result in zip(indices, results, strict=True)]
+        self._served += len(wires)
+        self._send("done", time.perf_counter() - started, wires, details)
+
+    def _pause(self, seconds: float) -> None:
+        self._send("again", seconds)
+        time.sleep(seconds)
+
+    def _keep(self, text: str, error: BaseException | None) -> None:
+        self._details = self._details or text
+        self._spent = self._spent or isinstance(error, MemoryError)
+
+    def _send(self, *message: Any) -> None:
+        data = pickle.dumps(message, protocol=5)
+        self._channel.sendall(LENGTH.pack(len(data)) + data)
+
+
+def to_wire(result: Result) -> Wire:
+    """Returns a result as a plain tuple."""
+    if isinstance(result, Outcome):
+        return (result.kind, result.score, result.reason, result.seconds, result.metrics)
+    verdict = result.verdict
+    return (
+        result.kind,
+        None if verdict is None else (verdict.ok, verdict.extracted, verdict.reason),
+        result.reason,
+    )
+
+
+def from_wire(wire: Wire) -> Result:
+    """Returns the result that a tuple stands for."""
+    if len(wire) == 5:
+        return Outcome(*wire)
+    kind, verdict, reason = wire
+    return Judgement(kind, None if verdict is None else Verdict(*verdict), reason)
+
+
+def read_item(item: Any) -> Completion:
+    """Returns the completion that an item of a message stands for: whole, or text and columns."""
+    return item if isinstance(item, Completion) else Completion(item[0], row=item[1])
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        with contextlib.suppress(OSError):  # a hardened /proc: the order of victims is then the kernel's
+            Path("/proc/self/oom_score_adj").write_text("1000")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _limit(memory: int) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory and sys.platform == "linux":
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        soft = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

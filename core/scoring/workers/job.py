@@ -1,0 +1,173 @@
+"""What the worker pool knows about one task: the rows still to send, and how its plugin and its rows are packed.
+
+In: a task. Out: chunks of rows, sized by how long the plugin's rows take.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from grpo.core.scoring.call import Caller
+from grpo.core.scoring.task import Task
+from grpo.core.scoring.workers.transport import pack_reference, pack_value
+from grpo.plugins.types import Completion
+
+_CHUNK_SECONDS = 0.05
+_LONGEST_CHUNK = 1024
+_SMOOTHING = 0.2
+_keys = itertools.count()
+
+
+class Parcel:
+    """One plugin as it travels: by reference where it has one, else by value.
+
+    Attributes:
+        key: its number on the wire; a new one when the packing changes.
+        pace: seconds that a row takes, smoothed; None before the first.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self.key = next(_keys)
+        self.pace: float | None = None
+        self._caller = caller
+        self._packed: bytes | None = None
+        self._by_value = False
+
+    def packed(self) -> bytes:
+        """Returns the bytes for a worker.
+
+        Raises:
+            Exception: the plugin can be sent neither by reference nor by value.
+        """
+        if self._packed is None and not self._by_value:
+            self._packed = pack_reference(self._caller.plugin)
+            self._by_value = self._packed is None
+        if self._packed is None:
+            self._packed = pack_value(self._caller.plugin)
+        return self._packed
+
+    def refused(self, key: int) -> bool:
+        """Notes that a worker could not load the packing of this key; returns whether another one is left to try."""
+        if key != self.key:
+            return True  # another worker refused the same packing first
+        if self._by_value:
+            return False
+        self.key, self._packed, self._by_value = next(_keys), None, True
+        return True
+
+    def took(self, seconds: float) -> None:
+        """Notes how long a row took."""
+        self.pace = seconds if self.pace is None else self.pace + _SMOOTHING * (seconds - self.pace)
+
+
+class Job:
+    """One task in the pool.
+
+    Attributes:
+        task: the task.
+        parcel: its plugin.
+        in_flight: how many chunks the workers have.
+        load_deaths: how many workers died while they loaded the plugin.
+    """
+
+    def __init__(self, task: Task, parcel: Parcel) -> None:
+        self.task = task
+        self.parcel = parcel
+        self.in_flight = 0
+        self.load_deaths = 0
+        self._queue: deque[int] = deque(task.indices)
+        self._suspects: deque[list[int]] = deque()
+        self._caution = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether rows wait for a worker."""
+        while self._suspects and not self.task.open(self._suspects[0][0]):
+            self._suspects.popleft()
+        while self._queue and not self.task.open(self._queue[0]):
+            self._queue.popleft()
+        return bool(self._suspects or self._queue)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the next rows need a worker that has scored nothing yet."""
+        return bool(self._suspects)
+
+    def take(self, workers: int) -> list[int]:
+        """Returns the indices of the next chunk, for one of so many workers."""
+        if self._suspects:
+            return self._suspects.popleft()
+        if self.task.batch:
+            size = len(self._queue)
+        elif self._caution > 1 or self.parcel.pace is None:
+            size = 1
+        else:
+            share = math.ceil(len(self._queue) / (2 * workers))
+            size = max(1, min(share, _LONGEST_CHUNK, int(_CHUNK_SECONDS / max(self.parcel.pace, 1e-6))))
+        return [self._queue.popleft() for _ in range(size)]
+
+    def put_back(self, indices: Sequence[int]) -> None:
+        """Takes back rows that were not scored."""
+        self._queue.extendleft(reversed(indices))
+
+    def put_back_suspect(self, indices: list[int]) -> None:
+        """Takes back rows that a worker died on, for one more try in a fresh worker."""
+        self._suspects.append(indices)
+
+    def more_careful(self) -> bool:
+        """Notes that rows could not be packed or unpacked; returns whether there is another way to try."""
+        if self._caution > 1 or (self.task.batch and self._caution):
+            return False
+        self._caution += 1
+        return True
+
+    def pack(self, indices: Sequence[int]) -> bytes:
+        """Returns the completions as bytes, with only the columns that the plugin reads.
+
+        Raises:
+            Exception: a value in them cannot be pickled.
+        """
+        spec = self.task.caller.plugin.spec
+        completions = [self.task.completions[index] for index in indices]
+        items: list[Completion] | list[tuple[str, dict[str, object]]]
+        if spec.whole:
+            items = completions
+        else:
+            names = [name for column in spec.columns for name in column.names]
+            items = [(c.text, {name: c.row[name] for name in names if name in c.row}) for c in completions]
+        return bytes(cloudpickle.dumps(items) if self._caution else pickle.dumps(items, protocol=5))
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Rows that a worker has.
+
+    Attributes:
+        left: the indices without an answer; the worker is on the first, or on all of them for a batch plugin.
+        deadline: when the present one must be done, by `time.monotonic`.
+        loading: the worker is still loading the plugin.
+        key: of the packing that it was sent.
+        problem: why the worker was told to end, or "".
+    """
+
+    job: Job
+    left: list[int]
+    deadline: float
+    loading: bool
+    key: int
+    problem: str = ""
+
+    def current(self) -> list[int]:
+        """Returns the rows that the worker is on."""
+        return self.left if self.job.task.batch else self.left[:1]
+
+    def rest(self) -> list[int]:
+        """Returns the rows that it has not begun."""
+        return [] if self.job.task.batch else self.left[1:]

@@ -1,0 +1,160 @@
+"""How a plugin travels to a worker process: a bound plugin in, bytes out, and back again.
+
+A function that a fresh interpreter can import goes by reference (module, name and, for a module that was loaded from a
+file, the file). Anything else (a closure, a lambda, something defined in a script or a notebook) goes by value,
+through cloudpickle. A reference that turns out not to work in the worker is answered by sending the value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import importlib.util
+import operator
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from grpo.core.scoring.call import Bound
+from grpo.plugins.from_trl import TrlFunction
+
+_by_value = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where a fresh interpreter finds a function.
+
+    Attributes:
+        module: the module's name.
+        qualname: the name inside it; it stands for the function, or for the spec that was made of it.
+        file: the file to load the module from when its name cannot be imported, or None.
+    """
+
+    module: str
+    qualname: str
+    file: str | None
+
+    def resolve(self) -> Callable[..., Any]:
+        """Imports the function.
+
+        Raises:
+            Exception: the module cannot be imported, or has no such function.
+        """
+        module = _loaded(self.module, self.file) if self.file else importlib.import_module(self.module)
+        function: Callable[..., Any] = _function(operator.attrgetter(self.qualname)(module))
+        return function
+
+
+def pack_reference(plugin: Bound) -> bytes | None:
+    """Returns the plugin with its function by reference, or None when its function has no place of its own."""
+    reference = find_reference(_written(plugin.spec.function))
+    if reference is None:
+        return None
+    return bytes(cloudpickle.dumps(_with_function(plugin, _rewrapped(plugin.spec.function, reference))))
+
+
+def pack_value(plugin: Bound) -> bytes:
+    """Returns the plugin with its function by value.
+
+    Raises:
+        Exception: something that the function needs cannot be pickled.
+    """
+    function = plugin.spec.function
+    module = sys.modules.get(getattr(_written(function), "__module__", None) or "")
+    if module is None or module.__name__ == "__main__":
+        return bytes(cloudpickle.dumps(_with_function(plugin, function)))
+    with _by_value:
+        registered = module.__name__ in cloudpickle.list_registry_pickle_by_value()
+        if not registered:
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            return bytes(cloudpickle.dumps(_with_function(plugin, function)))
+        finally:
+            if not registered:
+                cloudpickle.unregister_pickle_by_value(module)
+
+
+def unpack(packed: bytes) -> Bound:
+    """Returns the plugin, its function found or rebuilt.
+
+    Raises:
+        Exception: what importing or rebuilding the function raises.
+    """
+    plugin: Bound = pickle.loads(packed)
+    function = _written(plugin.spec.function)
+    resolved = function.resolve() if isinstance(function, Reference) else function
+    return _with_function(plugin, _rewrapped(plugin.spec.function, resolved))
+
+
+def find_reference(function: Callable[..., Any]) -> Reference | None:
+    """Returns where a fresh interpreter finds a function, or None when it finds it nowhere."""
+    name, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    module = sys.modules.get(name or "")
+    if name is None or module is None or name == "__main__" or not qualname or "<" in qualname:
+        return None
+    try:
+        found = _function(operator.attrgetter(qualname)(module))
+    except AttributeError:
+        return None
+    if found is not function:
+        return None
+    if _importable(name, module):
+        return Reference(name, qualname, None)
+    file = getattr(module, "__file__", None)
+    return Reference(name, qualname, file) if file and "." not in name else None
+
+
+def _written(function: Any) -> Any:
+    """Returns the function that somebody wrote: the one inside, for one that was wrapped."""
+    return function.func if isinstance(function, TrlFunction) else function
+
+
+def _rewrapped(function: Any, written: Any) -> Any:
+    """Returns what was written, wrapped as the function is."""
+    return dataclasses.replace(function, func=written) if isinstance(function, TrlFunction) else written
+
+
+def _function(value: Any) -> Any:
+    """Returns the function of a spec, or a function itself."""
+    return value.function if hasattr(value, "kind") and hasattr(value, "function") else value
+
+
+def _with_function(plugin: Bound, function: Any) -> Bound:
+    """Returns the plugin with another function and without what only people read."""
+    spec: Any = dataclasses.replace(plugin.spec, function=function, doc="", options=(), cases=(), prepare=None)
+    return dataclasses.replace(plugin, spec=spec)
+
+
+def _importable(name: str, module: ModuleType) -> bool:
+    """Returns whether importing the name afresh would load the file that the module came from."""
+    path = None
+    parent, _, _ = name.rpartition(".")
+    if parent:
+        path = getattr(sys.modules.get(parent), "__path__", None)
+        if path is None:
+            return False
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = find(name, path, None) if find is not None else None
+        if spec is not None:
+            return spec.origin == getattr(module, "__file__", None) or spec.origin in ("built-in", "frozen")
+    return False
+
+
+@functools.cache
+def _loaded(name: str, file: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be loaded as the module '{name}'")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

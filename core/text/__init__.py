@@ -1,0 +1,1 @@
+"""Small things about text, random numbers and figures that every folder may use."""

@@ -1,0 +1,171 @@
+"""One generation as the policy is trained on it: completions and outcomes in, advantages, metrics and a verdict out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from grpo.core.config.schema import LossSection
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.advantage import Advantages, group_advantages
+from grpo.core.train.env_metrics import mean
+from grpo.plugins.binding import BoundReward
+from grpo.plugins.errors import RunError
+from grpo.plugins.rubric import parts
+from grpo.plugins.types import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One generation, gathered from all processes.
+
+    Attributes:
+        step: the first optimizer step that trains on it, from 1.
+        completions: N of them; members of a group are adjacent.
+        outcomes: reward name to N outcomes; the components of a rubric are among them, as `rubric.component`.
+        advantages: what the policy is trained with.
+        group_size: members per group.
+        generate_seconds, score_seconds: wall time on this process.
+    """
+
+    step: int
+    completions: tuple[Completion, ...]
+    outcomes: Mapping[str, Sequence[Outcome]]
+    advantages: Advantages
+    group_size: int
+    generate_seconds: float
+    score_seconds: float
+
+
+def advantages_of(
+    outcomes: Mapping[str, Sequence[Outcome]],
+    rewards: Sequence[BoundReward],
+    group_size: int,
+    scale: Literal["group", "batch", "none"],
+    device: torch.device,
+) -> Advantages:
+    """Computes the advantages of a batch; a completion that any reward failed on is failed.
+
+    Raises:
+        RunError: rewards are so large that their sums or squares overflow, and every advantage would be 0 or NaN.
+    """
+    columns = [score_column(outcomes[reward.name]) for reward in rewards]
+    kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)
+    found = group_advantages(
+        torch.tensor(columns, dtype=torch.float64, device=device).T,
+        torch.tensor(["failure" in row for row in kinds], device=device),
+        torch.tensor([reward.weight for reward in rewards], dtype=torch.float64, device=device),
+        group_size,
+        scale,
+    )
+    if found.totals.isinf().any() or not (found.group_std.isfinite().all() and found.values.isfinite().all()):
+        largest = max((abs(score) for column in columns for score in column if not math.isnan(score)), default=0.0)
+        raise RunError(
+            f"the rewards of a step overflow: the largest score is {largest:.3g}, before weights. Scale the reward, or "
+            "its weight, to numbers that can be squared."
+        )
+    return found
+
+
+def trained_of(batch: Batch, loss: LossSection) -> torch.Tensor:
+    """Returns which completions are in the loss, [N] bool.
+
+    TRL's own masking looks for an end token, which a rollout has that a budget of turns ended.
+    """
+    if not loss.mask_truncated_completions:
+        return batch.advantages.trained
+    cut = [completion.finish_reason == "length" for completion in batch.completions]
+    return batch.advantages.trained & ~torch.tensor(cut, device=batch.advantages.trained.device)
+
+
+def score_column(outcomes: Sequence[Outcome]) -> list[float]:
+    """Returns the scores of one reward, NaN where there is none."""
+    return [math.nan if outcome.score is None else outcome.score for outcome in outcomes]
+
+
+def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float) -> None:
+    """Stops a run whose environment or rewards fail too often.
+
+    Args:
+        batch: the generation.
+        rewards: those that scored it; the components of rubrics are looked at too, and named before their rubric.
+        limit: the share of completions that one reward, or the environment, may fail on.
+
+    Raises:
+        RunError: names the environment or the reward, its distribution and the first reason.
+    """
+    ended = [number for number, one in enumerate(batch.completions) if one.finish_reason != "error"]
+    for env in dict.fromkeys(one.env for one in batch.completions):
+        own = [one for one in batch.completions if one.env == env]
+        failed = [one for one in own if one.finish_reason == "error"]
+        if len(failed) > limit * len(own):
+            raise RunError(
+                f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed in their environment '{env}', over "
+                f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} Mend the "
+                "environment, then resume the run."
+            )
+    for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
+        failures = [batch.outcomes[reward.name][i] for i in ended if batch.outcomes[reward.name][i].kind == "failure"]
+        count = len(_own(batch.completions, reward.env))
+        if len(failures) > limit * count:
+            raise RunError(
+                f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
+                f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: "
+                f"{_sentence(failures[0].reason)} Mend the reward, then resume the run."
+            )
+
+
+def _sentence(reason: object) -> str:
+    return f"{str(reason).rstrip('.')}."
+
+
+def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, float]:
+    """Returns what the batch says about rewards; NaN for a mean of nothing.
+
+    The mean of a reward itself is left to the trainer; those of a rubric's components are here.
+    """
+    totals = batch.advantages.totals
+    present = totals[~totals.isnan()]
+    own = {reward.name for reward in rewards}
+    env_of = {part.name: reward.env for reward in rewards for part in parts(reward)}
+    metrics = {
+        "reward": present.mean().item() if len(present) else math.nan,
+        "reward_std": batch.advantages.group_std.mean().item(),
+        "frac_reward_zero_std": batch.advantages.no_signal,
+        "time/generate": batch.generate_seconds,
+        "time/score": batch.score_seconds,
+    }
+    if any(completion.info for completion in batch.completions):
+        metrics |= _turn_metrics(batch.completions)
+    for name, every in batch.outcomes.items():
+        outcomes = [every[place] for place in _own(batch.completions, env_of.get(name, ""))]
+        for kind in ("abstain", "failure"):
+            metrics[f"rewards/{name}/{kind}"] = mean([outcome.kind == kind for outcome in outcomes])
+        if name not in own:
+            scores = [outcome.score for outcome in outcomes if outcome.score is not None]
+            metrics[f"rewards/{name}/mean"] = mean(scores)
+        for key in sorted({key for outcome in outcomes for key in outcome.metrics or ()}):
+            figures = [outcome.metrics[key] for outcome in outcomes if outcome.metrics and key in outcome.metrics]
+            metrics[f"rewards/{name}/{key}"] = mean(figures)
+    return metrics
+
+
+def _own(completions: Sequence[Completion], env: str) -> list[int]:
+    """Returns the places of an environment's completions; of all of them for ""."""
+    return [place for place, one in enumerate(completions) if env in ("", one.env)]
+
+
+def _turn_metrics(completions: Sequence[Completion]) -> dict[str, float]:
+    count = len(completions)
+    calls = [one.info["tool_calls"] for one in completions if "tool_calls" in one.info]
+    tools = {"tools/calls": mean(calls), "tools/callers": mean([number > 0 for number in calls])} if calls else {}
+    return {
+        **tools,
+        "turns/mean": sum(one.turns for one in completions) / count,
+        "turns/most": float(max(one.turns for one in completions)),
+        "turns/failed": sum(one.finish_reason == "error" for one in completions) / count,
+    }

@@ -1,0 +1,168 @@
+"""What happens around each optimizer step: evaluation, metrics, checkpoints made whole, a stop that was asked for.
+
+In: the trainer's events. Out: rows of metrics, complete checkpoints, calls of the progress display.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from accelerate import PartialState
+from accelerate.utils import gather_object
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from grpo.core.record.run_dir import mark_complete
+from grpo.plugins.errors import RunError
+
+RENAMED = {"step_time": "time/step"}
+DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen")
+
+
+def event_files(folder: Path) -> TrainerCallback:
+    """Returns what writes the metrics to `folder` as TensorBoard's events, not among the checkpoints."""
+    from transformers.integrations import TensorBoardCallback
+
+    callback = TensorBoardCallback()
+    callback.logging_dir = str(folder)
+    return callback
+
+
+STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
+
+
+class StopRequest:
+    """Set by the first Ctrl-C or SIGTERM; the step that is under way still ends. A second one stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def asked_of_any(self, processes: int) -> bool:
+        """Returns whether one of so many processes was asked; each of them has to call this."""
+        return self.asked if processes == 1 else any(gather_object([self.asked]))
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Catches the signals while the block runs; does nothing outside the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._catch) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        os.write(2, STOPPING.encode())  # not by print, which the signal may have interrupted
+
+
+class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """Runs `evaluate` when it is due, hands each step's metrics on, and makes checkpoints whole.
+
+    Args:
+        evaluate: called between steps, before the metrics of the step are complete.
+        evaluate_every: steps; 0 for the last one only.
+        on_metrics: receives one row per step, on the main process.
+        stop: ends the run after the current step, with a checkpoint.
+        boundary: a checkpoint can only resume at multiples of this many steps (num_iterations).
+    """
+
+    def __init__(
+        self,
+        *,
+        evaluate: Callable[[int], None],
+        evaluate_every: int,
+        on_metrics: Callable[[dict[str, Any]], None],
+        stop: StopRequest,
+        boundary: int,
+    ) -> None:
+        self._evaluate = evaluate
+        self._evaluate_every = evaluate_every
+        self._on_metrics = on_metrics
+        self._stop = stop
+        self._boundary = boundary
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        step = state.global_step
+        stopping = self._stop.asked_of_any(args.world_size)
+        if stopping and step % self._boundary == 0 and step < state.max_steps:
+            control.should_save = True
+            control.should_training_stop = True
+        # Also where the run stops: what resumes it goes on with the next step.
+        if step == state.max_steps or (self._evaluate_every and step % self._evaluate_every == 0):
+            self._evaluate(step)
+        return control
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
+    ) -> None:
+        refuse_broken_update(state.global_step, logs or {})
+        if state.is_world_process_zero and logs and "loss" in logs:
+            self._on_metrics(metrics_row(state.global_step, logs))
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        PartialState().wait_for_everyone()  # each process writes the state of its own random numbers
+        if state.is_world_process_zero:
+            mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """Tells the loss of every supervised step, and ends the warm-up when the run is to stop."""
+
+    def __init__(self, told: Callable[[int, float], None], stop: StopRequest) -> None:
+        self._told = told
+        self._stop = stop
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        if self._stop.asked_of_any(args.world_size) and state.global_step < state.max_steps:
+            control.should_training_stop = True
+        return control
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
+    ) -> None:
+        refuse_broken_update(state.global_step, logs or {}, "supervised step")
+        if state.is_world_process_zero and logs and "loss" in logs:
+            self._told(state.global_step, float(logs["loss"]))
+
+
+def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step") -> None:
+    """Refuses to go on, and to save, after an update whose gradient was no number: the weights are none either.
+
+    Raises:
+        RunError: the logged loss or the gradient's norm is infinite or NaN.
+    """
+    for name, said in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
+        value = logs.get(name)
+        if value is not None and not math.isfinite(value):
+            raise RunError(
+                f"{said} of {what} {step} is {float(value)}, and the weights are spoilt; nothing of them was saved. "
+                "Lower the learning rate, or train in float32 with train.dtype='float32'."
+            )
+
+
+def metrics_row(step: int, logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes a row of metrics.jsonl: the step first, then numbers; None stands for a mean of nothing or no number."""
+    row: dict[str, Any] = {"step": step}
+    for name, value in logs.items():
+        if name in DROPPED:
+            continue
+        number = value if value is None else float(value)
+        row[RENAMED.get(name, name)] = None if number is None or not math.isfinite(number) else number
+    return row

@@ -1,0 +1,81 @@
+"""One forward pass over prompts and completions: token ids in, log-probabilities [B, T] of the completions out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from grpo.core.train.packing import IGNORED, Packed, pack
+from grpo.kernels.fused import Coefficients
+
+
+def completion_logps(
+    model: Any,
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    length: int,
+    *,
+    pack_for: int | None,
+    entropy: bool,
+    coefficients: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Computes log-probabilities, and entropies, of completion tokens.
+
+    Args:
+        model: what `attach_logps` was given, possibly wrapped.
+        input_ids: [B, P + T] prompts padded on the left, completions on the right.
+        attention_mask: [B, P + T], 1 for real tokens.
+        length: T.
+        pack_for: the hidden size of a model that takes packed rows (core/train/packing.py), else None.
+        entropy: also return entropies.
+        coefficients: given [B, T] log-probabilities, of which only some are known, returns what the derivative of the
+            loss by each of these will be (kernels/fused.py).
+
+    Returns:
+        [B, T] float32 each, 0 where there is no token; entropies carry no gradient.
+    """
+    packed = pack(input_ids, attention_mask, length, pack_for, _attention_dtype(model, input_ids.device))
+    if packed is not None:
+        found = model(
+            input_ids=packed.input_ids,
+            position_ids=packed.position_ids,
+            attention_mask=packed.attention_mask,
+            logp_labels=packed.labels,
+            logp_entropy=entropy,
+            logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
+        )
+        return packed.unpack(found["logps"]), packed.unpack(found["entropy"]) if entropy else None
+    labels = input_ids.masked_fill(attention_mask == 0, IGNORED)[:, -length:]
+    before = input_ids.new_full((len(input_ids), input_ids.shape[1] - length - 1), IGNORED)
+    after = input_ids.new_full((len(input_ids), 1), IGNORED)
+    found = model(
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        logp_labels=torch.cat([before, labels, after], dim=1),
+        logp_entropy=entropy,
+    )
+    where = slice(input_ids.shape[1] - length - 1, -1)
+    return found["logps"][:, where], found["entropy"][:, where] if entropy else None
+
+
+def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tensor]) -> Coefficients:
+    """Brings the labelled positions, in which the output layer thinks, to [B, T] and back."""
+    tokens = packed.present.flatten().nonzero()[:, 0]
+    order = tokens[packed.source.flatten()[tokens].argsort()]  # the token of each labelled position
+
+    def of_rows(logps: torch.Tensor, rows: slice) -> torch.Tensor:
+        known = logps.new_zeros(packed.present.numel())
+        known[order[rows]] = logps
+        return coefficients(known.view_as(packed.present)).flatten()[order[rows]]
+
+    return of_rows
+
+
+def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
+    """The dtype of a model's queries and keys."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    dtypes = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+    return next(dtypes, torch.float32)

@@ -1,0 +1,53 @@
+"""What a training pass says about itself: the loss's values in, sums that processes add up and then metrics out.
+
+The names are TRL's. Metrics are over the rows that were trained on; a group without a signal is not among them.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from grpo.core.train.objective import LossValue
+
+LOW, HIGH = "clip_ratio/low_mean", "clip_ratio/high_mean"
+
+
+def update_sums(
+    value: LossValue, entropy: torch.Tensor | None, mask: torch.Tensor, importance: torch.Tensor | None
+) -> torch.Tensor:
+    """Returns [7] float32 sums over tokens: 1, entropy, KL, clipped low, clipped high, clipped either way, weights.
+
+    Args:
+        value: of the loss.
+        entropy: [B, T].
+        mask: [B, T].
+        importance: [B, T] or [B, 1], or None.
+    """
+    weight = mask.float()
+
+    def total(values: torch.Tensor | None) -> torch.Tensor:
+        return (values.float() * weight).sum() if values is not None else weight.new_zeros(())
+
+    return torch.stack(
+        [
+            weight.sum(),
+            total(entropy),
+            total(value.kl.detach() if value.kl is not None else None),
+            total(value.clipped_low),
+            total(value.clipped_high),
+            total(value.clipped_low | value.clipped_high),
+            total(importance),
+        ]
+    )
+
+
+def update_metrics(gathered: torch.Tensor, *, kl: bool, weighted: bool) -> dict[str, float]:
+    """Turns the sums of all processes, [processes, 7], into means per token."""
+    sums = gathered.sum(dim=0)
+    means = (sums / sums[0].clamp(min=1)).tolist()
+    metrics = {"entropy": means[1], LOW: means[3], HIGH: means[4], "clip_ratio/region_mean": means[5]}
+    if kl:
+        metrics["kl"] = means[2]
+    if weighted:
+        metrics["sampling/importance_sampling_ratio/mean"] = means[6]
+    return metrics

@@ -1,0 +1,91 @@
+"""A plan in TRL's words: a `Plan` in, the keyword arguments of its configurations out. Imports nothing of TRL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grpo.core.planning.decide import Plan
+
+NO_LENGTH_LIMIT = None
+
+
+def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
+    """Arguments of `GRPOConfig`; every step generates once and is logged."""
+    config, train, loss = plan.config, plan.config.train, plan.config.loss
+    return {
+        "output_dir": str(output_dir),
+        "max_steps": train.steps,
+        "num_generations": train.group_size,
+        "per_device_train_batch_size": train.micro_batch_size,
+        "gradient_accumulation_steps": plan.accumulation,
+        "steps_per_generation": plan.accumulation,
+        "learning_rate": train.lr,
+        "lr_scheduler_type": train.lr_schedule,
+        "warmup_steps": train.lr_warmup_steps,
+        "adam_beta1": train.adam_beta1,
+        "adam_beta2": train.adam_beta2,
+        "weight_decay": train.weight_decay,
+        "max_grad_norm": train.max_grad_norm,
+        "gradient_checkpointing": train.checkpointing != "none",
+        # A reentrant checkpoint saves its inputs through autograd, where core/train/offload.py can take them.
+        "gradient_checkpointing_kwargs": {
+            "use_reentrant": train.checkpointing == "offload",
+            # An engine that samples beside the backward pass draws from torch's generators; nothing else may set them.
+            "preserve_rng_state": not config.rollout.overlap,
+        },
+        "max_completion_length": plan.longest_sampled,
+        "temperature": config.rollout.temperature,
+        "loss_type": "grpo" if loss.type == "gspo" else loss.type,
+        "epsilon": loss.epsilon,
+        "epsilon_high": loss.epsilon_high,
+        "delta": loss.delta,
+        "beta": loss.beta,
+        "mask_truncated_completions": loss.mask_truncated_completions,
+        "scale_rewards": loss.scale_rewards,
+        "num_iterations": loss.num_iterations,
+        "importance_sampling_level": loss.level,
+        "shuffle_dataset": False,  # row_order fixes the order of the whole run
+        "save_steps": config.output.save_every,
+        "save_total_limit": config.output.keep,
+        "report_to": [name for name in config.output.report_to if name != "tensorboard"],  # see event_files
+        "seed": config.seed,
+        **_common_arguments(train.dtype),
+    }
+
+
+def warmup_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
+    """Arguments of `SFTConfig` for the supervised steps before GRPO."""
+    train = plan.config.train
+    return {
+        "output_dir": str(output_dir),
+        "max_steps": train.warmup_steps,
+        "per_device_train_batch_size": train.micro_batch_size,
+        "gradient_accumulation_steps": plan.accumulation,
+        "learning_rate": train.warmup_lr,
+        "lr_scheduler_type": "linear",
+        "max_length": NO_LENGTH_LIMIT,
+        "completion_only_loss": True,
+        "gradient_checkpointing": train.checkpointing != "none",
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
+        "save_strategy": "no",
+        "report_to": [],
+        "seed": plan.config.seed,
+        **_common_arguments(train.dtype),
+    }
+
+
+def _common_arguments(dtype: str | None) -> dict[str, Any]:
+    on_gpu = torch.cuda.is_available()
+    return {
+        "use_cpu": not on_gpu,
+        "bf16": on_gpu and dtype == "bfloat16",
+        "fp16": False,
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "dataloader_pin_memory": on_gpu,
+    }

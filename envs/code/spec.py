@@ -1,0 +1,144 @@
+"""The environment `code`: programming tasks whose answer is a program that passes the row's tests.
+
+In: the options of a SPEC. Out: checked rows (embedded ones, a local file's, or the hub's), and a gymnasium environment
+that asks for their programs. Programs are run by the reward, never here. This module is light; gymnasium is imported
+when an environment is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+from grpo.plugins.errors import DatasetError, OptionError
+from grpo.plugins.placed_rows import PlacedRows
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from grpo.envs.rows.files import Placed
+
+Level = Literal["exercises", "problems"]
+_SYSTEM = "Answer with one block of Python:\n```python\nthe program\n```"
+_USED_BY = {"subset": "hub", "question": "local hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
+_HELD_OUT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """Programming tasks; the answer is a program that passes the row's tests.
+
+    Args:
+        dataset: "embedded" (our own tasks, no network), a .jsonl, .jsonl.gz, .json or .parquet file, a folder with
+            train and test files, or a dataset of the hub such as google-research-datasets/mbpp.
+        subset: the configuration of a hub dataset; default: its only one, and "full" for MBPP.
+        system: a system message instead of the usual one, which asks for a fenced block; "" sends none.
+        question: the column with the task, in a file or hub dataset; default: question, problem, text, description,
+            statement, instruction or prompt, the first that there is.
+        show_tests: how many assertions of `test_list` the question shows, so that the function's name is known.
+        level: the embedded tasks: exercises (one expression each, as many as asked for) or problems (small programs).
+        size: the number of embedded exercises in each split.
+        data_seed: seeds the embedded tasks.
+    """
+
+    dataset: str = "embedded"
+    subset: str | None = None
+    system: str | None = None
+    question: str = ""
+    show_tests: int = 1
+    level: Level = "exercises"
+    size: int = 500
+    data_seed: int = 0
+
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+        """
+        from grpo.envs.code.row import read_code_row
+        from grpo.envs.text.single_turn import OneTurnEnv
+
+        ask = partial(
+            read_code_row,
+            where="the row given to reset",
+            question=self.question,
+            system=_SYSTEM if self.system is None else self.system,
+            shown=self.show_tests,
+        )
+        return OneTurnEnv(ask, partial(self.rows, "train"))
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """Returns the checked rows of a split, with their columns as they are.
+
+        Every row is read and checked, so a bad one shows before any model loads.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        """
+        from grpo.envs.code.row import read_code_row
+
+        if self.level not in get_args(Level):
+            raise OptionError(f"no level '{self.level}'. Choose one of: {', '.join(get_args(Level))}.")
+        if self.show_tests < 0:
+            raise OptionError(f"show_tests={self.show_tests} must be 0 or more.")
+        kind = dataset_kind(self.dataset)
+        refuse_unused(CODE.options, asdict(self), _USED_BY, kind)
+        if kind == "embedded":
+            placed = _embedded(self.level, self.size, self.data_seed, split)
+        else:
+            placed = read_placed(self.dataset, self.subset, split, kind)
+        return PlacedRows((where, dict(read_code_row(row, where, question=self.question).row)) for where, row in placed)
+
+
+def make(**options: Any) -> gymnasium.Env[Any, Any]:
+    """Makes the environment; the options are those of `Code`."""
+    return Code(**options).env()
+
+
+def rows(split: str, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a split; the options are those of `Code`."""
+    return Code(**options).rows(split)
+
+
+def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
+    """Returns embedded tasks with their places; every fifth is held out for the test split.
+
+    Raises:
+        OptionError: the size or the seed is too small, or there are not so many exercises.
+        DatasetError: another split.
+    """
+    from grpo.envs.code.exercises import all_exercises
+    from grpo.envs.code.problems import PROBLEMS
+
+    if size < 1 or seed < 0:
+        raise OptionError(f"size={size} must be 1 or more, and data_seed={seed} 0 or more.")
+    if split not in ("train", "test"):
+        raise DatasetError(f"the embedded dataset has no split '{split}'; it has 'train' and 'test'.")
+    every = all_exercises(seed) if level == "exercises" else [problem.row() for problem in PROBLEMS]
+    chosen = [row for number, row in enumerate(every) if (number % _HELD_OUT == 0) is (split == "test")]
+    if level == "exercises" and size > len(chosen) and split == "train":
+        raise OptionError(f"size={size}: there are {len(chosen)} embedded exercises. Choose that or fewer.")
+    where = f"embedded ({level}, data_seed {seed}, {split})"
+    kept = chosen[:size] if level == "exercises" else chosen
+    return [(f"{where}, row {number}", row) for number, row in enumerate(kept, start=1)]
+
+
+CODE = EnvSpec(
+    name="code",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(Code) or "",
+    options=options_of(Code),
+    dataset=rows,
+    rewards=("code:credit=fraction",),
+    verifier="code",
+    max_turns=1,
+    hub_dataset="google-research-datasets/mbpp",
+)

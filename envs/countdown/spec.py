@@ -1,0 +1,147 @@
+"""The environment `countdown`: some numbers and a target in, an expression that reaches it is asked for.
+
+In: the options of a SPEC. Out: checked rows (made up with a solution each, a local file's, or the hub's), and a
+gymnasium environment that asks for their expressions. This module is light; gymnasium is imported when an environment
+is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from grpo.envs.rows.generated import generated_split
+from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+from grpo.envs.text.templates import Template, choose_template
+from grpo.plugins.errors import OptionError, did_you_mean
+from grpo.plugins.placed_rows import PlacedRows
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Layout = Literal["reasoning", "solution", "think", "custom"]  # the verifier reads no expression behind ####
+_USED_BY = {
+    "subset": "hub",
+    "fewest": "embedded",
+    "most": "embedded",
+    "highest": "embedded",
+    "highest_target": "embedded",
+    "size": "embedded",
+    "data_seed": "embedded",
+}
+_MOST_NUMBERS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Countdown:
+    """Countdown puzzles: reach a target from some numbers with + - * / and brackets.
+
+    Embedded puzzles are made from a solution, so each has one; the solution is the demonstration.
+
+    Args:
+        dataset: "embedded" (made up, no network), a .jsonl, .json or .parquet file, a folder with train and test files,
+            or a dataset of the hub. Rows have `target` and `numbers` (or `nums`).
+        subset: the configuration of a hub dataset; default: its only one.
+        template: the layout asked for: reasoning, solution, think or custom, as for gsm8k.
+        system: a system message instead of the template's own; "" sends none.
+        pattern: the layout of template=custom, with {reasoning} and {answer} in their places.
+        fewest: the least number of numbers in an embedded puzzle.
+        most: the greatest number of numbers.
+        highest: the greatest number.
+        highest_target: the greatest target.
+        size: the number of embedded puzzles in each split.
+        data_seed: seeds the embedded puzzles.
+    """
+
+    dataset: str = "embedded"
+    subset: str | None = None
+    template: Layout = "reasoning"
+    system: str | None = None
+    pattern: str | None = None
+    fewest: int = 3
+    most: int = 4
+    highest: int = 99
+    highest_target: int = 100
+    size: int = 1000
+    data_seed: int = 0
+
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+        """
+        from grpo.envs.countdown.puzzles import ask_puzzle
+        from grpo.envs.text.single_turn import OneTurnEnv
+
+        return OneTurnEnv(
+            partial(ask_puzzle, where="the row given to reset", template=self._template()), partial(self.rows, "train")
+        )
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """Returns the checked rows of a split, each with the columns `question`, `numbers` and `target`.
+
+        Embedded ones have `answer` (an expression) and `solution` (its steps) too.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        """
+        from grpo.envs.countdown.puzzles import draw_puzzle, read_puzzle
+
+        self._template()
+        kind = dataset_kind(self.dataset)
+        refuse_unused(COUNTDOWN.options, asdict(self), _USED_BY, kind)
+        if kind != "embedded":
+            placed = read_placed(self.dataset, self.subset, split, kind)
+            return PlacedRows((where, read_puzzle(row, where)) for where, row in placed)
+        fewest, most, highest, highest_target = self.fewest, self.most, self.highest, self.highest_target
+        if not 2 <= fewest <= most <= _MOST_NUMBERS or highest < 2 or highest_target < 2:
+            raise OptionError(
+                f"countdown: fewest={fewest}, most={most}, highest={highest}, highest_target={highest_target}. Choose "
+                f"2 to {_MOST_NUMBERS} numbers, the fewest not above the most, and a highest number and target of 2 or "
+                "more."
+            )
+        sizes = {"fewest": fewest, "most": most, "highest": highest, "highest_target": highest_target}
+        placed = generated_split(
+            lambda draws, _: draw_puzzle(draws, **sizes),
+            size=self.size,
+            seed=self.data_seed,
+            split=split,
+            name="countdown",
+        )
+        return PlacedRows((where, read_puzzle(row, where)) for where, row in placed)
+
+    def _template(self) -> Template:
+        known = get_args(Layout)
+        if self.template not in known:
+            near = did_you_mean(self.template, known)
+            raise OptionError(f"no template '{self.template}'.{near} Choose one of: {', '.join(known)}.")
+        return choose_template(self.template, system=self.system, pattern=self.pattern, answer="the expression alone")
+
+
+def make(**options: Any) -> gymnasium.Env[Any, Any]:
+    """Makes the environment; the options are those of `Countdown`."""
+    return Countdown(**options).env()
+
+
+def rows(split: str, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a split; the options are those of `Countdown`."""
+    return Countdown(**options).rows(split)
+
+
+COUNTDOWN = EnvSpec(
+    name="countdown",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(Countdown) or "",
+    options=options_of(Countdown),
+    dataset=rows,
+    rewards=("countdown",),
+    verifier="countdown",
+    max_turns=1,
+)

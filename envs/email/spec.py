@@ -1,0 +1,111 @@
+"""The environment `email`: write an e-mail that holds what its row asks for.
+
+In: the options of a SPEC. Out: checked rows (made up, a local file's, or the hub's), and a gymnasium environment that
+asks for their e-mails. This module is light; gymnasium is imported when an environment is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from grpo.envs.rows.generated import generated_split
+from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+from grpo.plugins.placed_rows import PlacedRows
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+_SYSTEM = "Answer with the e-mail alone."
+_USED_BY = {"subset": "hub", "question": "local hub", "size": "embedded", "data_seed": "embedded"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Email:
+    """Short e-mails; a row says to whom, what about, and who signs.
+
+    Args:
+        dataset: "embedded" (made-up occasions, no network), a .jsonl, .json or .parquet file, a folder with train and
+            test files, or a dataset of the hub. The rubric `email` reads the columns `keywords`, `recipient`, `answer`,
+            `phone`, `email` and `address`, and does without those that are missing.
+        subset: the configuration of a hub dataset; default: its only one.
+        question: the column with the task, in a file or hub dataset.
+        system: the system message; "" sends none.
+        ideal: also pay for being the ideal e-mail (the column `letter`) word by word, which a policy can only
+            reach after a warm-up on the demonstrations.
+        size: the number of embedded rows in each split.
+        data_seed: seeds the embedded rows.
+    """
+
+    dataset: str = "embedded"
+    subset: str | None = None
+    question: str = "question"
+    system: str = _SYSTEM
+    ideal: bool = False
+    size: int = 500
+    data_seed: int = 0
+
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+        """
+        from grpo.envs.email.occasions import ask_for_letter
+        from grpo.envs.text.single_turn import OneTurnEnv
+
+        ask = partial(
+            ask_for_letter,
+            where="the row given to reset",
+            system=self.system,
+            question=self.question,
+            ideal=self.ideal,
+        )
+        return OneTurnEnv(ask, partial(self.rows, "train"))
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """Returns the checked rows of a split.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        """
+        from grpo.envs.email.occasions import draw_occasion, read_occasion
+
+        kind = dataset_kind(self.dataset)
+        refuse_unused(EMAIL.options, asdict(self), _USED_BY, kind)
+        if kind == "embedded":
+            placed = generated_split(
+                lambda draws, _: draw_occasion(draws), size=self.size, seed=self.data_seed, split=split, name="email"
+            )
+        else:
+            placed = read_placed(self.dataset, self.subset, split, kind)
+        return PlacedRows(
+            (where, read_occasion(row, where, question=self.question, ideal=self.ideal)) for where, row in placed
+        )
+
+
+def make(**options: Any) -> gymnasium.Env[Any, Any]:
+    """Makes the environment; the options are those of `Email`."""
+    return Email(**options).env()
+
+
+def rows(split: str, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a split; the options are those of `Email`."""
+    return Email(**options).rows(split)
+
+
+EMAIL = EnvSpec(
+    name="email",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(Email) or "",
+    options=options_of(Email),
+    dataset=rows,
+    rewards=("email",),
+    max_turns=1,
+)

@@ -1,0 +1,117 @@
+"""The environment `gsm8k`: grade-school word problems whose answer is one number.
+
+In: the options of a SPEC. Out: checked rows (embedded ones, a local file's, or the hub's), and a gymnasium
+environment that asks their questions. This module is light; gymnasium is imported when an environment is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from grpo.envs.rows.embedded import read_embedded
+from grpo.envs.rows.problem import read_problem
+from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+from grpo.envs.text.templates import Template, TemplateName, choose_template
+from grpo.plugins.errors import OptionError
+from grpo.plugins.placed_rows import PlacedRows
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Level = Literal["easy", "medium", "mixed", "hard"]
+_USED_BY = {"subset": "hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gsm8k:
+    """Grade-school word problems; the answer is one number.
+
+    Args:
+        dataset: "embedded" (made-up problems, no network), a .jsonl or .parquet file, a folder with train and test
+            files, or a dataset of the hub such as openai/gsm8k.
+        subset: the configuration of a hub dataset; default: "main" for openai/gsm8k, else its only one.
+        template: the layout asked for: reasoning (<reasoning>, <answer>), solution (<start_working_out>,
+            <SOLUTION>), think (<think>, then the answer), hash (#### and the answer) or custom.
+        system: a system message instead of the template's own; "" sends none.
+        pattern: the layout of template=custom, with {reasoning} and {answer} in their places.
+        level: the embedded problems: easy (1 step), medium (2), mixed (1 to 3) or hard (3, larger numbers).
+        size: the number of embedded problems in each split.
+        data_seed: seeds the embedded problems.
+        question: the column with the question, in a file or hub dataset.
+        answer: the column with the gold answer: a worked text ending in "#### 72", or the number alone.
+    """
+
+    dataset: str = "embedded"
+    subset: str | None = None
+    template: TemplateName = "reasoning"
+    system: str | None = None
+    pattern: str | None = None
+    level: Level = "mixed"
+    size: int = 1000
+    data_seed: int = 0
+    question: str = "question"
+    answer: str = "answer"
+
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+        """
+        from grpo.envs.text.single_turn import QuestionEnv
+
+        return QuestionEnv(self._template(), partial(self.rows, "train"), question=self.question, answer=self.answer)
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """Returns the checked rows of a split, each with the columns `question`, `answer` and `solution`.
+
+        Every row is read and checked, so a bad one shows before any model loads.
+
+        Raises:
+            OptionError: an option has a value that cannot be used.
+            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        """
+        self._template()
+        if self.level not in get_args(Level):
+            raise OptionError(f"no level '{self.level}'. Choose one of: {', '.join(get_args(Level))}.")
+        kind = dataset_kind(self.dataset)
+        refuse_unused(GSM8K.options, asdict(self), _USED_BY, kind)
+        if kind == "embedded":
+            placed = read_embedded(self.level, self.size, self.data_seed, split)
+        else:
+            placed = read_placed(self.dataset, self.subset, split, kind)
+        return PlacedRows(
+            (where, read_problem(row, where, question=self.question, answer=self.answer).row()) for where, row in placed
+        )
+
+    def _template(self) -> Template:
+        return choose_template(self.template, system=self.system, pattern=self.pattern)
+
+
+def make(**options: Any) -> gymnasium.Env[Any, Any]:
+    """Makes the environment; the options are those of `Gsm8k`."""
+    return Gsm8k(**options).env()
+
+
+def rows(split: str, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a split; the options are those of `Gsm8k`."""
+    return Gsm8k(**options).rows(split)
+
+
+GSM8K = EnvSpec(
+    name="gsm8k",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(Gsm8k) or "",
+    options=options_of(Gsm8k),
+    dataset=rows,
+    rewards=("proximity", "gsm8k.soft_format"),
+    verifier="gsm8k",
+    max_turns=1,
+    hub_dataset="openai/gsm8k",
+)

@@ -1,0 +1,115 @@
+"""The game of `guess`: a guess as text in, a hint as text out.
+
+The last whole number of a text is the guess; one that is not there, or is outside the range, is a lost turn. The game
+ends with the right number (reward 1) or with the last turn (reward 0).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.text.spaces import AnyText
+
+_NUMBER = re.compile(r"(?<![\d.,-])[0-9]{1,9}(?!\d|[.,]\d)")
+_READ = 100_000  # characters of an action, from its end
+_TRIES = 100
+
+
+class NumberGame(gymnasium.Env[str, str]):
+    """One number to find.
+
+    Args:
+        lowest, highest: the range, ends included.
+        turns: how many guesses there are.
+        reminds: a hint ends with the range that is left.
+    """
+
+    def __init__(self, lowest: int, highest: int, turns: int, *, reminds: bool) -> None:
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
+        self._range = (lowest, highest)
+        self._turns = turns
+        self._reminds = reminds
+        self._open = (lowest, highest)
+        self._number: int | None = None
+        self._left = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Thinks of a number.
+
+        Args:
+            seed: decides it.
+            options: `{"row": {"number": n}}` names it instead.
+
+        Returns:
+            The question, and `info` with `row` and `demonstration`.
+
+        Raises:
+            ValueError: the number named is outside the range.
+        """
+        super().reset(seed=seed)
+        low, high = self._range
+        drawn = int(self.np_random.integers(low, high + 1))
+        luck = int(self.np_random.integers(2**31))
+        number = ((options or {}).get("row") or {}).get("number", drawn)
+        if type(number) is not int or not low <= number <= high:
+            raise ValueError(f"the number {number!r} is not a whole number from {low} to {high}.")
+        self._number, self._left, self._open = number, self._turns, (low, high)
+        plays = "1 guess" if self._turns == 1 else f"{self._turns} guesses"
+        question = f"Guess a number from {low} to {high}. You have {plays}."
+        return question, {"row": {"number": number}, "demonstration": self._lucky(number, random.Random(luck))}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Takes a guess.
+
+        Raises:
+            ResetNeeded: no game is open.
+            TypeError: the action is not text.
+        """
+        if self._number is None:
+            raise ResetNeeded("no number to guess: call reset() first, and again after a game has ended.")
+        if not isinstance(action, str):
+            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        self._left -= 1
+        low, high = self._range
+        found = _NUMBER.findall(action[-_READ:])
+        guess = int(found[-1]) if found else None
+        readable = guess is not None and low <= guess <= high
+        won = guess == self._number
+        ended = won or self._left == 0
+        if won:
+            answer = "Right."
+        elif ended:
+            answer = f"The number was {self._number}."
+        elif not readable:
+            answer = f"Write a number from {low} to {high}."
+        else:
+            assert guess is not None
+            answer = self._hint(guess, self._number)
+        if ended:
+            self._number = None
+        return answer, float(won), ended, False, {"readable": readable, "success": won}
+
+    def _hint(self, guess: int, number: int) -> str:
+        low, high = self._open
+        self._open = (max(low, guess + 1), high) if guess < number else (low, min(high, guess - 1))
+        hint = f"It is {'higher' if guess < number else 'lower'} than {guess}."
+        return f"{hint} So it is from {self._open[0]} to {self._open[1]}." if self._reminds else hint
+
+    def _lucky(self, number: int, luck: random.Random) -> list[str]:
+        """Returns the guesses of somebody who keeps to the hints, guesses anything that is left, and wins in time."""
+        for _ in range(_TRIES):
+            low, high = self._range
+            guesses: list[int] = []
+            while len(guesses) < self._turns:
+                guess = low + int(luck.random() * (high - low + 1))
+                guesses.append(guess)
+                if guess == number:
+                    return [str(one) for one in guesses]
+                low, high = (guess + 1, high) if guess < number else (low, guess - 1)
+        return [str(number)]

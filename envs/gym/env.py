@@ -1,0 +1,119 @@
+"""Any gymnasium environment as one of texts: an environment and words for it in, the same game in text out.
+
+Its reward is passed on turn by turn. A completion that names no action changes nothing in the game: it costs a turn
+and, if asked for, a penalty, or it ends the episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.gym.actions import described_actions, read_action
+from grpo.envs.gym.known import Known
+from grpo.envs.gym.text import drawn, written
+from grpo.envs.text.spaces import AnyText
+
+Unreadable = Literal["again", "end"]
+
+
+class TextGame(gymnasium.Env[str, str]):
+    """Plays an environment by text.
+
+    Args:
+        inner: the environment.
+        known: words for it.
+        draws: its own drawing is shown, not the values of the observation.
+        rules: what the policy is told first.
+        actions: a word for each discrete action, or none.
+        most_turns: after so many turns the episode is truncated.
+        unreadable: after a completion that names no action the policy may try "again", or the episode "end"s.
+        penalty: added to the reward of such a turn.
+    """
+
+    def __init__(
+        self,
+        inner: gymnasium.Env[Any, Any],
+        known: Known,
+        *,
+        draws: bool,
+        rules: str,
+        actions: Sequence[str],
+        most_turns: int,
+        unreadable: Unreadable,
+        penalty: float,
+    ) -> None:
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
+        self._inner = inner
+        self._known = known
+        self._draws = draws
+        self._rules = rules
+        self._actions = tuple(actions)
+        self._most_turns = most_turns
+        self._unreadable = unreadable
+        self._penalty = penalty
+        self._turns = self._missed = 0
+        self._total = 0.0
+        self._shown = ""
+        self._open = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Starts an episode; `options` go to the environment, without `row`."""
+        super().reset(seed=seed)
+        given = {name: value for name, value in (options or {}).items() if name != "row"}
+        observation, _ = self._inner.reset(seed=seed, options=given or None)
+        self._turns = self._missed = 0
+        self._total = 0.0
+        self._open = True
+        self._shown = self._text(observation)
+        how = f"{described_actions(self._inner.action_space, self._actions)} Answer with <action>one of them</action>."
+        system = "\n".join(line for line in (self._rules, how) if line)
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": self._shown}]
+        spec = self._inner.spec
+        return self._shown, {"prompt": messages, "row": {"env_id": spec.id if spec else ""}}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Plays the action that a completion names.
+
+        Raises:
+            ResetNeeded: no episode is open.
+            TypeError: the action is not text.
+        """
+        if not self._open:
+            raise ResetNeeded("no episode is open: call reset() before step().")
+        if not isinstance(action, str):
+            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        self._turns += 1
+        chosen = read_action(action, self._inner.action_space, self._actions)
+        if chosen is None:
+            shown, reward, ended, cut = self._missing()
+        else:
+            observation, given, ended, cut, _ = self._inner.step(chosen)
+            reward, ended, cut = float(given), bool(ended), bool(cut)
+            shown = self._shown = self._text(observation)
+        cut = cut or (self._turns >= self._most_turns and not ended)
+        self._total += reward
+        self._open = not (ended or cut)
+        info: dict[str, Any] = {
+            "scores": {"return": self._total, "unreadable": float(self._missed)},
+            "success": chosen is not None and ended and (self._known.ends_at_goal or reward > 0),
+        }
+        return shown, reward, ended, cut, info
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._inner.close()
+
+    def _missing(self) -> tuple[str, float, bool, bool]:
+        self._missed += 1
+        told = f"That names no action. {described_actions(self._inner.action_space, self._actions)}\n{self._shown}"
+        return told, self._penalty, self._unreadable == "end", False
+
+    def _text(self, observation: Any) -> str:
+        if self._draws:
+            return drawn(self._inner)
+        return written(self._inner.unwrapped, observation, self._known.fields)

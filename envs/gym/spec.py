@@ -1,0 +1,179 @@
+"""The environments `gym:ID`: any registered gymnasium environment, played by text.
+
+In: an id such as FrozenLake-v1. Out: the spec of that environment, whose options are ours and those of its
+constructor. This module is light; gymnasium is imported when an id is looked up.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from grpo.envs.named_module import named_module
+from grpo.plugins.errors import OptionError, PluginNotFound
+from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.specs import REQUIRED, EnvSpec, Option
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Render = Literal["auto", "ansi", "values"]
+Unreadable = Literal["again", "end"]
+USUAL_TURNS = 100  # for an environment that sets itself no limit
+_MODULES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # what registers ids that begin so
+
+
+def make(
+    member: str,
+    *,
+    render: Render = "auto",
+    rules: str | None = None,
+    actions: list[str] | None = None,
+    unreadable: Unreadable = "again",
+    penalty: float = 0.0,
+    **inner: Any,
+) -> gymnasium.Env[Any, Any]:
+    """Any registered gymnasium environment, played by text: `gym:FrozenLake-v1`.
+
+    Args:
+        member: the id, for example FrozenLake-v1, or module:ID or ./file.py:ID for what registers it.
+        render: what an observation shows: ansi (the environment's own drawing, colours as brackets), values (the
+            observation written down), or auto (ansi where there is one).
+        rules: what the policy is told first; default: what is known of the environment.
+        actions: a word for each discrete action, in order; default: those that are known, else numbers.
+        unreadable: after a completion that names no action, the policy may try again, or the episode ends.
+        penalty: added to the reward of a turn that names no action.
+        inner: options of the environment itself.
+
+    Returns:
+        An environment of several turns.
+
+    Raises:
+        PluginNotFound: nobody has registered that id.
+        OptionError: an option that the environment cannot follow.
+    """
+    import gymnasium
+
+    from grpo.envs.gym.actions import can_be_written
+    from grpo.envs.gym.env import TextGame
+    from grpo.envs.gym.known import known_environment
+
+    spec = _registered(member)
+    modes = inspect.getattr_static(_creator(spec), "metadata", {}).get("render_modes", [])
+    if render == "ansi" and "ansi" not in modes:
+        raise OptionError(f"gym:{member} draws no text (it has: {', '.join(modes) or 'nothing'}). Use render=values.")
+    draws = "ansi" in modes and render != "values"
+    given: dict[str, Any] = {**inner, "render_mode": "ansi"} if draws else inner  # not every constructor takes it
+    try:
+        game: gymnasium.Env[Any, Any] = gymnasium.make(spec, disable_env_checker=True, **given)
+    except (gymnasium.error.Error, TypeError, ValueError, LookupError, AssertionError) as error:
+        raise OptionError(f"gym:{member} cannot be made with {inner or 'its defaults'}: {error}") from error
+    if not can_be_written(game.action_space):
+        raise OptionError(f"gym:{member}: its actions, {game.action_space}, cannot be written as text.")
+    known = known_environment(type(game.unwrapped).__name__)
+    return TextGame(
+        game,
+        known,
+        draws=draws,
+        rules=known.rules if rules is None else rules,
+        actions=_action_names(member, game, known.actions, actions),
+        most_turns=_turns(spec),
+        unreadable=unreadable,
+        penalty=penalty,
+    )
+
+
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one environment.
+
+    Raises:
+        PluginNotFound: nobody has registered that id.
+    """
+    spec = _registered(member)
+    own = {option.name for option in GYM.options}
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    inner = tuple(
+        Option(
+            name, Any, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default)
+        )
+        for name, parameter in inspect.signature(_creator(spec)).parameters.items()
+        if parameter.kind in kinds and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
+    )
+    return replace(
+        GYM,
+        name=f"gym:{member}",
+        factory=partial(make, member),
+        options=(*GYM.options, *inner),
+        max_turns=_turns(spec),
+        resolve=None,
+    )
+
+
+def _registered(member: str) -> Any:
+    import gymnasium
+
+    for start, module in _MODULES.items():
+        if member.startswith(start) and member not in gymnasium.registry:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise PluginNotFound(
+                    f"gym:{member} comes with {module}, which is not installed ({error}). Install it with: pip install "
+                    f"{module}"
+                ) from error
+    place, colon, env_id = member.rpartition(":")
+    if colon:
+        named_module(place, f"gym:{member}", f"gym:./file.py:{env_id}")
+    try:
+        return gymnasium.spec(env_id)
+    except gymnasium.error.Error as error:
+        where = (
+            ""
+            if colon
+            else f" If a module or a file registers it, write gym:MODULE:{member} or gym:./file.py:{member}."
+        )
+        raise PluginNotFound(f"gymnasium knows no environment '{env_id}': {error}{where}") from error
+
+
+def _creator(spec: Any) -> Any:
+    from gymnasium.envs.registration import load_env_creator
+
+    return spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
+
+
+def _turns(spec: Any) -> int:
+    return spec.max_episode_steps or USUAL_TURNS
+
+
+def _action_names(
+    member: str, game: gymnasium.Env[Any, Any], known: tuple[str, ...], given: list[str] | None
+) -> tuple[str, ...]:
+    """Returns a word for each discrete action, or none.
+
+    Raises:
+        OptionError: the user's words are not as many as the actions, or one comes twice.
+    """
+    count = getattr(game.action_space, "n", None)
+    members = getattr(getattr(game.unwrapped, "actions", None), "__members__", {})
+    if given is None:
+        names = known or tuple(members)
+        return names if len(names) == count else ()
+    if len(given) != count or len({name.casefold() for name in given}) != len(given):
+        raise OptionError(f"gym:{member}: actions={given} must be {count} different words, one for each action.")
+    return tuple(given)
+
+
+GYM = EnvSpec(
+    name="gym",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    rewards=("environment",),
+    verifier="environment",
+    max_turns=USUAL_TURNS,
+    resolve=resolve,
+)

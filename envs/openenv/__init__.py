@@ -1,0 +1,1 @@
+"""The environments `openenv:URL`: sessions on an OpenEnv server."""

@@ -1,0 +1,86 @@
+"""The environments `openenv:URL`: an environment that a server offers by OpenEnv's protocol.
+
+In: the address of a running server such as http://localhost:8000. Out: the spec of an environment of several turns,
+each episode a session of its own on the server. This module is light; nothing is connected before an episode starts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from grpo.plugins.errors import PluginNotFound
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+EXTRA = "openenv"
+MOST_TURNS = 50
+
+
+def make(
+    member: str,
+    *,
+    field: str | None = None,
+    show: str | None = None,
+    system: str = "",
+    turns: int = MOST_TURNS,
+    success: float = 1.0,
+    seconds: float = 30.0,
+) -> gymnasium.Env[str, str]:
+    """An environment behind an OpenEnv server: `openenv:http://localhost:8000`.
+
+    Args:
+        member: the address of the server, http or https.
+        field: the field of the action that the completion goes into; default: its only text field, else its only one.
+        show: the field of the observation that is shown; default: all of them, a line each.
+        system: a system message, for example the rules; "" sends none.
+        turns: after so many turns the episode is truncated; at most 50.
+        success: an episode whose last reward is at least this reached its goal.
+        seconds: to wait for one answer of the server.
+
+    Returns:
+        An environment of several turns.
+
+    Raises:
+        PluginNotFound: the package websockets is not installed.
+        OptionError: nobody answers there, or the action has no field to put a completion into.
+    """
+    from grpo.envs.extras import imported
+    from grpo.envs.openenv.env import RemoteEnv, action_field
+
+    imported("websockets", EXTRA, f"openenv:{member}")
+    chosen = action_field(member, field)
+    return RemoteEnv(
+        member, chosen, show=show, system=system, most_turns=min(turns, MOST_TURNS), success=success, seconds=seconds
+    )
+
+
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of the environment behind an address.
+
+    Raises:
+        PluginNotFound: it is no address.
+    """
+    parts = urlsplit(member)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise PluginNotFound(f"'{member}' is no address of a server. Write openenv:http://HOST:PORT.")
+    return replace(OPENENV, name=f"openenv:{member}", factory=partial(make, member), resolve=None)
+
+
+OPENENV = EnvSpec(
+    name="openenv",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    rewards=("environment",),
+    verifier="environment",
+    max_turns=MOST_TURNS,
+    resolve=resolve,
+)

@@ -1,0 +1,1 @@
+"""The environments `reasoning_gym:NAME`: procedural problems with their own graders."""

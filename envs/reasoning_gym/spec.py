@@ -1,0 +1,146 @@
+"""The environments `reasoning_gym:NAME`: the procedural datasets of reasoning-gym, graded by their own graders.
+
+In: the name of a dataset such as chain_sum. Out: the spec of an environment of one turn that scores itself, whose
+options are ours and those of the dataset's configuration. This module is light; the library, which takes seconds to
+import, is imported when a name is looked up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
+from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.specs import EnvSpec, Option
+
+if TYPE_CHECKING:
+    import gymnasium
+
+EXTRA = "reasoning-gym"
+SYSTEM = "Give your final answer between <answer> and </answer>."
+# What the graders of 0.1.25 do with text that is no answer, where that is not 0.
+_WEAK = {
+    "game_of_life_halting": "gives full marks to every answer, right or wrong: nothing can be learned from it",
+    "prime_factorization": "raises ValueError where an answer is not made of numbers; that is scored 0 here",
+    "propositional_logic": "gives up to 0.25 for any text",
+    "figlet_font": "gives 0.2 for any text",
+    "spell_backward": "pays for letters in their place, also those of any text",
+    **dict.fromkeys(("arc_agi", "rearc"), "gives 0.05 for an empty answer"),
+    "sentence_reordering": "gives 0.05 for any text",
+    "palindrome_generation": "gives 0.02 for any text",
+    **dict.fromkeys(
+        (
+            "advanced_geometry",
+            "color_cube_rotation",
+            "countdown",
+            "emoji_mystery",
+            "fraction_simplification",
+            "power_function",
+            "puzzle24",
+            "rubiks_cube",
+            "rush_hour",
+            "tsumego",
+        ),
+        "gives 0.01 for any text",
+    ),
+}
+
+
+def make(
+    member: str, *, size: int = 500, data_seed: int = 0, system: str = SYSTEM, **config: Any
+) -> gymnasium.Env[str, str]:
+    """A dataset of reasoning-gym: `reasoning_gym:chain_sum`, one question and one answer.
+
+    Args:
+        member: the dataset's name.
+        size: problems in each split.
+        data_seed: seeds the problems; the two splits have none in common by their seeds.
+        system: the system message; "" sends none. The grader reads what stands in the last <answer>, or else all.
+        config: the dataset's own settings.
+
+    Returns:
+        An environment of one turn that scores itself.
+
+    Raises:
+        PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
+        OptionError: a setting that the dataset refuses.
+    """
+    from grpo.envs.reasoning_gym.env import ReasoningEnv, items_of
+
+    _classes(member)
+    items = {split: items_of(member, split, size, data_seed, config) for split in ("train", "test")}
+    return ReasoningEnv(member, items, system)
+
+
+def rows(
+    member: str, split: str, *, size: int = 500, data_seed: int = 0, system: str = SYSTEM, **config: Any
+) -> list[Mapping[str, Any]]:
+    """Returns the problems of a split, which the dataset makes."""
+    from grpo.envs.reasoning_gym.env import items_of
+
+    items = items_of(member, split, size, data_seed, config)
+    return [items.row(index) for index in range(size)]
+
+
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one dataset.
+
+    Raises:
+        PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
+    """
+    _, config = _classes(member)
+    taken = {*(option.name for option in REASONING_GYM.options), *RESERVED_OPTIONS, "seed"}
+    inner = tuple(
+        Option(field.name, Any, None if field.default is dataclasses.MISSING else field.default)
+        for field in dataclasses.fields(config)
+        if field.name not in taken
+    )
+    weak = _WEAK.get(member)
+    return replace(
+        REASONING_GYM,
+        name=f"reasoning_gym:{member}",
+        factory=partial(make, member),
+        dataset=partial(rows, member),
+        options=(*REASONING_GYM.options, *inner),
+        note=f"the grader of reasoning_gym:{member} {weak}" if weak else "",
+        resolve=None,
+    )
+
+
+def _classes(member: str) -> tuple[Any, Any]:
+    """Returns the class of a dataset and that of its configuration."""
+    from grpo.envs.extras import imported
+
+    imported("reasoning_gym", EXTRA, f"reasoning_gym:{member}")
+    from reasoning_gym.factory import DATASETS
+
+    if member not in DATASETS:
+        raise PluginNotFound(
+            f"reasoning-gym has no dataset '{member}'.{did_you_mean(member, DATASETS)} It has {len(DATASETS)}: "
+            f"{', '.join(sorted(DATASETS))}."
+        )
+    if member == "composite":
+        raise OptionError(
+            "reasoning_gym:composite mixes other datasets. Name them one by one, each with its weight: "
+            "--env reasoning_gym:chain_sum:weight=2 --env reasoning_gym:leg_counting"
+        )
+    classes: tuple[Any, Any] = DATASETS[member]
+    return classes
+
+
+REASONING_GYM = EnvSpec(
+    name="reasoning_gym",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    rewards=("environment",),
+    verifier="environment",
+    scores_itself=True,
+    resolve=resolve,
+)

@@ -1,0 +1,56 @@
+"""The embedded rows: made-up word problems in the form of GSM8K, without network or files.
+
+In: a level, a number of rows and a seed. Out: the rows of a split with their places. No question of the test split
+occurs in the train split of the same level, size and seed.
+"""
+
+from __future__ import annotations
+
+from grpo.envs.rows.files import Placed
+from grpo.envs.rows.word_problems import generate
+from grpo.plugins.errors import DatasetError, OptionError
+
+_TEST_OFFSET = 1_000_003
+_MOST_ROUNDS = 20
+
+
+def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
+    """Returns the rows of a split with their places.
+
+    Args:
+        level: "easy", "medium", "mixed" or "hard".
+        size: the number of rows, at least 1.
+        seed: seeds the train split, at least 0; the test split has a seed derived from it.
+        split: "train" or "test".
+
+    Raises:
+        OptionError: `size` or `seed` is too small.
+        DatasetError: another split, or the level has too few different questions for a test split of that size.
+    """
+    if size < 1:
+        raise OptionError(f"size={size} must be 1 or more rows.")
+    if seed < 0:
+        raise OptionError(f"data_seed={seed} must be 0 or more.")
+    where = f"embedded ({level}, data_seed {seed}, {split})"
+    train = generate(size, seed=seed, level=level)
+    if split == "train":
+        return _placed(train, where)
+    if split != "test":
+        raise DatasetError(f"the embedded dataset has no split '{split}'; it has 'train' and 'test'.")
+    seen = {row["question"] for row in train}
+    test: list[dict[str, str]] = []
+    for number in range(1, _MOST_ROUNDS + 1):
+        for row in generate(size, seed=seed + number * _TEST_OFFSET, level=level):
+            if row["question"] not in seen:
+                seen.add(row["question"])
+                test.append(row)
+        if len(test) >= size:
+            return _placed(test[:size], where)
+    raise DatasetError(
+        f"{where}: only {len(test)} of {size} questions are not in the train split. Lower 'size' or choose a harder "
+        "'level'."
+    )
+
+
+def _placed(rows: list[dict[str, str]], where: str) -> list[Placed]:
+    return [(f"{where}, row {number}", row) for number, row in enumerate(rows, start=1)]

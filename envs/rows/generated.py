@@ -1,0 +1,54 @@
+"""The splits of rows that are made up: a way to draw a row in, the rows of one split with their places out.
+
+A row belongs to the test split when the checksum of its question says so, which is true of one question in ten. So no
+question is in both splits, whatever the seeds and sizes, and none of the two needs to be made to make the other.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from grpo.envs.rows.draws import Draws
+from grpo.envs.rows.files import Placed
+from grpo.plugins.errors import DatasetError, OptionError
+
+HELD_OUT_SHARE = 10
+_MOST_DRAWS = 200  # for one row; a row of the test split takes ten on average
+
+
+def generated_split(
+    draw: Callable[[Draws, float], dict[str, Any]], *, size: int, seed: int, split: str, name: str
+) -> list[Placed]:
+    """Returns `size` rows of a split with their places; a question may come again where there are few.
+
+    Args:
+        draw: makes a row, which has a column `question`; it is told how far down the split the row stands, from 0 to
+            below 1.
+        size: rows, at least 1.
+        seed: at least 0.
+        split: "train" or "test".
+        name: what is made up, for places and errors.
+
+    Raises:
+        OptionError: the size or the seed is too small.
+        DatasetError: another split, or the options leave too few different questions for both splits.
+    """
+    if size < 1 or seed < 0:
+        raise OptionError(f"{name}: size={size} must be 1 or more, and data_seed={seed} 0 or more.")
+    if split not in ("train", "test"):
+        raise DatasetError(f"{name}: the embedded rows have no split '{split}'; they have 'train' and 'test'.")
+    draws = Draws(f"{name} {seed} {split}")
+    rows: list[Placed] = []
+    for number in range(size):
+        for _ in range(_MOST_DRAWS):
+            row = draw(draws, number / size)
+            if (zlib.crc32(row["question"].encode()) % HELD_OUT_SHARE == 0) is (split == "test"):
+                break
+        else:
+            raise DatasetError(
+                f"{name}: these options leave too few different questions for the split '{split}'. Widen them."
+            )
+        rows.append((f"embedded ({name}, data_seed {seed}, {split}), row {number + 1}", row))
+    return rows

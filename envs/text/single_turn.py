@@ -1,0 +1,134 @@
+"""Gymnasium environments of one question and one completion.
+
+In: a dataset row (or none: the environment then picks one). Out: the question as the observation, the chat prompt
+and the columns for rewards in `info`; the policy's completion is the action and ends the episode. The environment
+scores nothing itself: `step` returns 0.0, and the run's rewards score the completion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.rows.problem import read_problem
+from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.templates import Template
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an episode shows.
+
+    Attributes:
+        question: the text to answer.
+        row: the columns that rewards and verifiers read.
+        system: a system message; "" for none.
+        demonstration: a worked answer, or "".
+        gold: a right answer without working, or "".
+    """
+
+    question: str
+    row: Mapping[str, Any]
+    system: str = ""
+    demonstration: str = ""
+    gold: str = ""
+
+
+class OneTurnEnv(gymnasium.Env[str, str]):
+    """Asks one question; any text answers it.
+
+    Args:
+        ask: makes a row into what is shown; raises `DatasetError` for a row that cannot be used.
+        rows: returns the rows to pick from when `reset` is given none; called at most once, when first needed.
+    """
+
+    def __init__(self, ask: Callable[[object], Asked], rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
+        self._ask = ask
+        self._read_rows = rows
+        self._rows: Sequence[Mapping[str, Any]] | None = None
+        self._open = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Starts the episode of one row.
+
+        Args:
+            seed: seeds the choice of a row.
+            options: `{"row": row}` names the row; without it one is picked at random.
+
+        Returns:
+            The question, and `info` with `prompt` (chat messages), `row` (columns for rewards) and, for a row with a
+            worked answer, `demonstration`, or `gold` for one with an answer alone.
+
+        Raises:
+            DatasetError: the row, or the dataset to pick one from, cannot be used.
+        """
+        super().reset(seed=seed)
+        asked = self._ask(options["row"] if options and "row" in options else self._pick())
+        self._open = True
+        system = [{"role": "system", "content": asked.system}] if asked.system else []
+        info: dict[str, Any] = {
+            "prompt": [*system, {"role": "user", "content": asked.question}],
+            "row": dict(asked.row),
+        }
+        if asked.demonstration:
+            info["demonstration"] = asked.demonstration
+        if asked.gold:
+            info["gold"] = asked.gold
+        return asked.question, info
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Takes the completion and ends the episode, unscored.
+
+        Raises:
+            ResetNeeded: no question is open.
+            TypeError: the action is not text.
+        """
+        if not self._open:
+            raise ResetNeeded("no question is open: call reset() before each step().")
+        if not isinstance(action, str):
+            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        self._open = False
+        return "", 0.0, True, False, {}
+
+    def _pick(self) -> Mapping[str, Any]:
+        if self._rows is None:
+            self._rows = self._read_rows()
+        return self._rows[int(self.np_random.integers(len(self._rows)))]
+
+
+class QuestionEnv(OneTurnEnv):
+    """Asks a question with one right answer.
+
+    Args:
+        template: the layout that the system message asks for and demonstrations have.
+        rows: returns the rows to pick from when `reset` is given none; called at most once, when first needed.
+        question: the column with the question.
+        answer: the column with the gold answer.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        rows: Callable[[], Sequence[Mapping[str, Any]]],
+        *,
+        question: str = "question",
+        answer: str = "answer",
+    ) -> None:
+        super().__init__(self._asked, rows)
+        self._template = template
+        self._columns = {"question": question, "answer": answer}
+
+    def _asked(self, row: Any) -> Asked:
+        names = dict(self._columns)
+        if isinstance(row, Mapping):
+            names = {usual: name if name in row else usual for usual, name in names.items()}
+        problem = read_problem(row, "the row given to reset", **names)
+        answered = self._template.render(problem.reasoning or problem.answer, problem.answer)
+        worked, gold = (answered, "") if problem.reasoning else ("", answered)
+        return Asked(problem.question, problem.row(), self._template.system, worked, gold)

@@ -1,0 +1,1 @@
+"""The environments `textarena:NAME`: games of TextArena for one player."""

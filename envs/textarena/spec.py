@@ -1,0 +1,99 @@
+"""The environments `textarena:NAME`: the games for one player of TextArena.
+
+In: the name of a game such as GuessTheNumber-v0. Out: the spec of an environment of several turns, whose options are
+those of the game. This module is light; the library is imported when a name is looked up.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from grpo.plugins.errors import PluginNotFound, did_you_mean
+from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.specs import EnvSpec, Option
+
+if TYPE_CHECKING:
+    import gymnasium
+
+EXTRA = "textarena"
+USUAL_TURNS = 50  # of a game that sets itself no limit
+
+
+def make(member: str, *, turns: int | None = None, **inner: Any) -> gymnasium.Env[str, str]:
+    """A game for one player of TextArena: `textarena:GuessTheNumber-v0`.
+
+    Args:
+        member: the game's name.
+        turns: after so many turns the episode is truncated; default: the game's own limit, else 50.
+        inner: options of the game itself.
+
+    Returns:
+        An environment of several turns.
+
+    Raises:
+        PluginNotFound: there is no such game, or textarena is not installed.
+        OptionError: a game that cannot be played alone, that lacks data or that refuses its options.
+    """
+    from grpo.envs.textarena.env import ArenaGame, plain_game
+
+    kwargs = _registered(member).kwargs
+    given = {name: value for name, value in inner.items() if name not in kwargs or kwargs[name] != value}
+    game, brackets = plain_game(member, given)
+    return ArenaGame(member, game, brackets=brackets, most_turns=turns or USUAL_TURNS)
+
+
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one game.
+
+    Raises:
+        PluginNotFound: there is no such game, or textarena is not installed.
+        OptionError: it cannot be played alone, or lacks data.
+    """
+    spec = _registered(member)
+    from grpo.envs.textarena.env import turns_of
+
+    turns = turns_of(member)
+    creator = spec.entry_point
+    if isinstance(creator, str):
+        module, _, name = creator.partition(":")
+        creator = getattr(importlib.import_module(module), name)
+    taken = {*(option.name for option in TEXTARENA.options), *RESERVED_OPTIONS, "max_turns"}  # the rollout's, see turns
+    inner = tuple(
+        Option(name, Any, spec.kwargs.get(name, None if parameter.default is parameter.empty else parameter.default))
+        for name, parameter in inspect.signature(creator).parameters.items()
+        if name not in taken and parameter.kind is not parameter.VAR_KEYWORD
+    )
+    return replace(
+        TEXTARENA,
+        name=f"textarena:{member}",
+        factory=partial(make, member),
+        options=(*TEXTARENA.options, *inner),
+        max_turns=turns or USUAL_TURNS,
+        resolve=None,
+    )
+
+
+def _registered(member: str) -> Any:
+    from grpo.envs.extras import imported
+
+    registry = imported("textarena.envs.registration", EXTRA, f"textarena:{member}").ENV_REGISTRY
+    if member not in registry:
+        raise PluginNotFound(f"textarena has no game '{member}'.{did_you_mean(member, registry)}")
+    return registry[member]
+
+
+TEXTARENA = EnvSpec(
+    name="textarena",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    rewards=("environment",),
+    verifier="environment",
+    max_turns=USUAL_TURNS,
+    resolve=resolve,
+)

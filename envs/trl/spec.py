@@ -1,0 +1,128 @@
+"""The environments `trl:MODULE:CLASS`: classes written for the `environment_factory` of TRL's GRPOTrainer.
+
+In: where a class is, `my_package.games:Door` or `./games.py:Door`. Out: the spec of an environment whose tools are the
+methods of the class, and whose reward is its `get_reward`. TRL itself is not imported.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from grpo.envs.named_module import named_module
+from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
+from grpo.plugins.placed_rows import PlacedRows
+from grpo.plugins.signature import options_of
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+MOST_TURNS = 20
+TEST_SEED = 2**20
+
+
+def make(
+    member: str, *, dataset: str | None = None, subset: str | None = None, prompt: str = "", size: int = 500
+) -> gymnasium.Env[str, str]:
+    """A class for TRL's environment_factory: `trl:./games.py:Door`.
+
+    Args:
+        member: module and class, or file and class.
+        dataset: rows with a column prompt (text or messages), whose columns `reset` gets: a file, a folder or a hub id;
+            default: every row is the prompt below.
+        subset: the configuration of a hub dataset.
+        prompt: the user's message without a dataset; `reset` may add to it.
+        size: episodes in each split without a dataset.
+
+    Returns:
+        An environment of several turns with tools.
+
+    Raises:
+        PluginNotFound: there is no such module, file or class.
+        OptionError: the class has no `reset`.
+    """
+    from grpo.envs.trl.env import ToolEnv
+
+    return ToolEnv(_factory(member), partial(rows, member, "train", prompt=prompt, size=size))
+
+
+def rows(
+    member: str,
+    split: str,
+    *,
+    dataset: str | None = None,
+    subset: str | None = None,
+    prompt: str = "",
+    size: int = 500,
+) -> Sequence[Mapping[str, Any]]:
+    """Returns the rows of a split; without a dataset they differ in the seed of their episode only.
+
+    Raises:
+        DatasetError: the dataset cannot be used.
+    """
+    from grpo.envs.rows.sources import dataset_kind, read_placed
+    from grpo.plugins.errors import DatasetError
+
+    if dataset is None:
+        first = TEST_SEED if split == "test" else 0
+        messages = [{"role": "user", "content": prompt}]
+        return [{"prompt": messages, "episode": first + number} for number in range(size)]
+    kind = dataset_kind(dataset)
+    if kind == "embedded":
+        raise OptionError(
+            f"trl:{member} has no embedded rows. Name a file, a folder or a hub id, or leave dataset out."
+        )
+    found: list[tuple[str, dict[str, Any]]] = []
+    for where, row in read_placed(dataset, subset, split, kind):
+        if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), str | list):
+            raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as TRL's datasets have.")
+        found.append((where, dict(row)))
+    return PlacedRows(found)
+
+
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one class.
+
+    Raises:
+        PluginNotFound: there is no such module, file or class.
+        OptionError: it has no `reset`.
+    """
+    rewarded = callable(getattr(_factory(member), "get_reward", None))
+    return replace(
+        TRL,
+        name=f"trl:{member}",
+        factory=partial(make, member),
+        dataset=partial(rows, member),
+        rewards=TRL.rewards if rewarded else (),
+        resolve=None,
+    )
+
+
+def _factory(member: str) -> Callable[[], Any]:
+    place, colon, name = member.rpartition(":")
+    if not colon or not place:
+        raise PluginNotFound(f"'{member}' names no class. Write trl:MODULE:CLASS or trl:./file.py:CLASS.")
+    module = named_module(place, f"trl:{member}", f"trl:./file.py:{name}")
+    found = getattr(module, name, None)
+    if not callable(found):
+        classes = [other for other, value in vars(module).items() if inspect.isclass(value)]
+        raise PluginNotFound(f"'{place}' has no class '{name}'.{did_you_mean(name, classes)}")
+    if inspect.isclass(found) and not callable(getattr(found, "reset", None)):
+        raise OptionError(f"trl:{member}: the class has no method reset, which environment_factory asks for.")
+    return found  # type: ignore[no-any-return]
+
+
+TRL = EnvSpec(
+    name="trl",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    rewards=("environment",),
+    max_turns=MOST_TURNS,
+    resolve=resolve,
+)

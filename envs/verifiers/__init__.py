@@ -1,0 +1,1 @@
+"""The environments `verifiers:ID`: tasksets of the verifiers library."""

@@ -1,0 +1,132 @@
+"""The environments `verifiers:ID`: tasksets of the verifiers library, with their tools and environments.
+
+In: the id of a taskset (`verifiers.v1`). Out: the spec of an environment of one turn, or of several where there are
+tools or an environment that talks, which scores itself by the rewards of the tasks. This module is light; the library
+is imported when an id is looked up.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from grpo.plugins.errors import PluginNotFound
+from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.specs import EnvSpec, Option
+
+if TYPE_CHECKING:
+    import gymnasium
+
+EXTRA = "interop"
+MOST_TURNS = 50
+_OURS = ("id", "system_prompt")
+
+
+def make(
+    member: str, *, size: int | None = None, system: str | None = None, success: float = 1.0, **config: Any
+) -> gymnasium.Env[str, str]:
+    """A taskset of verifiers: `verifiers:my-taskset`, with its tools and its environment of several turns, if any.
+
+    Args:
+        member: the taskset's id, that of an installed package.
+        size: use only the first tasks; default: all, or 1000 of a taskset without an end.
+        system: a system message instead of the tasks' own; "" sends none.
+        success: a task is solved when its reward is at least this.
+        config: the taskset's own settings.
+
+    Returns:
+        An environment that scores itself.
+
+    Raises:
+        PluginNotFound: verifiers or the taskset is not installed.
+        OptionError: its tasks need what a policy does not have here, or it refuses its settings.
+    """
+    from grpo.envs.verifiers.env import TaskEnv
+    from grpo.envs.verifiers.tasks import source_of
+
+    _config_class(member)
+    return TaskEnv(member, source_of(member, size, config), system, success)
+
+
+def rows(
+    member: str,
+    split: str,
+    *,
+    size: int | None = None,
+    system: str | None = None,
+    success: float = 1.0,
+    **config: Any,
+) -> list[Mapping[str, Any]]:
+    """Returns a split of the tasks: the last tenth, at least 1 and at most 500, is the test split."""
+    from grpo.envs.verifiers.env import row_of
+    from grpo.envs.verifiers.tasks import source_of
+
+    tasks = source_of(member, size, config).tasks
+    held_out = min(500, max(1, len(tasks) // 10))
+    first = len(tasks) - held_out
+    numbers = range(first, len(tasks)) if split == "test" else range(first)
+    return [row_of(tasks[number], number) for number in numbers]
+
+
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one taskset.
+
+    Raises:
+        PluginNotFound: verifiers or the taskset is not installed.
+    """
+    config = _config_class(member)
+    from grpo.envs.verifiers.tasks import takes_turns
+
+    taken = {*(option.name for option in VERIFIERS.options), *RESERVED_OPTIONS, *_OURS}
+    fields: Mapping[str, Any] = config.model_fields
+    inner = tuple(
+        Option(name, Any, None if field.is_required() else _plain(field.get_default(call_default_factory=True)))
+        for name, field in fields.items()
+        if name not in taken
+    )
+    return replace(
+        VERIFIERS,
+        name=f"verifiers:{member}",
+        factory=partial(make, member),
+        dataset=partial(rows, member),
+        options=(*VERIFIERS.options, *inner),
+        max_turns=MOST_TURNS if takes_turns(member) else 1,
+        resolve=None,
+    )
+
+
+def _config_class(member: str) -> Any:
+    """Returns the class of a taskset's settings."""
+    from grpo.envs.extras import imported
+
+    imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
+    from grpo.envs.verifiers.tasks import config_class
+
+    try:
+        return config_class(member)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise PluginNotFound(
+            f"verifiers has no taskset '{member}': {' '.join(str(error).split())} Install the package that has it."
+        ) from error
+
+
+def _plain(default: Any) -> Any:
+    """Returns a default as an option would set it: settings of a task as a mapping."""
+    dump = getattr(default, "model_dump", None)
+    return dump(mode="json", exclude_defaults=True) if callable(dump) else default
+
+
+VERIFIERS = EnvSpec(
+    name="verifiers",
+    version=1,
+    factory=make,
+    doc=inspect.getdoc(make) or "",
+    options=options_of(make),
+    rewards=("environment",),
+    verifier="environment",
+    scores_itself=True,
+    resolve=resolve,
+)

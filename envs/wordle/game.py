@@ -1,0 +1,134 @@
+"""The game of `wordle`: a word as text in, a mark for each of its letters as text out.
+
+The last word of five letters in a text is the guess; without one the turn is lost. A mark is `+` for a letter in its
+place, `?` for one that is elsewhere, `-` for one that is not there (any more: a letter that is there once is marked
+once, in its place if it stands there). The game ends with the word (reward 1) or with the last turn (reward 0).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.text.spaces import AnyText
+
+_WORD = re.compile(r"(?<![A-Za-z])[A-Za-z]{5}(?![A-Za-z])")
+_READ = 100_000  # characters of an action, from its end
+_LETTERS = 5
+_SHOWN = 4  # guesses of a demonstration at most
+
+
+def marks(guess: str, word: str) -> str:
+    """Returns a mark for each letter of a guess.
+
+    >>> marks("level", "eagle")
+    '??---'
+    """
+    left = Counter(wanted for letter, wanted in zip(guess, word, strict=True) if letter != wanted)
+    found = []
+    for letter, wanted in zip(guess, word, strict=True):
+        if letter == wanted:
+            found.append("+")
+        elif left[letter] > 0:
+            left[letter] -= 1
+            found.append("?")
+        else:
+            found.append("-")
+    return "".join(found)
+
+
+class WordGame(gymnasium.Env[str, str]):
+    """One word to find.
+
+    Args:
+        words: what it is picked from.
+        turns: how many guesses there are.
+        known: only these words are guesses.
+    """
+
+    def __init__(self, words: Sequence[str], turns: int, *, known: bool) -> None:
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
+        self._words = words
+        self._turns = turns
+        self._known = known
+        self._word: str | None = None
+        self._left = 0
+        self._most = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Thinks of a word.
+
+        Args:
+            seed: decides it.
+            options: `{"row": {"word": "crane"}}` names it instead.
+
+        Returns:
+            The question, and `info` with `row` and `demonstration`.
+
+        Raises:
+            ValueError: the word named has not five letters from a to z.
+        """
+        super().reset(seed=seed)
+        drawn = self._words[int(self.np_random.integers(len(self._words)))]
+        luck = random.Random(int(self.np_random.integers(2**31)))
+        word = ((options or {}).get("row") or {}).get("word", drawn)
+        if not isinstance(word, str) or not re.fullmatch("[a-z]{5}", word):
+            raise ValueError(f"the word {word!r} has not five letters from a to z.")
+        self._word, self._left, self._most = word, self._turns, 0
+        plays = "1 guess" if self._turns == 1 else f"{self._turns} guesses"
+        question = (
+            f"Guess a word of five letters. You have {plays}. Each letter gets a mark: + in its place, ? elsewhere in "
+            "the word, - not in it."
+        )
+        return question, {"row": {"word": word}, "demonstration": self._narrowing(word, luck)}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Takes a guess.
+
+        Raises:
+            ResetNeeded: no game is open.
+            TypeError: the action is not text.
+        """
+        if self._word is None:
+            raise ResetNeeded("no word to guess: call reset() first, and again after a game has ended.")
+        if not isinstance(action, str):
+            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        self._left -= 1
+        found = _WORD.findall(action[-_READ:])
+        guess = found[-1].lower() if found else None
+        if guess is None:
+            answer = "Write a word of five letters."
+        elif self._known and guess not in self._words:
+            answer, guess = f"{guess} is not in the list of words.", None
+        else:
+            shown = marks(guess, self._word)
+            self._most = max(self._most, shown.count("+"))
+            answer = f"{guess} {shown}"
+        won = guess == self._word
+        ended = won or self._left == 0
+        if ended and not won:
+            answer = f"{answer} The word was {self._word}."
+        info = {"readable": guess is not None, "success": won, "scores": {"letters": self._most / _LETTERS}}
+        if ended:
+            self._word = None
+        return answer, float(won), ended, False, info
+
+    def _narrowing(self, word: str, luck: random.Random) -> list[str]:
+        """Returns a few guesses that fit all marks so far, of which the last is the word."""
+        guesses: list[str] = []
+        seen: list[tuple[str, str]] = []
+        tries = luck.sample(range(len(self._words)), len(self._words))
+        for other in (self._words[number] for number in tries):
+            if len(guesses) >= min(self._turns, _SHOWN) - 1 or other == word:
+                break
+            if all(marks(guess, other) == shown for guess, shown in seen):
+                guesses.append(other)
+                seen.append((other, marks(other, word)))
+        return [*guesses, word]

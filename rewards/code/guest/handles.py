@@ -1,0 +1,294 @@
+"""The solution's objects as the tests see them: stand-ins that ask the other sandbox and never believe it blindly.
+
+Theory of operation. What the solution returns crosses by value where it is plain data. What is not stays in the other
+sandbox and is a `Handle` here. A handle answers no question that a test could take for a verdict: it never equals
+plain data, whatever its class over there says, has no order beside plain data, and takes part in no arithmetic with
+it. Two handles may be compared over there: both are the solution's, so the answer is its own business in any case.
+Tests that name a class of the solution test that class and its operators. Only for objects that the tests make of it
+are operators with plain data passed on, and the methods that data have too; and what comes of an operator with plain
+data stays a handle that is no number, because `abs(answer - 0.5) < 1e-6` must not be the solution's to decide.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from grpo.rewards.code.guest.values import DATA_METHODS
+
+MOST_ITEMS = 1_000_000
+_ONE_BY_ONE = 16
+_COLLECTIONS = (list, dict, set, frozenset, tuple)
+
+
+class Unjudgeable(BaseException):
+    """The tests do something that cannot cross between the sandboxes; nothing follows about the solution."""
+
+
+class Asked(Protocol):
+    """What a handle needs of the other sandbox."""
+
+    def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Asks for one thing to be done, and returns or raises what came of it."""
+
+    def failed(self, error: BaseException | None) -> bool:
+        """Returns whether that is a failed assertion of the tests."""
+
+
+class Inside:
+    """What a handle stands for.
+
+    Attributes:
+        remote: the sandbox that has the object.
+        number: the object's number there.
+        name: the `__name__` of a function or class, else "".
+        is_class: it is a class.
+        constructs: it is a class that the tests name.
+        tested: the tests made it, by calling such a class or by an operator on what they made. The same object is not
+            tested where a function or a method returned it.
+        mixed: it came of an operator with plain data.
+        own: the stand-in of the same object that is tested, if there is one.
+        holds: it is a list, dictionary, set or tuple too, which compares with plain data by what it holds.
+    """
+
+    __slots__ = ("constructs", "holds", "is_class", "mixed", "name", "number", "own", "remote", "tested")
+
+    def __init__(self, remote: Asked, number: int, name: str, is_class: bool) -> None:
+        self.remote = remote
+        self.number = number
+        self.name = name
+        self.is_class = is_class
+        self.constructs = False
+        self.tested = False
+        self.mixed = False
+        self.own: Handle | None = None
+        self.holds = False
+
+    def made(self, result: Any) -> Any:
+        """Returns a result; an object that the tests made of what they test is tested too."""
+        if (self.tested or self.constructs) and type(result) is Handle:
+            its = inside(result)
+            if its.own is None:
+                its.own = its.copied()
+                inside(its.own).tested = True
+            return its.own
+        return result
+
+    def copied(self) -> Handle:
+        """Returns another stand-in of the same object."""
+        copy = Inside(self.remote, self.number, self.name, self.is_class)
+        copy.constructs, copy.tested, copy.own = self.constructs, self.tested, self.own
+        copy.holds = self.holds
+        return Handle(copy)
+
+    def ask(self, kind: str, name: str, *given: Any) -> Any:
+        """Asks the other sandbox to do something with the object."""
+        return self.remote.ask(kind, self.number, name, given, {})
+
+
+def inside(handle: Handle) -> Inside:
+    """Returns what a handle stands for."""
+    found: Inside = object.__getattribute__(handle, "_inside")
+    return found
+
+
+def _unary(name: str, *, numeric: bool = False) -> Callable[[Handle], Any]:
+    def ask(self: Handle) -> Any:
+        its = inside(self)
+        if numeric and its.mixed:
+            raise TypeError(f"{name} of what an operator of the solution made of plain data")
+        return its.ask("op", name)
+
+    return ask
+
+
+def _compare(name: str) -> Callable[[Handle, Any], Any]:
+    def compare(self: Handle, other: Any) -> Any:
+        if type(other) is not Handle:
+            held = inside(self).ask("held", "") if inside(self).holds else None
+            return getattr(held, name)(other) if type(held) in _COLLECTIONS else NotImplemented
+        if inside(self).number == inside(other).number and name in ("__eq__", "__ne__"):
+            return name == "__eq__"
+        return inside(self).ask("op", name, other) is True
+
+    return compare
+
+
+def _operator(name: str) -> Callable[[Handle, Any], Any]:
+    def operate(self: Handle, other: Any) -> Any:
+        its = inside(self)
+        plain = type(other) is not Handle
+        if plain and not its.tested:
+            return NotImplemented
+        result = its.made(its.ask("op", name, other))
+        mixed = plain or its.mixed or inside(other).mixed
+        if mixed and type(result) is Handle:
+            result = inside(result).copied()
+            inside(result).mixed = True
+        elif mixed:
+            raise TypeError(f"{name} of the solution's object and plain data gave plain data")
+        return result
+
+    return operate
+
+
+class Handle:
+    """An object of the solution, which stays in the other sandbox."""
+
+    __slots__ = ("_inside",)
+
+    def __init__(self, *given: Any) -> None:
+        if len(given) != 1 or type(given[0]) is not Inside:
+            raise Unjudgeable("the tests derive a class from one of the solution's")
+        object.__setattr__(self, "_inside", given[0])
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        raise Unjudgeable("the tests derive a class from one of the solution's")
+
+    def __getattr__(self, name: str) -> Any:
+        its = inside(self)
+        if name == "__name__" and its.name:
+            return its.name
+        if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__"):
+            raise AttributeError(name)
+        if name in DATA_METHODS and not its.tested and not its.constructs:
+            raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
+        return its.ask("get", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inside(self).ask("set", name, value)
+
+    def __delattr__(self, name: str) -> None:
+        inside(self).ask("delete", name)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        its = inside(self)
+        result = its.remote.ask("make" if its.constructs else "call", its.number, "", given, named)
+        return its.made(result) if its.constructs else result
+
+    def __hash__(self) -> int:
+        its = inside(self)
+        return hash(its.ask("op", "__hash__")) if its.tested else hash(its.number)
+
+    def __contains__(self, item: Any) -> bool:
+        its = inside(self)
+        if its.tested or type(item) is Handle:
+            return its.ask("op", "__contains__", item) is True
+        return any(item is each or item == each for each in self)
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = inside(self).ask("op", "__iter__")
+        return _items(iterator) if type(iterator) is Handle else iter(iterator)
+
+    def __next__(self) -> Any:
+        ended, items = _some(self, 1)
+        if ended and not items:
+            raise StopIteration
+        return items[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        return inside(self).ask("op", "__getitem__", key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        inside(self).ask("op", "__setitem__", key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        inside(self).ask("op", "__delitem__", key)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        its = inside(self)
+        if not its.is_class:
+            raise TypeError("isinstance() arg 2 must be a type")
+        return type(instance) is Handle and its.ask("isinstance", "", instance) is True
+
+    def __subclasscheck__(self, kind: Any) -> bool:
+        its = inside(self)
+        if not its.is_class:
+            raise TypeError("issubclass() arg 2 must be a class")
+        return type(kind) is Handle and its.ask("issubclass", "", kind) is True
+
+    def __round__(self, *digits: Any) -> Any:
+        its = inside(self)
+        if its.mixed:
+            raise TypeError("__round__ of what an operator of the solution made of plain data")
+        return its.ask("op", "__round__", *digits)
+
+    def __format__(self, form: str) -> str:
+        return str(inside(self).ask("op", "__format__", form)) if form else str(self)
+
+    def __enter__(self) -> Any:
+        its = inside(self)
+        result = its.ask("enter", "")
+        return its.made(result) if type(result) is Handle and inside(result).number == its.number else result
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        its = inside(self)
+        given = None if error is None else ([base.__name__ for base in kind.__mro__], list(map(_told, error.args)))
+        ended = its.ask("exit", "", given)
+        return bool(ended) and not its.remote.failed(error)
+
+    def __deepcopy__(self, memory: Any) -> Any:
+        if inside(self).tested:
+            raise Unjudgeable("the tests copy an object of the solution")
+        raise TypeError("an object of the solution cannot be copied")
+
+    def __copy__(self) -> Any:
+        return self.__deepcopy__({})
+
+
+Handle.__doc__ = property(lambda self: inside(self).ask("get", "__doc__"))  # type: ignore[assignment]
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Handle, f"__{_name}__", _compare(f"__{_name}__"))
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+]:
+    setattr(Handle, f"__{_name}__", _operator(f"__{_name}__"))
+    setattr(Handle, f"__r{_name}__", _operator(f"__r{_name}__"))
+    setattr(Handle, f"__i{_name}__", _operator(f"__i{_name}__"))
+for _name in ("len", "str", "repr", "reversed", "bool"):
+    setattr(Handle, f"__{_name}__", _unary(f"__{_name}__"))
+for _name in ("neg", "pos", "invert", "abs", "int", "float", "index"):
+    setattr(Handle, f"__{_name}__", _unary(f"__{_name}__", numeric=True))
+
+
+def _told(value: Any) -> Any:
+    """What an exception of the tests was given, as far as the solution needs to know."""
+    return value if value is None or type(value) in (bool, int, float, str) else str(value)
+
+
+def _some(iterator: Handle, count: int) -> tuple[bool, list[Any]]:
+    """Returns whether the iterator has ended, and its next items."""
+    answer = inside(iterator).ask("items", "", count)
+    if type(answer) is not tuple or len(answer) != 2 or type(answer[1]) is not list or len(answer[1]) > count:
+        raise TypeError("the solution's iterator gave no items")
+    if not answer[0] and not answer[1]:
+        raise TypeError("the solution's iterator gave no item and no end")
+    return answer[0] is True, answer[1]
+
+
+def _items(iterator: Handle) -> Iterator[Any]:
+    """Yields the items of an iterator: first one by one, as it may be endless, then more at once."""
+    taken, count = 0, 1
+    while taken < MOST_ITEMS:
+        ended, items = _some(iterator, count)
+        yield from items
+        if ended:
+            return
+        taken += len(items)
+        if taken >= _ONE_BY_ONE:
+            count = min(2 * count, 1000)
+    raise TypeError(f"the solution's iterator gave more than {MOST_ITEMS} items")

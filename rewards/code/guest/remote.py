@@ -1,0 +1,383 @@
+"""The tests' end of the channel: requests to the solution's sandbox out, values and exceptions in.
+
+Every answer is read strictly (`guest.values`); what is no proper answer ends the conversation. An argument that the
+solution changed in place is changed here too, as a test of a function that sorts in place expects.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import sys
+from types import CoroutineType, MemberDescriptorType
+from typing import Any
+
+from grpo.rewards.code.guest.arguments import update
+from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late
+from grpo.rewards.code.guest.handles import Handle, Inside, Unjudgeable, inside
+from grpo.rewards.code.guest.values import (
+    Codec,
+    Malformed,
+    Unsendable,
+    Wire,
+    attributes,
+    is_enumeration,
+    member,
+)
+
+TESTS = "tests"
+_MOST_ITEMS = 10_000
+_TEXT = "__grpo_text__"
+_ERRORS_OF_MODULES = {
+    "FrozenInstanceError": "dataclasses",
+    "JSONDecodeError": "json",
+    "InvalidOperation": "decimal",
+    "DivisionByZero": "decimal",
+    "StatisticsError": "statistics",
+    "Empty": "queue",
+    "Full": "queue",
+}
+_FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+class Remote:
+    """The other sandbox.
+
+    Args:
+        channel: the socket to it.
+        plain_classes: classes of the tests whose instances cross by value, by name.
+        entry_point: the function under test, which is never taken for a class that the tests test; "" if unknown.
+
+    Attributes:
+        dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
+        hidden: a failed assertion in a function of the tests that the solution called, and kept to itself.
+        apart: the solution runs elsewhere, so that what it raises is known.
+    """
+
+    def __init__(self, channel: Channel, plain_classes: dict[str, type], entry_point: str = "") -> None:
+        self.channel = channel
+        self.dead = ""
+        self._raised: list[BaseException] = []
+        self._failed: list[BaseException] = []
+        self.hidden: BaseException | None = None
+        self._returned: list[tuple[Any, Any]] = []
+        self.apart = True
+        self._later: list[tuple[Any, Any]] | None = None
+        self._first = True
+        self._codec = Codec(self._refer, self._resolve, plain_classes, trusted=True)
+        self._plain_classes = plain_classes
+        self._entry_point = entry_point
+        self._functions: list[Any] = []
+        self._theirs: dict[int, Any] = {}
+        self._given_back = False
+        self._errors: dict[str, type[Exception]] = {}
+        self._handles: dict[int, Handle] = {}
+
+    def loaded(self, names: list[str]) -> dict[str, Any] | str:
+        """Waits for the solution to load; returns those of its globals that are asked for, or why it did not load.
+
+        Raises:
+            Gone, Late, Garbled: it does not answer.
+        """
+        answer = self._receive()
+        try:
+            if answer[0] != "ready":
+                _, kinds, _, given, *_ = answer
+                return f"{kinds[0]}: {', '.join(str(self._codec.read(wire)) for wire in given)}"
+            wires: dict[str, Wire] = answer[1]
+            wires = {name: wires[name] for name in names if name in wires}
+            errors = [(name, wire[4]) for name, wire in wires.items() if _is_error(wire)]
+            for name, kinds in sorted(errors, key=lambda error: len(error[1])):
+                self._errors[name] = type(name, (self._error_type(kinds),), {"__str__": _told})
+            found = {
+                name: self._errors[name] if _is_error(wire) else self._codec.read(wire) for name, wire in wires.items()
+            }
+            for name, value in list(found.items()):
+                if type(value) is Handle and inside(value).is_class and self._looks_like_a_class(name):
+                    constructing = found[name] = inside(value).copied()
+                    inside(constructing).constructs = True
+            return found
+        except _FAULTS as error:
+            raise self._ended("garbled", Garbled("what it loaded cannot be read")) from error
+
+    def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Asks for one thing to be done, and returns or raises what came of it.
+
+        Raises:
+            Gone, Late, Garbled: it does not answer.
+            Unjudgeable: an argument is of a kind that cannot cross.
+            BaseException: what the solution raised, as the built-in exception that it derives from.
+        """
+        if self.dead:
+            raise Gone
+        self._given_back = False
+        try:
+            wires = [self._codec.write(value) for value in given]
+            keywords = {key: self._codec.write(named[key]) for key in named}
+        except RecursionError as error:
+            if self._plain_classes and not self._given_back:
+                raise Unjudgeable("the tests pass a structure that is too deep or goes round") from error
+            raise
+        self._send([kind, number, name, wires, keywords, self._first])
+        self._first = False
+        answer = self._receive()
+        while answer[0] == "callback":
+            self._called_back(answer)
+            answer = self._receive()
+        try:
+            if answer[0] == "value":
+                _, wire, changed, same, text = answer
+                result, raised = self._codec.read(wire), None
+                if type(same) is int and 0 <= same < len(given) and (changed or wires)[same] == wire:
+                    self._returned.append((result, given[same]))
+            else:
+                _, kinds, said, wires, held, changed, text = answer
+                values = [self._codec.read(wire) for wire in wires]
+                result, raised = None, self._error(kinds, said, values, held)
+            if changed is not None:
+                pairs = list(zip(given, [self._codec.read(wire) for wire in changed], strict=True))
+                self._later = self._later if self._later is None else [*self._later, *pairs]
+                if self._later is None:
+                    self._update(pairs)
+            if text:
+                sys.stdout.write(str(text))
+        except _FAULTS as fault:
+            raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
+        if raised is not None:
+            self._raised.append(raised)
+            if isinstance(raised, AssertionError):
+                self.hidden = None
+            raise raised
+        return result
+
+    def begin_unit(self) -> None:
+        """Begins a unit, for all of whose calls together the solution has its processor time."""
+        self._first = True
+        self._raised, self._failed, self._returned, self.hidden = [], [], [], None
+
+    def caused(self, error: BaseException | None) -> bool:
+        """Returns whether the solution raised that in this unit."""
+        return any(error is one for one in self._raised)
+
+    def failed(self, error: BaseException | None) -> bool:
+        """Returns whether that is a failed assertion of the tests, which the solution may not make undone."""
+        return any(error is one for one in self._failed)
+
+    def identical(self, one: Any, other: Any) -> bool:
+        """Returns whether two values are one object; an argument that came back is, whatever the way it went."""
+        if one is other:
+            return True
+        if type(one) is Handle and type(other) is Handle:
+            return inside(one).number == inside(other).number
+        pairs = [pair for pair in self._returned if pair[0] is one or pair[0] is other]
+        return any((one is back and other is given) or (other is back and one is given) for back, given in pairs)
+
+    def type_of(self, value: Any) -> Any:
+        """Returns the class of a value; of an object of the solution a stand-in, which is no built-in class."""
+        if type(value) is not Handle:
+            return type(value)
+        kind = inside(value).ask("type", "")
+        return kind if type(kind) is Handle and inside(kind).name not in vars(builtins) else Handle
+
+    def __enter__(self) -> None:
+        """Begins an assertion: what the solution does to its arguments shows only when it has been decided.
+
+        Else a solution that empties its argument would pass `assert ordered(items) == sorted(items)`.
+        """
+        self._later = []
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None and issubclass(kind, AssertionError) and not self.caused(error):
+            self._failed.append(error)
+        later, self._later = self._later, None
+        self._update(later or [])
+
+    def _update(self, pairs: list[tuple[Any, Any]]) -> None:
+        """Makes arguments what the solution left of them."""
+        mutable = frozenset(kind for kind in self._plain_classes.values() if not is_enumeration(kind))
+        for old, new in pairs:
+            update(old, new, 0, mutable)
+
+    def _called_back(self, message: list[Any]) -> None:
+        """Calls a function of the tests for the solution."""
+        try:
+            _, number, wires, named = message
+            function = self._functions[number]
+            given = [self._codec.read(wire) for wire in wires]
+            keywords = {key: self._codec.read(named[key]) for key in named}
+        except _FAULTS as fault:
+            raise self._ended("garbled", Garbled("a call cannot be read")) from fault
+        try:
+            answer = ["returned", self._codec.write(function(*given, **keywords))]
+        except Exception as error:
+            kinds = [kind.__name__ for kind in type(error).__mro__]
+            self.hidden = error if self.failed(error) else self.hidden
+            if type(error).__module__ == TESTS:
+                self._errors.setdefault(kinds[0], type(error))
+            answer = ["raised", kinds, [self._plain(item) for item in error.args]]
+        self._send(answer)
+
+    def _plain(self, value: Any) -> Wire:
+        """Returns the wire form of an argument of an exception; of what does not cross, its text."""
+        try:
+            return self._codec.write(value)
+        except (Unsendable, RecursionError, Unjudgeable):
+            return str(value)
+
+    def _send(self, message: list[Any]) -> None:
+        try:
+            self.channel.send(message)
+        except (Gone, Late) as error:
+            raise self._ended("gone" if isinstance(error, Gone) else "late", error) from None
+
+    def _receive(self) -> list[Any]:
+        try:
+            message = self.channel.receive()
+        except (Gone, Late) as error:
+            raise self._ended("gone" if isinstance(error, Gone) else "late", error) from None
+        except Garbled as error:
+            raise self._ended("garbled", error) from None
+        if type(message) is not list or not message:
+            raise self._ended("garbled", Garbled("not an answer"))
+        return message
+
+    def _ended(self, why: str, error: BaseException) -> BaseException:
+        self.dead = self.dead or why
+        return error
+
+    def _refer(self, value: Any) -> Wire:
+        if type(value) is Handle:
+            return ["h", inside(value).number]
+        kind = type(value)
+        held = attributes(value) if self._plain_classes.get(kind.__name__) is kind else None
+        if held is not None:
+            parts = self._codec_part()
+            self._given_back = self._given_back or id(value) in self._theirs
+            return ["o", kind.__name__, [[name, parts.write(item)] for name, item in held.items()]]
+        if type(value) is CoroutineType and value.cr_code is Remote._coroutine.__code__:
+            raise TypeError("a coroutine of the solution, which nothing has awaited, is no argument")
+        if callable(value):
+            self._functions.append(value)
+            name = getattr(value, "__name__", "")
+            return ["k", len(self._functions) - 1, name if type(name) is str else ""]
+        if hasattr(kind, "__next__") and not hasattr(kind, "read"):
+            items = list(itertools.islice(value, _MOST_ITEMS + 1))
+            if len(items) <= _MOST_ITEMS:
+                return ["I", [self._codec_part().write(item) for item in items]]
+        raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
+
+    def _resolve(self, tag: str, wire: list[Any]) -> Any:
+        if tag in ("h", "a", "H"):
+            _, number, name, is_class, _ = wire
+            if type(number) is not int or type(name) is not str or type(is_class) is not bool:
+                raise Malformed("not an object")
+            if tag == "a":
+                return self._coroutine(number)
+            handle = self._handle(number, name, is_class)
+            inside(handle).holds = tag == "H" or inside(handle).holds
+            return handle
+        if tag == "k":
+            return self._functions[wire[1]]
+        if tag == "o":
+            _, name, pairs = wire
+            return self._object(self._plain_classes[name], pairs)
+        if tag == "m":
+            _, name, chosen, wire_value = wire
+            kind = self._plain_classes[name]
+            if not is_enumeration(kind):
+                raise Malformed("a member of what is no enumeration")
+            return member(kind, chosen, self._codec_part().read(wire_value))
+        raise Malformed(f"no value has the tag {tag!r}")
+
+    def _handle(self, number: int, name: str, is_class: bool) -> Handle:
+        """Returns the stand-in of an object, the same one each time, as `is` would have it."""
+        known = self._handles.get(number)
+        if known is None or inside(known).is_class is not is_class:
+            known = self._handles[number] = Handle(Inside(self, number, name, is_class))
+        return known
+
+    async def _coroutine(self, number: int) -> Any:
+        """Runs a coroutine of the solution to its end."""
+        return self.ask("await", number, "", (), {})
+
+    def _object(self, kind: type, pairs: list[list[Any]]) -> Any:
+        """Returns an instance of a class of the tests; what the class computes cannot be replaced by attributes.
+
+        What it has computed and remembered itself (`functools.cached_property`) is left out, and computed again here.
+        """
+        made: Any = object.__new__(kind)
+        parts = self._codec_part()
+        for name, wire in pairs:
+            of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+            if name.startswith("__") or callable(of_class) or isinstance(of_class, property):
+                raise Malformed("an attribute that the class has")
+            if isinstance(of_class, MemberDescriptorType):
+                of_class.__set__(made, parts.read(wire))
+            elif not hasattr(type(of_class), "__get__"):
+                vars(made)[name] = parts.read(wire)
+        self._theirs[id(made)] = made
+        return made
+
+    def _codec_part(self) -> Codec:
+        return Codec(self._refer, self._resolve, self._plain_classes, trusted=True)
+
+    def _looks_like_a_class(self, name: str) -> bool:
+        """Returns whether the tests name a global as they would name a class.
+
+        A solution may put a class where a function is asked for, so that it is a class says nothing yet.
+        """
+        bare = name.lstrip("_")
+        return name != self._entry_point and bare[:1].isupper() and "_" not in bare
+
+    def _error(self, kinds: list[str], said: Any, values: list[Any], held: list[list[Any]]) -> BaseException:
+        kind = self._error_type(kinds)
+        if kinds[0] not in self._errors and kind.__name__ != kinds[0] and _is_public(kinds[0]):
+            kind = type(kinds[0], (kind,), {"__str__": _told})
+        if issubclass(kind, StopIteration | StopAsyncIteration):
+            kind = RuntimeError  # it would end a loop of the tests, and the assertions in it
+        try:
+            error: BaseException = kind(*values)
+        except Exception:
+            error = _unmade(kind, values)
+        if vars(type(error)).get("__str__") is _told:
+            known = set(dir(type(error)))
+            vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
+            vars(error)[_TEXT] = said if type(said) is str else ""
+        return error
+
+    def _error_type(self, kinds: list[str]) -> Any:
+        """Returns the tests' exception class for the names of the solution's, most derived first."""
+        for name in kinds:
+            if name in self._errors:
+                return self._errors[name]
+            owner = sys.modules.get(_ERRORS_OF_MODULES.get(name, "builtins")) if type(name) is str else None
+            known = getattr(owner, name, None) if owner else None
+            if isinstance(known, type) and issubclass(known, (Exception, SystemExit)):
+                return known
+        return RuntimeError
+
+
+def _unmade(kind: Any, values: list[Any]) -> BaseException:
+    """Returns an exception of a class that asks for other arguments than it keeps."""
+    try:
+        error: BaseException = kind.__new__(kind)
+    except Exception:
+        error = RuntimeError()
+    error.args = tuple(values)
+    return error
+
+
+def _told(error: BaseException) -> str:
+    """Returns what the solution's exception says of itself, or what any exception would."""
+    said: str | None = vars(error).get(_TEXT)
+    return BaseException.__str__(error) if said is None else said
+
+
+def _is_public(name: Any) -> bool:
+    return type(name) is str and name.isidentifier() and name[0] != "_"
+
+
+def _is_error(wire: Wire) -> bool:
+    return type(wire) is list and wire[0] == "h" and bool(wire[4])

@@ -1,0 +1,1 @@
+"""Rewards and the verifier for word problems whose answer is a number."""

@@ -1,0 +1,62 @@
+"""The GSM8K verifier: a completion and the gold answer in, a verdict out. It judges and never scores."""
+
+from __future__ import annotations
+
+from grpo.plugins.decorators import verifier
+from grpo.plugins.types import Case, Verdict
+from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right
+
+
+@verifier(
+    version=1,
+    isolation="inline",
+    cases=[
+        Case("6*12 = 72\n#### 72", {"answer": "6*12 = <<6*12=72>>72\n#### 72"}, True),
+        Case("<reasoning>\n6*12\n</reasoning>\n<answer>\n$72.00\n</answer>", {"answer": "72"}, True),
+        Case("<SOLUTION>1,080</SOLUTION>", {"answer": "1,080"}, True),
+        Case("So it is \\boxed{72}.", {"answer": "72"}, True),
+        Case("She sold 48 and then 24, so 72 clips in all.", {"answer": "72"}, True),
+        Case("<answer>71</answer>", {"answer": "72"}, False),
+        Case("<answer>71 or 72</answer>", {"answer": "72"}, False),
+        Case("I cannot tell.", {"answer": "72"}, False),
+        Case('<tool_call>{"name": "python", "arguments": {"code": "print(144/2)', {"answer": "72"}, False),
+        Case("<answer>72</answer>", {"answer": "unknown"}, None),
+    ],
+)
+def gsm8k(completion: str, answer: str) -> Verdict:
+    """Judges whether the final answer equals the gold number, exactly (72.0 is 72; 0.333 is not 1/3).
+
+    The text after the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) counts before the reasoning itself.
+    In it the last of `<answer>`, `<SOLUTION>`, `\\boxed{}` and `#### 72` that is not blank decides; without one, what
+    follows "the answer is", "Answer:" or "A:"; without that, the last sentence with a number. Sign, currency,
+    thousands, percent, fractions, 1.2e3, LaTeX spellings and units after the number are read. An answer that hedges
+    ("71 or 72") or is left as a sum ("6 * 12") is wrong, and a `<tool_call>` is none. Undecided only when the gold is
+    not one number.
+    """
+    found = final_answer(completion)
+    extracted = _written(found)
+    gold = gold_number(answer)
+    if gold is None:
+        return Verdict(None, extracted, f"the gold answer {_brief(answer)} is not one number")
+    if found is None:
+        return Verdict(False, None, "no number and no marked answer in the completion")
+    if not found.numbers:
+        return Verdict(False, extracted, f"the answer ({found.form}) is not a number")
+    if is_right(found, gold):
+        return Verdict(True, extracted, f"equals the gold {gold.text} ({found.form})")
+    if len({number.value for number in found.numbers}) > 1:
+        return Verdict(False, extracted, f"several numbers where one is asked ({found.form})")
+    return Verdict(False, extracted, f"differs from the gold {gold.text} ({found.form})")
+
+
+def _written(found: Answer | None) -> str | None:
+    if found is None:
+        return None
+    if len(found.numbers) == 1:
+        return found.numbers[0].text[:200]
+    return found.text
+
+
+def _brief(answer: object) -> str:
+    text = repr(answer)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,147 @@
+"""The part of a completion that states its mathematical answer, and the gold of a row, both still as text.
+
+What follows the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) is read first, the reasoning only when
+nothing follows. In it the last statement counts: an `<answer>` or `<SOLUTION>` block, a line `#### ...`, the last
+`\\boxed{}` (with those joined to it by "and", "or" or commas), or a sentence "the final answer is ..."; without any,
+the end of the text. All of it is linear in the length of the text, of which the last 200,000 characters are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+from grpo.rewards.math.guard import LONGEST
+from grpo.rewards.numbers.numerals import INVISIBLE
+
+Form = Literal["tag", "hash", "boxed", "sentence", "prose"]
+
+_READ = 200_000
+_MARKS = 200
+_REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
+_MARK = re.compile(
+    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|(?P<box>\\f?boxed\s?\{)"
+    r"|\#{4,}+(?P<line>[^\n\#]*+)|(?P<final>\bfinal answer\b[^\n.]{0,60}?\b(?:is|:)(?=[\s:$\\]))",
+    re.IGNORECASE,
+)
+_BOX = re.compile(r"\\f?boxed\s?\{")
+_BRACE = re.compile(r"(?<!\\)[{}]")
+_JOINT = re.compile(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
+MARKUP = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox)\s?\{([^{}]*)\}")
+"""Words set in another face, which changes nothing; the content is the group."""
+
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-z])")
+_HOPE = re.compile(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
+_SPACING = re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a completion states as its answer.
+
+    Attributes:
+        text: the statement, with the text before it where that helps to read it.
+        form: how it was marked.
+        parts: the contents of its boxes, or the one content of its block or line; none for prose.
+    """
+
+    text: str
+    form: Form
+    parts: tuple[str, ...] = ()
+
+
+def statement(completion: str) -> Statement | None:
+    """Finds the statement of the answer, or None when the completion is blank."""
+    text = completion.strip()[-_READ:]
+    text = text if text.isascii() else text.translate(INVISIBLE)
+    if "I hope" in text[-40:]:
+        text = text[:-40] + _HOPE.sub("", text[-40:])
+    split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
+    rest = text[split:].strip()
+    return _stated(rest or text[:split]) if text else None
+
+
+def gold_text(answer: object) -> str | None:
+    """Returns the gold as text: what follows "####", stripped, else the text; None when there is nothing to compare."""
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        return None
+    if isinstance(answer, int) and answer.bit_length() > 13_000:
+        return None
+    text = str(answer).rpartition("####")[2].strip()
+    return text if plain(text) else None
+
+
+def plain(text: str) -> str:
+    """Returns a statement without what never changes its meaning: spacing, dollar signs, one box around all."""
+    text = text.strip().strip("$").strip().removesuffix(".")
+    box = _BOX.match(text)
+    if box and closing_brace(text, box.end()) == len(text) - 1:
+        text = text[box.end() : -1]
+    if "\\" in text:
+        text = text.removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
+        text = MARKUP.sub(r"\1", _FRACTIONS.sub(r"\\frac", text))
+    text = _BETWEEN_DIGITS.sub("_", text.replace("$", ""))
+    return _SPACING.sub("", text).removesuffix(".")
+
+
+def closing_brace(text: str, start: int) -> int:
+    """Returns where the brace that was opened before `start` closes, or -1 when it does not within `LONGEST`."""
+    depth = 1
+    for brace in _BRACE.finditer(text, start, start + LONGEST):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.start()
+    return -1
+
+
+def _stated(part: str) -> Statement:
+    after = len(part)
+    for mark in reversed(deque(_MARK.finditer(part), maxlen=_MARKS)):
+        if mark["tag"]:
+            content = part[mark.end() : after].strip()
+            after = mark.start()
+            if content and not mark["close"]:
+                return Statement(content, "tag", (content,))
+        elif mark["line"] is not None:
+            content = mark["line"].strip()
+            heading = content[:1].isalpha() and part[mark.end() :].strip()
+            if content and not heading:
+                return Statement(content, "hash", (content,))
+        elif mark["final"]:
+            if any(character.isalnum() for character in part[mark.end() : after]):
+                return Statement(part[mark.start() : mark.start() + LONGEST], "sentence")
+        else:
+            boxed = _boxed(part, mark.end())
+            if boxed is not None:
+                return boxed
+    return Statement(part[-LONGEST:], "prose")
+
+
+def _boxed(part: str, start: int) -> Statement | None:
+    """The box whose content begins there and those before it that nothing but joining words part from it."""
+    end = closing_brace(part, start)
+    content = part[start:end] if end >= 0 else part[start : start + LONGEST + 1].split("\n", 1)[0]
+    if not content.strip():
+        return None
+    parts = [content]
+    first = -1
+    boxes = [(box.start(), box.end()) for box in _BOX.finditer(part, max(0, start - LONGEST), start)][:-1]
+    opening = part.rfind("\\", 0, start)
+    for box_start, box_end in reversed(boxes):
+        closing = closing_brace(part, box_end)
+        if not 0 <= closing < opening or not _JOINT.fullmatch(part, closing + 1, opening):
+            break
+        opening = box_start
+        if plain(part[box_end:closing]) != plain(parts[0]):  # the same answer twice is one answer
+            parts.insert(0, part[box_end:closing])
+            first = box_start
+    stop = end + 1 if end >= 0 else start + len(content)
+    tail = part[stop : stop + 40].split("\n", 1)[0]
+    if first < 0:
+        first = part.rfind("\\", 0, start)
+    lead = part[max(0, first - 200) : first]
+    lead = lead[lead.lower().rfind("final answer") + 1 :]
+    return Statement(lead + part[first:stop] + tail, "boxed", tuple(parts))

@@ -1,0 +1,81 @@
+"""The process that compares, from the inside: one request a line in, one reply a line out, until the parent hangs up.
+
+The kernel ends it when a comparison passes its processor time or its wall time (alarms with their default action stop
+C code too, and an orphan) and refuses it memory beyond `MEMORY` (Linux). It ignores Ctrl-C, which is the user's word to
+the parent.
+
+Requests: {"op": "same" | "trl" | "open_r1" | "open_r1_latex", "gold": ..., "text": ..., "seconds": ..., "wall": ...,
+          **options}; "seconds" is processor time
+Replies:  {"ready": true} or {"error": traceback} once, then {"ok": true | false | null} or {"undecided": why}
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+MEMORY = 2 << 30
+"""Bytes of private memory."""
+
+
+def main(descriptor: int) -> None:
+    """Serves until the socket with that file descriptor closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for alarm in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(alarm, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM, signal.SIGPROF])
+    _limit()
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("r", encoding="utf-8") as requests:
+        _send(channel, _load())
+        for line in requests:
+            request = json.loads(line)
+            signal.setitimer(signal.ITIMER_PROF, request["seconds"])
+            signal.setitimer(signal.ITIMER_REAL, request["wall"])
+            reply = answer(request)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            _send(channel, reply)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Returns the reply to a request."""
+    from grpo.rewards.math import equal as math_equal
+
+    gold, text = request["gold"], request["text"]
+    try:
+        if request["op"] == "trl":
+            return {"ok": math_equal.trl_accuracy(text, gold)}
+        if request["op"] == "open_r1":
+            return {"ok": math_equal.open_r1_accuracy(text, gold)}
+        if request["op"] == "open_r1_latex":
+            return {"ok": math_equal.open_r1_latex(text, gold)}
+        options = {name: request[name] for name in ("core", "precision", "strict", "relations") if name in request}
+        return {"ok": math_equal.same_mathematics(gold, text, **options)}
+    except Exception as error:  # of the libraries, on a text that a policy may write
+        return {"undecided": f"the comparison failed ({type(error).__name__})"}
+
+
+def _load() -> dict[str, Any]:
+    try:
+        import math_verify  # noqa: F401 - imported before the first clock runs
+    except ImportError:
+        return {"error": traceback.format_exc()}
+    return {"ready": True}
+
+
+def _send(channel: socket.socket, reply: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(reply).encode() + b"\n")
+
+
+def _limit() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        known = [limit for limit in (soft, hard, MEMORY) if limit != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_DATA, (min(known), hard))

@@ -1,0 +1,76 @@
+"""Multiple choice: a statement in, the one letter that it chooses out."""
+
+from __future__ import annotations
+
+import re
+
+from grpo.rewards.math.answer import MARKUP, Statement
+
+_LETTER = re.compile(r"\(?([A-Z])\)?")
+_SMALL = re.compile(r"[\s$*]*\(?([a-z])[).]?[\s$*.]*")
+_CHOICE = re.compile(r"(?<![A-Za-z0-9\\'])\(?([A-Z])\)?(?![A-Za-z0-9'])", re.ASCII)
+_CUE = re.compile(
+    r"(?:\banswer|\b(?:correct|right|best) (?:option|choice))\b[^.\n]{0,40}?"
+    r"(?:\b(?:is|must be|should be|would be)\b|:)|\b(?:choose|pick)\b",
+    re.IGNORECASE,
+)
+_LEADING = re.compile(r"\W*(?:[A-Za-z]{2,}\W+){0,3}")
+_FILLER = re.compile(r"\b(?:so|thus|therefore|hence|the|option|choice|answer|letter)\b", re.IGNORECASE)
+_NOT = re.compile(
+    r"(?:\bnot|n['\u2019]t|\bneither|\bnor|\bnever|\u4e0d\u662f|\u4e0d)"
+    r"\W{0,3}(?:(?:be|the|an?|answer|option|choice)\W{1,3}){0,3}\Z",
+    re.IGNORECASE,
+)
+_OFFERED = re.compile(r"[\s,;|&)*$]*(?:/|\b(?:or|and|vs|versus)\b|(?<![.!?])[\s,;|&(*$]*[A-Z](?![A-Za-z0-9']))")
+_EDGE = ".!?\n:;"
+
+
+def gold_letter(gold: str) -> str | None:
+    """Returns the letter of a gold that is one capital letter, such as "B", "(B)" or "\\text{(B)}"; else None."""
+    found = _LETTER.fullmatch(gold)
+    return found[1] if found else None
+
+
+def chosen_letter(stated: Statement) -> str | None:
+    """Returns the letter that a statement chooses, or None when it chooses none or several.
+
+    A marked answer must hold one letter alone, which may be a small one. In prose it is what directly follows the last
+    "the answer is", else the last that begins or ends a sentence; letters that are denied ("not A") or offered ("A or
+    B") do not count.
+    """
+    text = MARKUP.sub(r" \1 ", stated.parts[-1] if stated.parts else stated.text)
+    small = _SMALL.fullmatch(text)
+    if small and len(stated.parts) < 2:
+        return small[1].upper()
+    found = [m for m in _CHOICE.finditer(text) if not _NOT.search(text, max(0, m.start() - 30), m.start())]
+    if stated.parts:
+        letters = {match[1] for match in found}
+        return letters.pop() if len(letters) == 1 and not re.search(r"\b(?:or|and)\b", text) else None
+    cues = list(_CUE.finditer(text))
+    small = _SMALL.fullmatch(text, cues[-1].end()) if cues else None
+    if small and not stated.parts:
+        return small[1].upper()
+    if cues and any(match.start() >= cues[-1].end() for match in found):
+        after = next(match for match in found if match.start() >= cues[-1].end())
+        between = text[cues[-1].end() : after.start()]
+        direct = _LEADING.fullmatch(between) and not re.search(r",|\b(?:or|and)\b", between)
+        return after[1] if direct and not _OFFERED.match(text, after.end()) else None
+    edges = [match for match in found if match[1] != "I" and _at_edge(text, match)]
+    if not edges or _OFFERED.match(text, edges[-1].end()) or _follows_another(text, edges[-1], found):
+        return None
+    return edges[-1][1]
+
+
+def _at_edge(text: str, match: re.Match[str]) -> bool:
+    """True when nothing but marks stands between a letter and the beginning or the end of its sentence."""
+    before = max(text.rfind(mark, 0, match.start()) for mark in _EDGE)
+    ends = [end for end in (text.find(mark, match.end()) for mark in _EDGE) if end >= 0]
+    after = text[match.end() : min(ends, default=len(text))]
+    leading = _FILLER.sub("", text[before + 1 : match.start()])
+    return not any(map(str.isalnum, leading)) or not any(map(str.isalnum, after))
+
+
+def _follows_another(text: str, match: re.Match[str], found: list[re.Match[str]]) -> bool:
+    earlier = [other for other in found if other.end() <= match.start() and other[1] != match[1]]
+    between = text[earlier[-1].end() : match.start()] if earlier else "none"
+    return not re.sub(r"\b(?:or|and|vs|versus)\b|[\s,;/|&()*$.:]", "", between)

@@ -1,0 +1,121 @@
+"""The shape of an answer: a statement in, the clause and the formula that decide out; whether a text names several."""
+
+from __future__ import annotations
+
+import re
+
+from grpo.rewards.math.answer import Statement, plain
+
+_LONGEST = 400
+_FORMULA = re.compile(
+    r"\$\$(.{1,2000}?)\$\$|(?<!\\)\$([^$\n]{1,1000})(?<!\\)\$|\\\[(.{1,2000}?)\\\]|\\\((.{1,1000}?)\\\)", re.DOTALL
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\W\d_]|\$|\\)")
+_EQUALS = re.compile(r"(?<![<>!:\\])=(?!=)|\\approx(?![a-zA-Z])|\u2248|\\equiv(?![a-zA-Z])")
+_SPLIT = re.compile(r"[,;]|\\(?:quad|qquad|lor|vee|cup|pm|mp)(?![a-zA-Z])|\u00b1|\b(?:or|and)\b")
+_THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|,\\!|,)(?=\d{3}(?!\d))")
+_SET = re.compile(r"(?:\\left)?\\\{.*\\\}|\{.*\}", re.DOTALL)
+_SOLUTIONS = re.compile(
+    r"[<>\u2264\u2265\u2260\u222a\u221e]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|cup|setminus|infty)(?![a-zA-Z])"
+    r"|[\[(](?=[^\[\]()]*,)[^\[\]()]+\]|\[(?=[^\[\]()]*,)[^\[\]()]+\)"
+)
+_LISTING = re.compile(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")
+_JOINED = re.compile(r"\s*(?:,\s*(?:and|or)\b|,|;|\b(?:and|or)\b)\s*")
+_VALUE = re.compile(
+    r"\$?(?:(?P<name>[a-zA-Z])\s*=\s*)?"
+    r"(?P<value>[-+]?(?:\d+(?:\.\d+)?(?:/\d+)?|[^\s$a-zA-Z\\]*\\[^$]{1,80}?))\$?"
+)
+_CASES = re.compile(r"\\begin\{(?:cases|array|aligned)\}")
+
+
+def claim(stated: Statement) -> str:
+    """Returns the clause of a statement that decides: its marked content, else its first or its last sentence."""
+    if stated.parts:
+        return "\n".join(stated.parts)
+    text = stated.text.strip()
+    if stated.form == "sentence":
+        return _SENTENCE_END.split(text.replace("\n", " "), maxsplit=1)[0][:_LONGEST]
+    last = list(_FORMULA.finditer(text[-_LONGEST:]))
+    if last and last[-1].end() >= len(text[-_LONGEST:].rstrip(". ")):
+        start = text.rfind("\n", 0, len(text) - len(text[-_LONGEST:]) + last[-1].start()) + 1
+        return _SENTENCE_END.split(text[max(start, len(text) - _LONGEST) :])[-1]
+    return _SENTENCE_END.split(text.rsplit("\n", 1)[-1][-_LONGEST:])[-1]
+
+
+def formulas(text: str) -> list[str]:
+    """Returns the formulas of a text that stand between dollar signs or LaTeX brackets, in order."""
+    return [next(group for group in match.groups() if group is not None) for match in _FORMULA.finditer(text)]
+
+
+def formulas_alone(text: str) -> bool:
+    """True when a text is formulas between dollar signs and nothing but blanks, commas, "and" and "or"."""
+    return not re.sub(r"\b(?:and|or)\b|[\s,;.]", "", _FORMULA.sub(" ", text))
+
+
+def result(text: str) -> str:
+    """Returns what a clause comes to: the last formula of it, or all of it, after the last equals sign."""
+    found = formulas(text)
+    text = found[-1] if found else text
+    depth, start = 0, 0
+    for match in re.finditer(rf"(?P<brace>[{{}}])|{_EQUALS.pattern}", text):
+        if match["brace"]:
+            depth = max(0, depth + (1 if match[0] == "{" else -1))
+        elif depth == 0:
+            start = match.end()
+    return text[start:].strip()
+
+
+def several(gold: str) -> bool:
+    """True when a text names several values: a list, a set, a plus-minus; not one number, tuple, interval or matrix."""
+    text = gold.strip().strip("$").strip()
+    if _SET.fullmatch(text) or _CASES.search(text) or text.count("boxed") > 1 or len(formulas(gold)) > 1:
+        return True
+    return bool(_SPLIT.search(_outside_brackets(_THOUSANDS.sub("", text))))
+
+
+def listed_values(clause: str) -> str | None:
+    """Returns the values that a clause of prose lists, parted by commas; None for a single one, or other words.
+
+    So "the solutions are 1, -2 and $\\frac{1}{2}$." gives `1,-2,\\frac{1}{2}`, and "x = 1 or x = -2" gives `1,-2`.
+    """
+    start = next(iter(_LISTING.finditer(clause[-_LONGEST:])), None)
+    if start is None:
+        return None
+    text = clause[-_LONGEST:][start.end() :].strip().rstrip(".").strip()
+    found = [_VALUE.fullmatch(part) for part in _JOINED.split(_THOUSANDS.sub("", text))]
+    read = [one for one in found if one is not None]
+    names = {start["name"], *(one["name"] for one in read)} - {None}
+    if len(read) < max(2, len(found)) or len(names) > 1:
+        return None
+    return ",".join(one["value"] for one in read)
+
+
+def is_set(gold: str) -> bool:
+    """True for inequalities, intervals with a square bracket or without an end, and what set operations make of them.
+
+    The parts of such a set may be joined by "or"; that is one answer.
+    """
+    return _SOLUTIONS.search(gold) is not None
+
+
+def groups(text: str) -> frozenset[str] | None:
+    """Returns the values that "and", "or" or semicolons part, as plain texts without order; None for a single one.
+
+    So `p=5, q=2 \\text{ and } p=7, q=2` is the same as `p=7,q=2; p=5,q=2`.
+    """
+    if len(text) > _LONGEST:
+        return None
+    text = re.sub(r"\\q?quad(?![a-zA-Z])", " ", re.sub(r"\\text\s?\{\s*(and|or)\s*\}", r" \1 ", text))
+    found = [plain(part) for part in re.split(r";|\b(?:and|or)\b", text)]
+    return frozenset(found) if len(found) > 1 and all(found) else None
+
+
+def _outside_brackets(text: str) -> str:
+    """A text without what stands in brackets; the braces of `\\text{}` and `\\boxed{}` are none."""
+    text = re.sub(r"\\(?:text|mathrm|boxed|fbox)\s?\{([^{}]*)\}", r" \1 ", text)
+    kept, depth = [], 0
+    for character in text:
+        depth = max(0, depth + (character in "([{") - (character in ")]}"))
+        if depth == 0:
+            kept.append(character)
+    return "".join(kept)

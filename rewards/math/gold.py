@@ -1,0 +1,84 @@
+"""The gold of a row in all the readings that the verifier needs: an answer in, a `Gold` out, worked out once.
+
+The completions of a group share their gold, and reading it costs as much as reading a short answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from grpo.rewards.math.answer import MARKUP, gold_text, plain, statement
+from grpo.rewards.math.choice import gold_letter
+from grpo.rewards.math.claim import groups
+from grpo.rewards.math.normalize import choice_label, tidied
+from grpo.rewards.math.number import DIGITS_ALONE, number_of
+from grpo.rewards.numbers.dates import is_moment
+from grpo.rewards.numbers.numerals import Number
+
+_WORDS = re.compile(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
+_WORD = re.compile(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A gold answer.
+
+    Attributes:
+        text: it in the usual spelling, without a choice's letter before its value.
+        label: that letter, or "".
+        plain: the text without what never changes its meaning.
+        core: its marked content.
+        values: the values that joining words or semicolons part, or None for a single one.
+        words: it in words, or None where it is no text of words.
+        letter: the capital letter that it is, or None.
+        number: the number that it is, or None.
+        moment: it is a time of day or a date.
+    """
+
+    text: str
+    label: str
+    plain: str
+    core: str
+    values: frozenset[str] | None
+    words: str | None
+    letter: str | None
+    number: Number | None
+    moment: bool
+
+
+def read_gold(answer: object) -> Gold | None:
+    """Returns the gold of a row, or None when it is empty, or neither a text nor a number."""
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        return None
+    return _read(answer)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _read(answer: str | float) -> Gold | None:
+    given = gold_text(answer)
+    if given is None:
+        return None
+    if DIGITS_ALONE.fullmatch(given):
+        number = Number(Fraction(given), Fraction(1), given, 0, len(given))
+        return Gold(given, "", given, given, None, None, None, number, "." in given and is_moment(given))
+    label, text = choice_label(tidied(given))
+    core = marked(text)
+    bare = plain(text)
+    words = MARKUP.sub(r"\1", text) if _in_words(text) else None
+    found = number_of(answer, text, core)
+    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), found, is_moment(core))
+
+
+def marked(text: str) -> str:
+    """Returns the marked content of a text, or all of it where nothing or more than one thing is marked."""
+    stated = statement(text)
+    return stated.parts[0] if stated is not None and len(stated.parts) == 1 else text
+
+
+def _in_words(gold: str) -> bool:
+    """True for a gold of words; a few letters without a blank may as well be a product of variables."""
+    text = MARKUP.sub(r"\1", gold.strip().strip("$")).strip()
+    return bool(_WORDS.fullmatch(text) and _WORD.search(text))

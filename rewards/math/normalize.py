@@ -1,0 +1,171 @@
+"""The spellings of an answer that its reader does not care for: a marked answer or a gold in, the usual LaTeX out.
+
+Faces, sizes and colours, a currency's name before a sum, `\\nicefrac`, zero-width characters, a choice's letter before
+its value, "the answer is" or "about" inside the box, repeating decimals, numbers in words, reversed brackets of
+intervals, `5 = x`. What is not known stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from grpo.rewards.math.guard import LONGEST
+from grpo.rewards.numbers.numerals import INVISIBLE
+from grpo.rewards.numbers.words import spoken_number
+
+_NUMBER = r"[-+\u2212]?\d+(?:\.\d+)?"
+_FACE = re.compile(
+    r"\\(?:textcolor\s?\{[a-zA-Z]+\}|color\s?\{[a-zA-Z]+\}(?=\s?\{)"
+    r"|underline|uline|mathbf|mathtt|texttt|boldsymbol|bm|emph)"
+    r"\s?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+)
+_VECTOR_FACE = re.compile(r"\\mathbf\s?\{[a-zA-Z]\}")
+_SIZES = "tiny|scriptsize|footnotesize|small|normalsize|large|Large|LARGE|huge|Huge"
+_SWITCH = re.compile(rf"\\(?:color\s?\{{[a-zA-Z]+\}}|(?:bf|bfseries|textstyle|{_SIZES})(?![a-zA-Z]))\s?")
+_CURLY = {"lbrace": r"\{", "rbrace": r"\}"}
+_CURLY_NAME = re.compile(r"\\([lr]brace)(?![a-zA-Z])\s?")
+_ROW_GAP = re.compile(r"(\\\\)\s*\[-?\d*\.?\d+\s?(?:pt|em|ex|mm|cm)\]")
+_SLANTED = re.compile(r"\\[ns](?:ice)?frac(?![a-zA-Z])")
+_ANGLES = re.compile(
+    r"\\(?:left\s?)?\\?langle(?![a-zA-Z])\s*((?:(?!\\langle).){1,400}?)\\(?:right\s?)?\\?rangle(?![a-zA-Z])"
+)
+_DOTS = re.compile(r"\\(?:ldots|cdots|dotsc|dotsb|dots)(?![a-zA-Z])\s?|\u2026|(?<!\.)\.{3}(?!\.)")
+_RECURRING = re.compile(r"(?<![\d.])(\d{0,9})\.(\d{0,9}?)(?:(\d)\3{2,}|(\d{2,9}?)\4+)\s?\\ldots(?![a-zA-Z])")
+_BRACKETED = re.compile(r"([-+]?)(\d{0,9})\.(\d{0,9})\((\d{1,9})\)")
+_REVERSED = re.compile(
+    r"(?:\\left\s?)?([\[\](])((?:[^\[\](){},;]|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})+)([,;])"
+    r"((?:[^\[\](){},;]|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})+?)(?:\\right\s?)?([\[\])])"
+)
+_FACED = r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox)\s?\{"
+_BLANKS = r"\\[ ,;:!]|\\q?quad(?![a-z])|[\s~:.]"
+_LABEL = re.compile(rf"\s*\$?(?:{_FACED}\s*)?\(([A-H])\)(?:\s?\}}|(?=\d)|(?:{_BLANKS})+)(?:{_BLANKS}|\}})*(?=\S)")
+_LEAD = re.compile(
+    rf"{_FACED}[^{{}}\d]{{0,80}}(?:\b(?:is|are|equals|be)|:|=)\s*\}}\s*(?:\\[ ,;:!]\s*)*(?=\S)", re.IGNORECASE
+)
+_QUANTITY = re.compile(rf"\A{_FACED}[^{{}}\d=]{{1,60}}\}}\s*=\s*(?=[^=\s][^=]*\Z)")
+_SAID = re.compile(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
+_LISTED = re.compile(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
+_LAST_COMMA = re.compile(r"(?<!\\),\s*\Z")
+_FLIPPED = re.compile(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-Z])")
+_RATIO = re.compile(rf"({_NUMBER})\s+to\s+({_NUMBER})")
+_NESTED = re.compile(r"\[\s*(\[[^\[\]]{1,400}\](?:\s*,\s*\[[^\[\]]{1,400}\])*)\s*\]")
+_HALF_DAY = re.compile(r"(?<=\d)\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
+_HALF_DAY_FACED = re.compile(
+    r"(?<=:\d\d)(?:\\[ ,;:]|[\s~])*\\(?:text|textrm|mathrm|mbox)\s?\{\s*([ap])\.?\s?m\.?\s*\}", re.IGNORECASE
+)
+_CURRENCY = r"(?:USD|EUR|GBP|INR|CAD|AUD|JPY|CNY|RMB|CHF|Rs\.?)"
+_PRICED = re.compile(
+    rf"(?:(?:\\(?:text|textrm|mathrm|mbox)\s?\{{\s*{_CURRENCY}\s*\}}|{_CURRENCY})(?:\\[ ,;:]|[\s~])*)(-?\d[\d.,{{}}]*)"
+)
+_ROUGHLY = re.compile(
+    r"(?:\\(?:text|textrm|mathrm|mbox)\s?\{\s*)?(?:approximately|approx\.?|about|roughly|around)\s*\}?"
+    r"(?:\\[ ,;:]|[\s~])*(?=-?[\d\\])",
+    re.IGNORECASE,
+)
+_SPACED = re.compile(r"-?\d{1,3}(?:\s\d{3})+")
+_ALL = re.compile(r"(?:the set of )?all (?:the )?reals?(?: numbers)?(?: x)?", re.IGNORECASE)
+_NOWHERE = re.compile(r"(?:it )?does(?: not|n['\u2019]t) exist|DNE", re.IGNORECASE)
+_ENDLESS = re.compile(r"(?:positive )?infinity", re.IGNORECASE)
+_NONE = re.compile(r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", re.IGNORECASE)
+_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox)\s?\{([^{}]*)\}")
+
+
+def tidied(text: str) -> str:
+    """Returns a marked answer, or a gold, in the usual spelling; what is longer than `LONGEST` as it is."""
+    if len(text) > LONGEST:
+        return text
+    if not text.isascii():
+        text = text.translate(INVISIBLE)
+    if "\\" in text:
+        text = _commands(text)
+    if "ldots" in text or "..." in text or "\u2026" in text:
+        text = _RECURRING.sub(_recurring, _DOTS.sub(r"\\ldots ", text))
+    if "]" in text or "[" in text:
+        text = _NESTED.sub(_matrix, _REVERSED.sub(_interval, text))
+    return _whole(text)
+
+
+def choice_label(text: str) -> tuple[str, str]:
+    """Returns the letter that stands before a value, as in "(B) 12", and the value; "" and the text without one."""
+    match = _LABEL.match(text)
+    return (match[1], text[match.end() :]) if match and len(text) <= LONGEST else ("", text)
+
+
+def _commands(text: str) -> str:
+    """Without faces and colours, with one spelling of fractions, angle brackets and dots."""
+    for _ in range(3):
+        text, changed = _FACE.subn(_unfaced, text)
+        if not changed:
+            break
+    text = _SLANTED.sub(r"\\frac", _SWITCH.sub("", text))
+    text = _ROW_GAP.sub(r"\1 ", _CURLY_NAME.sub(lambda name: _CURLY[name[1]], text))
+    return _DOTS.sub(r"\\ldots ", _ANGLES.sub(r"(\1)", text))
+
+
+def _unfaced(match: re.Match[str]) -> str:
+    return match[0] if _VECTOR_FACE.fullmatch(match[0]) else f"{{{match[1]}}}"
+
+
+def _recurring(match: re.Match[str]) -> str:
+    return repeating(match[1], match[2], match[3] or match[4])
+
+
+def repeating(whole: str, fixed: str, repeated: str) -> str:
+    """Returns a repeating decimal as a fraction in LaTeX: 0.1666... is (16 - 1) / 90."""
+    upper = int((whole + fixed + repeated) or "0") - int((whole + fixed) or "0")
+    return rf"\frac{{{upper}}}{{{'9' * len(repeated)}{'0' * len(fixed)}}}"
+
+
+def _interval(match: re.Match[str]) -> str:
+    """An interval with the brackets of ISO 31-11, and with semicolons, in the usual ones."""
+    opening, low, comma, high, closing = match.groups()
+    reversed_ = opening == "]" or closing == "["
+    if not low.strip() or not high.strip() or not (reversed_ or comma == ";"):
+        return match[0]
+    return f"{'(' if opening in ']' else opening}{low},{high}{')' if closing == '[' else closing}"
+
+
+def _matrix(match: re.Match[str]) -> str:
+    rows = [row.replace(",", "&") for row in re.findall(r"\[([^\[\]]*)\]", match[1])]
+    return r"\begin{pmatrix}" + r"\\".join(rows) + r"\end{pmatrix}"
+
+
+def _whole(text: str) -> str:
+    """What can be said of an answer only when it is nothing else."""
+    core = text.strip().strip("$").strip()
+    if core.isdecimal():
+        return text
+    said = _SAID.match(core)
+    bare = _LAST_COMMA.sub("", core[said.end() :] if said else _LEAD.sub("", _QUANTITY.sub("", core, count=1), count=1))
+    bare = _ROUGHLY.sub("", bare, count=1) if _ROUGHLY.match(bare) else bare
+    listed = _LISTED.fullmatch(bare)
+    bare = listed[1] if listed else bare
+    words = _TEXT.sub(r"\1", bare).strip()
+    percent = next((end for end in ("\\%", "%", " percent", " per cent") if words.endswith(end)), "")
+    spoken = spoken_number(words.removesuffix(percent))
+    if spoken is not None:
+        upper, lower = spoken.numerator, spoken.denominator
+        return (f"{upper}" if lower == 1 else rf"\frac{{{upper}}}{{{lower}}}") + ("\\%" if percent else "")
+    for known, put in _IN_WORDS:
+        if known.fullmatch(words.removesuffix(".")):
+            return put
+    for form, respell in _RESPELT:
+        match = form.fullmatch(bare)
+        if match:
+            return respell(match)
+    return _HALF_DAY.sub(_of_day, _HALF_DAY_FACED.sub(_of_day, text if bare == core else bare))
+
+
+def _of_day(match: re.Match[str]) -> str:
+    return f" {match[1].upper()}M"
+
+
+_IN_WORDS = ((_ALL, r"\mathbb{R}"), (_NONE, r"\emptyset"), (_ENDLESS, r"\infty"), (_NOWHERE, "DNE"))
+_RESPELT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (_FLIPPED, lambda match: f"{match[2]}={match[1]}"),
+    (_PRICED, lambda match: match[1]),
+    (_SPACED, lambda match: "".join(match[0].split())),
+    (_RATIO, lambda match: f"{match[1]}:{match[2]}"),
+    (_BRACKETED, lambda match: f"{match[1]}{repeating(match[2], match[3], match[4])}"),
+)

@@ -1,0 +1,134 @@
+"""Answers where the gold is a plain number: a statement and the number in, right, wrong or None (needs algebra) out."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from grpo.rewards.math.answer import Statement
+from grpo.rewards.math.claim import several
+from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right
+from grpo.rewards.numbers.numerals import Number, plain_text, read_number
+from grpo.rewards.numbers.quantity import magnitude, unit_ratio
+
+_TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
+_PRODUCT = re.compile(r"\s*+(\$)?\s*+([-+]?(?:\d[\d.,]*+|\.\d++))(\s*+)([A-Za-z])\s*+\$?\s*+")
+_DECIMAL_COMMA = re.compile(r"\s*+\$?\s*+([-+\u2212]?\d{1,400})\{?,\}?(\d{1,400})\s*+\$?\s*+")
+DIGITS_ALONE = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
+"""A number that is digits, a point and a minus sign at most, as most golds and most answers are."""
+
+_LISTED = re.compile(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
+_GROUPED = re.compile(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
+
+
+def term(gold: str) -> str | None:
+    """Returns a gold such as "2m" or "$2 m$" with its letter as a factor, or None when the letter may be a unit.
+
+    A letter right behind the number, or in LaTeX, is a variable; set apart in a text ("2 m") it is a unit where it can
+    be one, and so it is in `\\text{}`. A gold that is a product is not the number in it.
+    """
+    found = _PRODUCT.fullmatch(gold)
+    if found is None or (found[3] and not found[1] and not _TERM.search(gold)):
+        return None
+    return f"{found[2]}{{{found[4]}}}"
+
+
+def number_of(answer: object, gold: str, core: str) -> Number | None:
+    """The gold as a number, unless it is a term with a variable, or several answers.
+
+    Args:
+        answer: the gold of the row.
+        gold: the same as text, in the usual spelling.
+        core: its marked content.
+    """
+    if _TERM.search(gold) or term(gold) is not None or several(core):
+        return None
+    found = gold_number(answer)
+    return found if found is not None or not isinstance(answer, str) else gold_number(magnitude(gold))
+
+
+def same_number(stated: Statement, number: Number, gold: str, precision: int) -> bool | None:
+    """Whether a statement is the gold number, or None when that takes algebra, or a closer look at prose, to say.
+
+    Args:
+        stated: the statement.
+        number: the gold.
+        gold: the gold with its unit, as text.
+        precision: decimals to which two numbers are compared where one is no whole number.
+    """
+    if not stated.parts:
+        found = final_answer(stated.text)
+        if found is None or re.search(r"[\\^_]", found.text):
+            return None
+        return True if len(found.numbers) == 1 and is_right(found, number) else _hedged(found)
+    content = plain_text(stated.parts[0].strip().strip("$"))
+    read = (
+        None if _TERM.search(content) else read_number(content, units=True) or read_number(magnitude(stated.parts[0]))
+    )
+    if read is None:
+        return _with_comma(stated.parts[0], number, precision) or _hedged(
+            final_answer(f"<answer>{stated.parts[0]}</answer>")
+        )
+    ratio = unit_ratio(stated.parts[0], gold)
+    if ratio != 1:
+        return ratio is not None and ratio != 0 and _rounded(read.value * ratio, number.value, precision)
+    if is_right(Answer(content, (read,), "tag"), number):
+        return True
+    if read.factor != 1 or number.factor != 1:
+        return None
+    return _rounded(read.value, number.value, precision)
+
+
+def same_digits(content: str, core: str, number: Number, precision: int) -> tuple[bool | None, str]:
+    """Compares an answer that is digits alone with a gold that is digits alone, which most are; reads nothing else.
+
+    Args:
+        content: the marked answer.
+        core: the gold, as text.
+        number: the same, as a number.
+        precision: as for `same_number`.
+
+    Returns:
+        What the verifier would come to in all its steps, and why, or "" for the same digits; None where one of the
+        two is more than digits.
+    """
+    content, core = content.strip(), core.strip()
+    if DIGITS_ALONE.fullmatch(content) is None or DIGITS_ALONE.fullmatch(core) is None:
+        return None, ""
+    if content == core:
+        return True, ""
+    value = Fraction(content)
+    right = value == number.value or _rounded(value, number.value, precision)
+    return right, f"{'equals' if right else 'differs from'} the number {number.text}"
+
+
+def is_list(content: str) -> bool:
+    """True for twenty numbers and more in a row that are not the thousands of one."""
+    return _LISTED.fullmatch(content) is not None and _GROUPED.fullmatch(content) is None
+
+
+def _with_comma(content: str, number: Number, precision: int) -> bool | None:
+    """True for the gold with a decimal comma, where the gold is no whole number: 3,14 is 3.14, and 12,345 is not."""
+    found = _DECIMAL_COMMA.fullmatch(content)
+    if found is None or number.value.denominator == 1:
+        return None
+    value = Fraction(f"{found[1].replace(chr(0x2212), '-')}.{found[2]}") if len(found[2]) != 3 else None
+    return (value is not None and (value == number.value or _rounded(value, number.value, precision))) or None
+
+
+def _rounded(value: Fraction, gold: Fraction, precision: int) -> bool:
+    """Whether two numbers agree to so many decimals, or significant digits where the gold is too small."""
+    if value.denominator == 1 and gold.denominator == 1:
+        return value == gold
+    if abs(gold) < Fraction(10) ** (2 - precision):
+        return abs(value - gold) <= abs(gold) * Fraction(10) ** (1 - precision)
+    return round(value, precision) == round(gold, precision)
+
+
+def _hedged(found: Answer | None) -> bool | None:
+    """False for several numbers that are no arithmetic: joined by words, commas or blanks alone."""
+    if found is None or len({number.value for number in found.numbers}) < 2:
+        return None
+    groups = sorted(found.numbers, key=lambda number: number.start)[1:]
+    thousands = all(re.fullmatch(r"\d{3}(?:\.\d+)?", number.text) for number in groups)
+    return None if thousands or re.search(r"[-+*/^=:\u00d7\u00b7\u00f7\\]|\d,\d", found.text) else False

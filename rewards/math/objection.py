@@ -1,0 +1,115 @@
+"""Why a statement is no answer, whatever it holds: statement, gold and question in, a reason or None out.
+
+These are the ways to be paid without answering: several values where one is asked, a denial, a question, the problem
+restated and left to the verifier to compute.
+"""
+
+from __future__ import annotations
+
+import re
+
+from grpo.rewards.math.answer import Statement, plain
+from grpo.rewards.math.claim import claim, formulas, formulas_alone, is_set, result, several
+from grpo.rewards.numbers.answers import final_answer
+from grpo.rewards.numbers.numerals import Number, read_number
+
+_SHORT = 80
+_OR = re.compile(r"\b(?:or|maybe|perhaps|possibly|either|vs|versus)\b", re.IGNORECASE)
+_OR_BETWEEN = re.compile(
+    r"[\d$})\]]\s*,?\s*(?:or|vs\.?|versus)\s+(?:maybe\s+|perhaps\s+|possibly\s+)?(?:[a-zA-Z]\s*=\s*)?[-\d$\\(]",
+    re.IGNORECASE,
+)
+_DENIAL = re.compile(
+    r"[\W_]*(?:\\(?:text|mathrm)\s?\{\s*)?(?:not\b|isn't\b|never\b|\\(?:neq?|not|lnot|neg)(?![a-zA-Z])|!=|\u2260|\u00ac)",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(
+    r"(?:\bnot|n['\u2019]t|\bnever|\bcannot be)\s+(?:equal\s+(?:to\s+)?|exactly\s+)?"
+    r"(?:[$(\[{\\]*[-+\w.,/^{}\\]*\d[-+\w.,/^{}\\$)\]]*|\$[^$]*\$)[\s.!]*\Z",
+    re.IGNORECASE,
+)
+_RELATION = re.compile(r"[<>\u2264\u2265\u2260]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|in|ni)(?![a-zA-Z])")
+_WRONG = re.compile(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
+_UNEVALUATED = re.compile(
+    r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
+    r"|\\frac\s?\{\s*\\?(?:mathrm)?\{?(?:d|\\partial)\}?[^{}]*\}\s?\{\s*(?:\\mathrm\{d\}|\\partial|d)\s?[a-z]"
+)
+_ARITHMETIC = re.compile(r"(?:[\d\s.,$()+*\u00d7\u00b7-]|\\(?:cdot|times|left|right|[,;:! ]))+")
+_OPERATOR = re.compile(r"[\d)]\s*(?:[+*\u00d7\u00b7-]|\\(?:cdot|times)(?![a-zA-Z]))")
+
+
+def objection(
+    stated: Statement, gold: str, number: Number | None, *, question: str | None, evaluated: bool
+) -> str | None:
+    """Returns why the statement cannot be right, or None when it has to be compared.
+
+    Args:
+        stated: the statement, which is not the text of the gold.
+        gold: the gold as text.
+        number: the gold as a number, or None.
+        question: the question, where the row has it.
+        evaluated: a problem left to compute is no answer.
+    """
+    clause = claim(stated)
+    one = number is not None or not (several(gold) or is_set(gold))
+    if clause.rstrip("$ \\])}").endswith("?") and "?" not in gold:
+        return "a question is no answer"
+    if _denies(stated, clause, number) and not _DENIAL.match(gold):
+        return "the answer is denied"
+    if one and _offers(stated, clause) and not _OR.search(gold):
+        return "several answers where one is asked"
+    if number is not None and any(map(_RELATION.search, stated.parts)) and not _RELATION.search(gold):
+        return "a relation where a number is asked"
+    return _left_open(result(clause), gold, number, question) if evaluated else None
+
+
+def _left_open(outcome: str, gold: str, number: Number | None, question: str | None) -> str | None:
+    """Why a result is the problem again, in other or the same words."""
+    if _UNEVALUATED.search(outcome) and not _UNEVALUATED.search(gold):
+        return "the answer is not evaluated"
+    if number is not None and _is_sum(outcome):
+        return "the answer is left as a sum or a product"
+    if question and _restates(outcome, gold, question):
+        return "the answer is an expression of the question"
+    return None
+
+
+def repeats(completion: str, question: str | None) -> bool:
+    """True when a completion is the question, once or more, and nothing else."""
+    question = (question or "").strip()
+    return bool(question) and question in completion and not completion.replace(question, "").strip()
+
+
+def _denies(stated: Statement, clause: str, number: Number | None) -> bool:
+    """True for "not 5", and for what ends in it, unless that leaves a number: "6, not 5" where a number is asked."""
+    if stated.parts or not _DENIED.search(clause):
+        return bool(stated.parts and (_DENIAL.match(clause) or _WRONG.search(clause)))
+    found = final_answer(clause) if number is not None else None
+    return found is None or not found.numbers
+
+
+def _offers(stated: Statement, clause: str) -> bool:
+    if len(stated.parts) > 1:
+        return True
+    if len(formulas(clause)) > 1 and formulas_alone(clause):
+        return True
+    if stated.parts or len(stated.text) <= _SHORT:
+        return bool(_OR.search(clause))
+    return bool(_OR_BETWEEN.search(clause))
+
+
+def _is_sum(outcome: str) -> bool:
+    if "**" in outcome or not _ARITHMETIC.fullmatch(outcome) or not _OPERATOR.search(outcome):
+        return False
+    return read_number(outcome, units=True) is None
+
+
+def _restates(outcome: str, gold: str, question: str) -> bool:
+    text = plain(outcome)
+    if len(text) < 3 or _bare(text) == _bare(plain(gold)) or read_number(outcome, units=True) is not None:
+        return False
+    return text in plain(question)
+
+
+def _bare(text: str) -> str:
+    return text.replace("{", "").replace("}", "")

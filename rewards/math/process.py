@@ -1,0 +1,182 @@
+"""A hard time limit for comparing: a request in, a reply out, or `Undecided`, from any thread of any process.
+
+Theory of operation. Computer algebra can hang inside one C call and can fill the memory, and no thread can be ended.
+So a comparison runs in a process of its own (`math_child`), which is kept for the next one and killed when it is late.
+Each calling thread has one process at a time, of which there are as many as processors; idle ones wait in a list and
+threads for one of them. A process is never used again after it was
+late or broke, so what a hang left behind judges nothing. A forked process starts its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from grpo.plugins.errors import PluginError
+
+SECONDS = 5.0
+"""Processor time that one comparison may take."""
+
+WAIT = 3
+"""How many times as much wall time it may take: a verdict must not depend on what else the machine is doing."""
+
+_STARTING = 45.0
+_LATE = 0.5
+_START = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from grpo.rewards.math.child import main; main(int(sys.argv[2]))"
+)
+
+
+class Undecided(Exception):
+    """The comparison came to no end within its limits."""
+
+
+class _Process:
+    """One process that compares, and the socket to it."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair()
+        path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100 - '' is the working folder
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START, path, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={"OMP_NUM_THREADS": "1", **os.environ},
+            )
+        try:
+            trouble = self._receive(_STARTING).get("error", "")
+        except BaseException:
+            self.close()
+            raise
+        if trouble:
+            self.close()
+            raise PluginError(
+                f"answers cannot be compared: {trouble.strip().splitlines()[-1]}. The verifier 'math' needs "
+                f"math-verify and sympy, which come with grpo-kit; install it again.\n{trouble}"
+            )
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Returns the reply to a request.
+
+        Raises:
+            Undecided: no reply came; the process is of no more use.
+        """
+        try:
+            self._channel.settimeout(WAIT * seconds + _LATE)
+            self._channel.sendall(json.dumps({**request, "seconds": seconds, "wall": WAIT * seconds}).encode() + b"\n")
+        except OSError as error:
+            raise Undecided("the process that compares had ended") from error
+        return self._receive(WAIT * seconds + _LATE)
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + seconds
+        data = b""
+        while not data.endswith(b"\n"):
+            try:
+                self._channel.settimeout(max(0.001, deadline - time.monotonic()))
+                piece = self._channel.recv(1 << 16)
+            except (TimeoutError, ConnectionError):
+                piece = b""
+            if not piece:
+                raise Undecided(self._ending(deadline))
+            data += piece
+        reply: dict[str, Any] = json.loads(data)
+        return reply
+
+    def _ending(self, deadline: float) -> str:
+        try:
+            code = self._process.wait(timeout=0.2)
+        except subprocess.TimeoutExpired:
+            return "the comparison was ended at its time limit"
+        if code in (-signal.SIGALRM, -signal.SIGPROF) or time.monotonic() >= deadline:
+            return "the comparison was ended at its time limit"
+        return f"the comparison broke its process (exit code {code})"
+
+    def close(self) -> None:
+        """Ends the process at once."""
+        self._process.kill()
+        self._process.wait()
+        self._channel.close()
+
+    def forget(self) -> None:
+        """Lets go of a process that belongs to the parent of this forked one."""
+        self._channel.close()
+        self._process.returncode = 0
+
+
+class _Idle:
+    """The processes that wait for work, and the places for those that work."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.places = threading.BoundedSemaphore(os.cpu_count() or 1)
+        self._processes: list[_Process] = []
+
+    def take(self) -> _Process:
+        with self._lock:
+            if self._processes:
+                return self._processes.pop()
+        return _Process()
+
+    def put(self, process: _Process) -> None:
+        with self._lock:
+            self._processes.append(process)
+
+    def close(self) -> None:
+        with self._lock:
+            processes, self._processes = self._processes, []
+        for process in processes:
+            process.close()
+
+    def forget(self) -> None:
+        self._lock = threading.Lock()
+        self.places = threading.BoundedSemaphore(os.cpu_count() or 1)
+        processes, self._processes = self._processes, []
+        for process in processes:
+            process.forget()
+
+
+_IDLE = _Idle()
+atexit.register(_IDLE.close)
+os.register_at_fork(after_in_child=_IDLE.forget)
+
+
+def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, **options: Any) -> bool | None:
+    """Compares a gold and an answer in another process.
+
+    Args:
+        operation: "same", "trl", "open_r1" or "open_r1_latex": the functions of `math_equal`.
+        gold: the gold answer.
+        text: the statement of the answer, or the completion.
+        seconds: processor time that the comparison may take, and a third of the wall time; starting a process has
+            45 s of its own, and waiting for a free one takes what it takes.
+        options: what the function takes beside.
+
+    Raises:
+        Undecided: it took longer, or its process died of it.
+        PluginError: the libraries are missing or broken.
+    """
+    idle = _IDLE
+    with idle.places:
+        process = idle.take()
+        try:
+            reply = process.ask({"op": operation, "gold": gold, "text": text, **options}, seconds)
+        except BaseException:
+            process.close()
+            raise
+        idle.put(process)
+    if "ok" not in reply:
+        raise Undecided(reply["undecided"])
+    ok: bool | None = reply["ok"]
+    return ok

@@ -1,0 +1,207 @@
+"""The verifier `math`: a completion and the gold answer in, a verdict out.
+
+Every step either decides or leaves it to the next, from the cheapest to the dearest: text, words, letter, objections,
+number, and only then computer algebra, in a process of its own with a hard time limit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from grpo.plugins.decorators import verifier
+from grpo.plugins.errors import OptionError
+from grpo.plugins.types import Case, Verdict
+from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
+from grpo.rewards.math.choice import chosen_letter, gold_letter
+from grpo.rewards.math.claim import claim, formulas, groups, listed_values, several
+from grpo.rewards.math.gold import Gold, marked, read_gold
+from grpo.rewards.math.guard import hostile
+from grpo.rewards.math.normalize import choice_label, tidied
+from grpo.rewards.math.number import is_list, same_digits, same_number, term
+from grpo.rewards.math.objection import objection, repeats
+from grpo.rewards.math.process import SECONDS, Undecided, compare
+from grpo.rewards.numbers.dates import last_moment, same_moment
+from grpo.rewards.numbers.quantity import turns, unit_ratio
+from grpo.rewards.numbers.radix import same_numeral
+from grpo.rewards.words import says
+
+TIMEOUT = 60.0
+"""Seconds until the scoring engine ends the row: far more than the comparison and the start of its process may take."""
+
+_END = 1000
+_LONGEST_LIMIT = 3600.0
+_MOST_DECIMALS = 12
+_CUE = re.compile(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
+
+CASES = [
+    Case("So $x = \\boxed{\\frac{1}{2}}$.", {"answer": "$\\frac{1}{2}$"}, True),
+    Case("<think>\nHalf.\n</think>\n<answer>\n0.5\n</answer>\n", {"answer": "1/2"}, True),
+    Case("\\boxed{2\\sqrt{3}}", {"answer": "\\sqrt{12}", "question": "How long is the diagonal of the cube?"}, True),
+    Case("The final answer is $(x+1)^2$.", {"answer": "x^2 + 2x + 1"}, True),
+    Case("\\boxed{\\{1, 2\\}}", {"answer": "$\\{2, 1\\}$"}, True),
+    Case("It cannot be A, so the answer is (B).", {"answer": "B"}, True),
+    Case("<answer>Paris.</answer>", {"answer": "\\text{paris}"}, True),
+    Case("#### 72", {"answer": "6*12 = <<6*12=72>>72\n#### 72"}, True),
+    Case("\\boxed{\\frac{1}{3}}", {"answer": "\\frac{1}{2}"}, False),
+    Case("\\boxed{71 \\text{ or } 72}", {"answer": "72"}, False),
+    Case("\\boxed{\\{71, 72\\}}", {"answer": "72"}, False),
+    Case("\\boxed{\\int_0^1 x\\,dx}", {"answer": "\\frac{1}{2}"}, False),
+    Case("\\boxed{\\sqrt{12}}", {"answer": "2\\sqrt{3}", "question": "Simplify $\\sqrt{12}$."}, False),
+    Case("I cannot tell.", {"answer": "\\frac{1}{2}"}, False),
+    Case("", {"answer": "\\frac{1}{2}"}, False),
+    Case("\\boxed{9^{9^{9}}}", {"answer": "72"}, None),
+    Case("\\boxed{72}", {"answer": ""}, None),
+]
+
+
+def prepare(*, limit: float, precision: int, **_others: object) -> None:
+    """Refuses limits and precisions that cannot work.
+
+    Raises:
+        OptionError: `limit` or `precision` is out of range.
+    """
+    if not 0 < limit <= _LONGEST_LIMIT:
+        raise OptionError(f"the option 'limit' is {limit:g}; set seconds above 0 and up to {_LONGEST_LIMIT:g}.")
+    if not 0 <= precision <= _MOST_DECIMALS:
+        raise OptionError(f"the option 'precision' is {precision}; set decimals from 0 to {_MOST_DECIMALS}.")
+
+
+@verifier(version=1, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
+def math(
+    completion: str,
+    answer: str,
+    question: str | None = None,
+    *,
+    precision: int = 6,
+    strict: bool = True,
+    relations: bool = True,
+    evaluated: bool = True,
+    limit: float = SECONDS,
+) -> Verdict:
+    """Judges whether the stated answer is mathematically the same as the gold.
+
+    The answer stands after the reasoning, in the last of an `<answer>` or `<SOLUTION>` block, a line `#### ...`,
+    `\\boxed{}` and "the final answer is ..."; without any of them, at the end of the text. The first of these decides:
+    1. a gold that is empty, or neither text nor number: undecided; nothing stated, or the question alone: wrong;
+    2. the same text but for spacing and LaTeX that does not matter: right;
+    3. a gold that is a time of day or a date: right for the same moment, else wrong; a gold in words: right when they
+       are the same but for case, punctuation and articles ("Yes, because ..." says yes), else wrong;
+    4. a gold that is one capital letter: the letter chosen decides;
+    5. digits with a base (`1011_2`): the same digits and base are right, others wrong;
+    6. an expression that would hang computer algebra (huge powers, factorials, numbers, deep brackets): undecided;
+    7. several values where the gold is one, a denial, a question, a problem left to compute (`\\int`, `\\sum`, 6*12),
+       an expression of the question: wrong;
+    8. a gold and an answer that are plain numbers: equal, or equal to `precision` decimals where one is a decimal, in
+       units that agree where both name one;
+    9. math-verify on sympy: simplified, to `precision` decimals, sets, intervals, matrices, relations, units, percent;
+       undecided at the time limit, or when it breaks its process;
+    10. a gold that is no mathematics either: wrong.
+
+    Args:
+        completion: the text.
+        answer: the gold: LaTeX, a number, a text, or a worked solution that ends in `#### 72` or holds `\\boxed{}`.
+        question: the question, where the rows have it; repeating an expression of it is then no answer.
+        precision: decimal places to which numbers are compared.
+        strict: False lets variables have other names, and a set equal a tuple.
+        relations: an inequality may be the answer to an interval in the gold (the other way round it always may).
+        evaluated: False lets the answer be a problem left to compute, or an expression of the question.
+        limit: seconds of processor time for one comparison by computer algebra, and a third of its wall time.
+    """
+    prepare(limit=limit, precision=precision)
+    gold = read_gold(answer)
+    if gold is None:
+        return Verdict(None, None, "the gold answer is empty or not a text or a number")
+    stated = None if repeats(completion, question) else statement(completion)
+    if stated is None:
+        return Verdict(False, None, "nothing is stated")
+    extracted = _shorten(stated.parts[-1] if stated.parts else claim(stated))
+    if gold.number is not None and len(stated.parts) == 1:
+        same, how = same_digits(stated.parts[0], gold.core, gold.number, precision)
+        if same is not None:
+            return Verdict(same, extracted, how or f"the text of the gold ({stated.form})")
+    stated = _tidied(stated, labels=gold.letter is None)
+    content = plain(stated.parts[0] if len(stated.parts) == 1 else stated.text)
+    if gold.label and gold_letter(content) == gold.label:
+        return Verdict(True, extracted, f"the letter of the gold ({stated.form})")
+    if gold.plain == content:
+        return Verdict(True, extracted, f"the text of the gold ({stated.form})")
+    if gold.values is not None and len(stated.parts) < 2 and gold.values == groups(marked(stated.text)):
+        return Verdict(True, extracted, f"the values of the gold ({stated.form})")
+    moment = (
+        same_moment(gold.text, _said(stated) if stated.parts else last_moment(claim(stated))) if gold.moment else None
+    )
+    if moment is not None:
+        return Verdict(moment, extracted, f"{'the' if moment else 'not the'} time or date of the gold")
+    if gold.words is not None:
+        same = says(_said(stated), gold.words)
+        return Verdict(same, extracted, "the words of the gold" if same else "other words than the gold's")
+    if gold.letter:
+        chosen = chosen_letter(stated)
+        return Verdict(chosen == gold.letter, chosen, f"the letter chosen ({stated.form})")
+    digits = same_numeral(gold.core, stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated))
+    if digits is not None:
+        return Verdict(digits, extracted, f"{'the' if digits else 'not the'} digits and the base of the gold")
+    if gold.number is not None and any(map(is_list, stated.parts)):
+        return Verdict(False, extracted, f"several answers where one is asked ({stated.form})")
+    reason = next(filter(None, map(hostile, stated.parts or (claim(stated),))), None)
+    if reason is not None:
+        return Verdict(None, extracted, f"not compared: {reason}")
+    wrong = objection(stated, gold.core, gold.number, question=question, evaluated=evaluated)
+    if wrong is not None:
+        return Verdict(False, extracted, f"{wrong} ({stated.form})")
+    if gold.number is not None:
+        right = same_number(stated, gold.number, gold.text, precision)
+        if right is not None:
+            return Verdict(right, extracted, f"{'equals' if right else 'differs from'} the number {gold.number.text}")
+    return _algebra(gold, stated, extracted, limit, precision=precision, strict=strict, relations=relations)
+
+
+def _algebra(gold: Gold, stated: Statement, extracted: str, limit: float, **options: int | bool) -> Verdict:
+    reason = None if stated.parts else hostile(stated.text[-_END:])
+    if reason is not None:
+        return Verdict(None, extracted, f"not compared: {reason}")
+    text = stated.parts[0] if stated.form in ("tag", "hash") else stated.text
+    core = stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated)
+    listed = listed_values(claim(stated)) if not stated.parts and several(gold.core) else None
+    if listed is not None:
+        text = core = rf"\boxed{{{listed}}}"
+    try:
+        same = compare("same", term(gold.text) or gold.text, text, core=core, seconds=limit, **options)
+    except Undecided as error:
+        return Verdict(None, extracted, str(error))
+    if same is None:
+        return Verdict(False, extracted, "the gold is no mathematics, and the answer is another text")
+    if same and unit_ratio(core, gold.core) != 1 and not turns(core, gold.core):
+        return Verdict(False, extracted, "another unit than the gold's")
+    return Verdict(same, extracted, f"{'the same as' if same else 'differs from'} the gold by math-verify")
+
+
+def _tidied(stated: Statement, *, labels: bool) -> Statement:
+    """A statement with its marked contents in the usual spelling; `labels`: a letter before the value is left out."""
+    parts = tuple(map(tidied, stated.parts))
+    if labels and len(parts) == 1:
+        parts = (choice_label(parts[0])[1],)
+    text = stated.text
+    for old, new in zip(stated.parts, parts, strict=True):
+        text = text if old == new else text.replace(old, new)
+    return stated if parts == stated.parts else replace(stated, text=text, parts=parts)
+
+
+def _last_formula(stated: Statement) -> str:
+    """The last formula of the clause that decides, or all of the clause."""
+    clause = claim(stated)
+    return (formulas(clause) or [clause])[-1]
+
+
+def _said(stated: Statement) -> str:
+    """A statement in words: its marked content, or what follows its last "answer is", or all of it."""
+    if stated.parts:
+        return MARKUP.sub(r"\1", stated.parts[0]) if len(stated.parts) == 1 else ""
+    cues = list(_CUE.finditer(stated.text))
+    return MARKUP.sub(r"\1", stated.text[cues[-1].end() :] if cues else stated.text)
+
+
+def _shorten(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= 200 else text[:100] + " ... " + text[-95:]

@@ -1,0 +1,257 @@
+"""The final answer of a completion: text in, an `Answer` out; and the gold number of a dataset row.
+
+What follows the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) is read first, the reasoning itself only
+when nothing follows. In each part the last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`, `#### 72`), then
+"the answer is ...", then the last sentence with a number. All of it is linear in the length of the text, of which the
+last 200,000 characters are read. A call of a tool (`<tool_call>`) is no answer, also one that nothing could read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
+from grpo.rewards.numbers.words import spoken_number
+
+Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
+
+_READ = 200_000
+_LONGEST = 4000
+_CUES = 8
+_REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
+_CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|(?=<answer>)|\Z)", re.DOTALL)
+_MARK = re.compile(
+    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?"
+    r"|(?P<hash>\#{4,}+)(?P<line>[^\n<\#\\]*+)",
+    re.IGNORECASE,
+)
+_CUE = re.compile(
+    r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)|^[ \t]{0,8}A:"
+    "|\u7b54\u6848 ?[\u662f\u4e3a\u70ba:]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_DIGIT = re.compile(r"\d")
+_EQUALS = re.compile(r"(?<![!<>])=")
+_THEREFORE = re.compile(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
+_QUESTION = re.compile(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
+_DENIAL = re.compile(
+    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f)[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
+    re.IGNORECASE,
+)
+_BOUND = re.compile(
+    r"[\s$({\\]*(?:[<>](?=[=\s$-]*\d)|[\u2264\u2265\u2260]|!=|(?:leq?|geq?|lt|gt|neq?)(?![a-zA-Z])"
+    r"|(?:less|fewer|more|greater|larger|smaller|bigger)\s+than\b)",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
+_GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013-]*+"
+_RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
+    **dict.fromkeys(("+", "plus"), lambda x: x + x),
+    **dict.fromkeys(("-", "\u2013", "minus"), lambda x: x - x),
+    **dict.fromkeys(
+        ("*", "\u00d7", "\u00b7", "^", "x", "times", "multiplied by", "\\times", "\\cdot", "\\ast"), lambda x: x * x
+    ),
+    **dict.fromkeys(("\u00f7", "divided by", "\\div"), lambda x: Fraction(1)),
+}
+_OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reverse=True))
+_OPERATOR = re.compile(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
+_JOINT = re.compile(
+    r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b))"
+    rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|{_OPERATORS}){_GAP})*+",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The final answer of a completion.
+
+    Attributes:
+        text: what was taken as the answer.
+        numbers: the number it states; several when it hedges ("71 or 72", "6 * 12"); none when it is no number, or one
+            that is denied ("not 72"), asked ("72?") or a bound ("> 72").
+        form: how it was marked.
+    """
+
+    text: str
+    numbers: tuple[Number, ...]
+    form: Form
+
+
+def final_answer(completion: str) -> Answer | None:
+    """Finds the final answer of a completion, or None when it holds no number and no marked answer."""
+    text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
+    split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
+    for part in (text[split:], text[:split]):
+        answer = _explicit(part) or _cued(part) or _last_sentence(part) or _in_words(part)
+        if answer is not None:
+            return answer
+    return None
+
+
+def gold_number(answer: object) -> Number | None:
+    """Reads the gold answer of a row, or None when it is unusable (not one number).
+
+    Args:
+        answer: a number, its text ("72", "$1,080", "1/2", "72 apples"), a worked solution that ends in "#### 72", or
+            a text with one number in an explicit form.
+    """
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        return None
+    if isinstance(answer, int) and answer.bit_length() > 4 * DIGITS:
+        return None
+    text = str(answer)
+    stated = text.rpartition("####")[2]
+    found = read_number(stated, units=True)
+    if found is None and (spoken := _spoken(stated)):
+        found = spoken[0]
+    if found is None and "####" not in text:
+        marked = _explicit(plain_text(text[-_READ:]))
+        found = marked.numbers[0] if marked and len(marked.numbers) == 1 else None
+    return found if found is not None and is_exact(found) else None
+
+
+def is_right(answer: Answer | None, gold: Number) -> bool:
+    """True when the answer states the gold number and no other; exact, without tolerance."""
+    return answer is not None and bool(answer.numbers) and all(distance(n, gold) == 0 for n in answer.numbers)
+
+
+def _explicit(text: str) -> Answer | None:
+    """The last explicit form that is not blank."""
+    after = len(text)
+    for mark in reversed(list(_MARK.finditer(text))):
+        form, content = _content(text, mark, after)
+        if mark["tag"]:
+            after = mark.start()
+        content = content.strip()
+        if not content or mark["close"]:
+            continue
+        if form == "hash" and not _leads(content) and _spoken(content) is None:
+            continue
+        vague = _QUESTION.search(content) or _BOUND.match(content)
+        return Answer(_shorten(content), (None if vague else _stated(content) or _spoken(content)) or (), form)
+    return None
+
+
+def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
+    if mark["tag"]:
+        return "tag", text[mark.end() : after]
+    if mark["hash"]:
+        return "hash", mark["line"]
+    window = text[mark.end() : mark.end() + _LONGEST]
+    if not mark["box"]:
+        return "boxed", window.split("\n", 1)[0]
+    depth = 1
+    for brace in re.finditer(r"[{}]", window):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return "boxed", window[: brace.start()]
+    return "boxed", window
+
+
+def _cued(text: str) -> Answer | None:
+    """What follows the last "answer is", "Answer:" or "A:" that a number follows on the same or the next line."""
+    for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
+        line = text[cue.end() : cue.end() + _LONGEST].lstrip().split("\n", 1)[0]
+        sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
+        numbers = None if _QUESTION.search(sentence) else _stated(sentence) or _spoken(sentence)
+        if numbers is not None:
+            return Answer(_shorten(sentence), numbers, "sentence")
+    return None
+
+
+def _last_sentence(text: str) -> Answer | None:
+    """The last sentence with a number, read from its end."""
+    for line in reversed(text.split("\n")):
+        if not _DIGIT.search(line):
+            continue
+        for sentence in reversed(_SENTENCE_END.split(line[-_LONGEST:])):
+            numbers = None if _QUESTION.search(sentence) else _stated(sentence, leading=False)
+            if numbers is not None:
+                return Answer(_shorten(sentence), numbers, "prose")
+    return None
+
+
+def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
+    """The number that a short text states: after its last "so", first after an "=", else a leading one, else the last.
+
+    Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge. A remark
+    in brackets counts where nothing else does. None for a text without a number; none when every number is denied.
+    """
+    if len(content) > _LONGEST:
+        content = content[-_LONGEST:]
+    if not _DIGIT.search(content):
+        return None
+    single = read_number(content)
+    if single is not None:
+        return (single,)
+    outside = _ASIDE.sub(lambda aside: " " * len(aside[0]), content)
+    found = list(numbers_in(outside)) or list(numbers_in(content))
+    if not found:
+        return None
+    numbers = [number for number in found if not _DENIAL.search(content, max(0, number.start - 40), number.start)]
+    if not numbers:
+        return ()
+    concluded = _after(_THEREFORE, content, numbers)
+    equal = _after(_EQUALS, content, concluded or numbers)
+    if equal:
+        return _joined(content, equal)
+    if concluded:
+        return _joined(content, concluded[::-1])
+    if leading and _leads(content):
+        return _joined(content, numbers)
+    return _joined(content, numbers[::-1])
+
+
+def _spoken(content: str) -> tuple[Number, ...] | None:
+    """The number that a text without digits is in words: "seventy-two"."""
+    text = content.strip(" *_$\t\n")
+    value = spoken_number(text)
+    return None if value is None else (Number(value, Fraction(1), text, 0, len(text)),)
+
+
+def _in_words(text: str) -> Answer | None:
+    """A text that is nothing but a number in words."""
+    numbers = _spoken(text)
+    return None if numbers is None else Answer(_shorten(text), numbers, "prose")
+
+
+def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list[Number]:
+    """The numbers that stand after the last marker; none when there is no marker."""
+    last = max((m.end() for m in marker.finditer(content)), default=len(content))
+    return [number for number in numbers if number.start >= last]
+
+
+def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
+    chain, results = [numbers[0]], list[Number]()
+    for number in numbers[1:]:
+        left, right = sorted((chain[-1], number), key=lambda n: n.start)
+        if not _JOINT.fullmatch(content, left.end, right.start) and content[left.end : right.start] != ":":
+            break
+        if left.value == right.value:
+            results += _result(content[left.end : right.start], left)
+        chain.append(number)
+    return (*chain, *results)
+
+
+def _result(joint: str, operand: Number) -> list[Number]:
+    """What a calculation left undone with twice the same number comes to: 81 for "9 * 9", so that it is no 9."""
+    operator = _OPERATOR.fullmatch(joint)
+    return [] if operator is None else [replace(operand, value=_RESULTS[operator[1].lower()](operand.value))]
+
+
+def _leads(content: str) -> bool:
+    """True when nothing but signs and brackets stands before the first number."""
+    found = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
+    return found is not None and not any(c.isalnum() for c in content[: found.start])
+
+
+def _shorten(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= 200 else text[:100] + " ... " + text[-95:]

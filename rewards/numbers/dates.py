@@ -1,0 +1,96 @@
+"""Times of day and dates, however written: two texts in, whether they are the same moment, or None for others out.
+
+`3:30 PM` is 15:30, and `March 15th` is 15 March. Times without a half of the day on either side are left to others, as
+`3:30` may as well be a ratio.
+"""
+
+from __future__ import annotations
+
+import re
+
+from grpo.rewards.math.answer import MARKUP
+
+_LONGEST, _CLAUSE = 60, 400
+_NAMES = "january february march april may june july august september october november december"
+_MONTHS = {name[:3]: number for number, name in enumerate(_NAMES.split(), 1)}
+_MONTH = rf"(?P<month>{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in _NAMES.split())}|sept)\.?"
+_DAY = r"(?:the\s+)?(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
+_DATES = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"{_MONTH}\s+{_DAY}(?:(?:\s*,\s*|\s+)(?P<year>\d{{4}}))?",
+        rf"{_DAY}(?:\s+of)?\s+{_MONTH}(?:(?:\s*,\s*|\s+)(?P<year>\d{{4}}))?",
+    )
+]
+_CLOCK = re.compile(r"\b(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?\s*(?P<half>[ap]\.?\s?m\.?)?", re.IGNORECASE)
+_TWELVE = {"noon": (12, 0), "midnight": (0, 0)}
+_BLANK = re.compile(r"\\[ ,;:]|[~\s$]+")
+_HOURS, _HALF = 24, 12
+
+
+def is_moment(text: str) -> bool:
+    """True for a time of day, with or without its half, and for a date."""
+    if len(text) > _LONGEST:
+        return False
+    text = _usual(text)
+    return _date(text) is not None or _clock(text) is not None
+
+
+def last_moment(clause: str) -> str:
+    """Returns the last date, or time with its half of the day, in a clause of prose; "" where there is none."""
+    text = _usual(clause[-_CLAUSE:])
+    found = [
+        match for form in (*_DATES, _CLOCK) for match in form.finditer(text) if _CLOCK is not form or match["half"]
+    ]
+    return max(found, key=lambda match: match.end())[0] if found else ""
+
+
+def same_moment(gold: str, text: str) -> bool | None:
+    """Whether two texts are the same time of day or the same date; None where one of them is neither.
+
+    A year that one of two dates leaves out is the other's, and so is the half of the day of a time before 12:59.
+    """
+    if len(gold) > _LONGEST or len(text) > _LONGEST:
+        return None
+    gold, text = _usual(gold), _usual(text)
+    dates = _date(gold), _date(text)
+    if dates[0] and dates[1]:
+        one, other = dates[0], dates[1]
+        return one[:2] == other[:2] and (None in (one[2], other[2]) or one[2] == other[2])
+    clocks = _clock(gold), _clock(text)
+    if clocks[0] is None or clocks[1] is None or not (clocks[0][1] or clocks[1][1]):
+        return None
+    return bool({*_readings(*clocks[0])} & {*_readings(*clocks[1])})
+
+
+def _usual(text: str) -> str:
+    return _BLANK.sub(" ", MARKUP.sub(r"\1", text)).strip(" .")
+
+
+def _date(text: str) -> tuple[int, int, str | None] | None:
+    """Month, day and year, if there is one."""
+    found = next(filter(None, (form.fullmatch(text) for form in _DATES)), None)
+    return (_MONTHS[found["month"][:3].lower()], int(found["day"]), found["year"]) if found else None
+
+
+def _clock(text: str) -> tuple[tuple[int, int], str] | None:
+    """Hour and minute as written, and the half of the day: "a", "p", "=" for noon and midnight, or ""."""
+    if text.lower() in _TWELVE:
+        return _TWELVE[text.lower()], "="
+    found = _CLOCK.fullmatch(text)
+    if found is None or not (found["minute"] or found["half"]):
+        return None
+    hour, minute, half = int(found["hour"]), int(found["minute"] or "0"), (found["half"] or "")[:1].lower()
+    if minute > 59 or hour >= _HOURS or (half and not 1 <= hour <= _HALF):
+        return None
+    return (hour, minute), half
+
+
+def _readings(moment: tuple[int, int], half: str) -> list[tuple[int, int]]:
+    """The hours of 24 that a time may mean."""
+    hour, minute = moment
+    if half == "=":
+        return [moment]
+    if half:
+        return [(hour % _HALF + (_HALF if half == "p" else 0), minute)]
+    return [(hour % _HALF, minute), (hour % _HALF + _HALF, minute)] if 1 <= hour <= _HALF else [moment]

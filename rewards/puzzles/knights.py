@@ -1,0 +1,247 @@
+"""Knights and knaves: a completion and who is what in; whether it says the same of everybody out.
+
+The verifier judges, the reward scores; both read statements such as "Zoey is a knave" with `read_roles`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from grpo.plugins.decorators import reward, verifier
+from grpo.plugins.errors import OptionError
+from grpo.plugins.types import Case, Verdict
+from grpo.rewards.answer_text import stated_answer
+from grpo.rewards.math.answer import MARKUP
+from grpo.rewards.puzzles.logic_rl import logic_rl_score
+
+Role = Literal["knight", "knave"]
+Variant = Literal["exact", "logic_rl"]
+
+_LONGEST = 4000
+_MOST_LINES = 40
+_TEXT = "solution_text_format"
+_ROLES: Mapping[str, Role] = {"knight": "knight", "true": "knight", "knave": "knave", "false": "knave"}
+_NAME = r"(?!(?:and|are|is|both|all|knights?|knaves?)\b)[^\W\d_][\w'-]{0,40}"
+_NAMES = rf"{_NAME}(?:\s{{0,3}}(?:,\s{{0,3}}and\b|,|&|\band\b)\s{{0,3}}{_NAME}){{0,30}}"
+_STATEMENT = re.compile(
+    rf"(?P<names>{_NAMES})\s{{0,3}}(?:\b(?:is|are)\b|[:=(|]|->|\u2192|-|\u2013)\s{{0,3}}"
+    rf"(?:(?:a|an|the|both|all)\s{{1,3}})?(?P<role>knight|knave)s?\b",
+    re.IGNORECASE,
+)
+_LISTED = re.compile(rf"\b(?P<role>knight|knave)s?\s{{0,3}}(?:are|is|:)\s{{0,3}}(?P<names>{_NAMES})", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"(?:[\s.,;:()\[\]*_#>`|-]|\(?\d{1,2}[.):]|\b(?:and|so|thus|hence|therefore|while|but|then|finally)\b"
+    r"|\b(?:the\s)?(?:final\s)?(?:answer|solution)(?:\sis)?:)*",
+    re.IGNORECASE,
+)
+_DRESSING = re.compile(r"[*\"{}$\u201c\u201d]")  # emphasis, and what JSON and LaTeX put around names and roles
+_SPLIT = re.compile(r"\s*(?:,\s*and\b|,|&|\band\b)\s*", re.IGNORECASE)
+_GOLD = "(1) Amelia is a knight\n(2) Zoey is a knave"
+_ROW = {"answer": _GOLD}
+_TAGGED = f"<think>Zoey lies.</think>\n<answer>\n{_GOLD}\n</answer>"
+
+
+class Unreadable(ValueError):
+    """The text is no list of statements about who is what; the message says why."""
+
+
+@verifier(
+    version=1,
+    isolation="inline",
+    cases=[
+        Case(_TAGGED, _ROW, True),
+        Case("<answer>Zoey is a knave, and Amelia is a knight.</answer>", _ROW, True),
+        Case("Zoey lies.\nSo Amelia: knight, Zoey: knave.", {"answer": {"Amelia": "knight", "Zoey": "knave"}}, True),
+        Case("<answer>Knights: Amelia; knaves: Zoey</answer>", {"answer": {"Amelia": True, "Zoey": False}}, True),
+        Case("<answer>Amelia and Zoey are knights</answer>", _ROW, False),
+        Case("<answer>Amelia is a knight</answer>", _ROW, False),
+        Case("<answer>Zoey is a knave or Zoey is a knight, Amelia is a knight</answer>", _ROW, False),
+        Case("I cannot tell.", _ROW, False),
+        Case(_TAGGED, {"answer": "unknown"}, None),
+    ],
+)
+def knights_and_knaves(completion: str, answer: str) -> Verdict:
+    """Judges whether a completion says of everybody, and of nobody else, what they are.
+
+    Read is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` after the reasoning, else the last line with those right
+    above it that are statements too. It must be made of statements alone, in any order and with or without numbering
+    and emphasis: "Zoey is a knave", "Zoey: knave", "Zoey (knave)", "Zoey and Sam are knaves", "Knaves: Zoey, Sam".
+    Names are single words and count whatever their case. Any other words beside the
+    statements ("or", "maybe", a second version) make it wrong. Undecided only when the row is unusable.
+
+    Args:
+        completion: the text.
+        answer: the solution: such statements, or a mapping from names to "knight" or "knave" (or True and False);
+            a mapping with the key `solution_text_format` is read for that key.
+    """
+    return _judged(completion, answer)[0]
+
+
+def prepare(*, format_score: float, **_others: object) -> None:
+    """Refuses options that cannot work.
+
+    Raises:
+        OptionError: format_score is not from 0 to 1.
+    """
+    if not 0.0 <= format_score <= 1.0:
+        raise OptionError(
+            f"knights_and_knaves: format_score={format_score} is not from 0 to 1, the range of the reward."
+        )
+
+
+@reward(
+    name="knights_and_knaves",
+    version=1,
+    range=(-3.0, 3.0),
+    isolation="inline",
+    prepare=prepare,
+    cases=[
+        Case(_TAGGED, _ROW, 1.0),
+        Case("<answer>Zoey is a knave, and Amelia is a knight.</answer>", _ROW, 1.0),
+        Case("<answer>Zoey is a knight, and Amelia is a knight.</answer>", _ROW, 0.1),
+        Case("<answer>Amelia is a knight</answer>", _ROW, 0.0),
+        Case("I cannot tell.", _ROW, 0.0),
+        Case(_TAGGED, {"answer": ""}, None),
+        Case("Assistant: " + _TAGGED, _ROW, 3.0, {"variant": "logic_rl"}),
+        Case(_TAGGED, _ROW, 3.0, {"variant": "logic_rl", "header": "Assistant:"}),
+        Case("Assistant: " + _TAGGED.replace("knave", "knight"), _ROW, -0.5, {"variant": "logic_rl"}),
+        Case("Assistant: " + _TAGGED.replace(" is a ", ": "), _ROW, -1.0, {"variant": "logic_rl"}),
+        Case("Assistant: " + _GOLD, _ROW, -3.0, {"variant": "logic_rl"}),
+    ],
+)
+def knights_and_knaves_score(
+    completion: str, answer: str, *, format_score: float = 0.1, variant: Variant = "exact", header: str = ""
+) -> float | None:
+    """1 when the verifier `knights_and_knaves` finds the answer right, `format_score` when it is complete, else 0.
+
+    Args:
+        completion: the text.
+        answer: the solution, as for the verifier.
+        format_score: for an answer that is wrong and yet says of everybody, and of nobody else, what they are; 0 to 1.
+        variant: "exact" as above, or "logic_rl": Logic-RL's score as published, 1 for the layout of `<think>` and
+            `<answer>` (else -1), plus 2 for the right answer, -1.5 for a wrong one and -2 for one that it cannot read.
+            It reads "NAME is a ROLE" alone, and nothing when the words knight and knave occur more often than names.
+        header: put before the completion; logic_rl finds no answer without the words that end its prompt
+            ("Assistant:" or "<|im_start|>assistant").
+
+    Raises:
+        OptionError: format_score is not from 0 to 1.
+    """
+    prepare(format_score=format_score)
+    if variant == "logic_rl":
+        text = _gold_text(answer)
+        return None if text is None else logic_rl_score(header + completion, text)
+    verdict, complete = _judged(completion, answer)
+    if verdict.ok is None:
+        return None
+    return 1.0 if verdict.ok else format_score * complete
+
+
+def read_roles(text: str) -> dict[str, Role]:
+    """Reads statements about who is what.
+
+    Returns:
+        Name in lower case to role.
+
+    Raises:
+        Unreadable: there is something else in the text, nothing at all, or two roles for one name.
+    """
+    if len(text) > _LONGEST:
+        raise Unreadable(f"longer than {_LONGEST} characters")
+    text = _DRESSING.sub("", MARKUP.sub(r"\1", text))
+    roles: dict[str, Role] = {}
+    at = 0
+    while (start := _gap(text, at)) < len(text):
+        found = _STATEMENT.match(text, start) or _LISTED.match(text, start)
+        if found is None:
+            raise Unreadable(f"'{text[start : start + 40]}' says of nobody what they are")
+        role: Role = "knight" if found["role"].lower() == "knight" else "knave"
+        for name in _SPLIT.split(found["names"]):
+            if roles.setdefault(name.lower(), role) != role:
+                raise Unreadable(f"{name} cannot be both")
+        at = found.end()
+    if not roles:
+        raise Unreadable("nobody is called a knight or a knave")
+    return roles
+
+
+def _gap(text: str, start: int) -> int:
+    """Returns where the next words begin that mean something."""
+    found = _BETWEEN.match(text, start)
+    return found.end() if found else start
+
+
+def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
+    """Returns the verdict, and whether the answer names everybody and nobody else."""
+    gold = _gold(answer)
+    if gold is None:
+        return Verdict(None, None, "the row's answer does not say who is a knight and who is a knave"), False
+    stated = stated_answer(completion)
+    if stated is None:
+        return Verdict(False, None, "the completion is blank"), False
+    stated = _list_above(completion.rstrip(), stated)
+    extracted = stated if len(stated) <= 200 else stated[:100] + " ... " + stated[-95:]
+    try:
+        roles = read_roles(stated)
+    except Unreadable as error:
+        return Verdict(False, extracted, str(error)), False
+    if roles.keys() != gold.keys():
+        return Verdict(False, extracted, f"it is about {_list(roles)}, and the puzzle about {_list(gold)}"), False
+    wrong = {name: role for name, role in roles.items() if gold[name] != role}
+    if wrong:
+        return Verdict(False, extracted, f"{_list(wrong)}: wrong"), True
+    return Verdict(True, extracted, "right about everybody"), True
+
+
+def _list_above(completion: str, stated: str) -> str:
+    """Returns a last line, and with it the lines right above that are statements too and contradict nothing below."""
+    if not completion.endswith(stated):
+        return stated
+    above = completion[: len(completion) - len(stated)].rsplit("\n", _MOST_LINES)[1:]
+    for line in reversed(above[:-1] if above and not above[-1].strip() else above):
+        try:
+            read_roles(line)
+            read_roles(f"{line}\n{stated}")
+        except Unreadable:
+            break
+        stated = f"{line}\n{stated}"
+    return stated
+
+
+def _gold(answer: object) -> dict[str, Role] | None:
+    if isinstance(answer, Mapping) and _TEXT not in answer:
+        return _gold_of(answer)
+    try:
+        return read_roles(_gold_text(answer) or "")
+    except Unreadable:
+        return None
+
+
+def _gold_text(answer: object) -> str | None:
+    """Returns the solution as text, or None when it is neither text nor a mapping that says who is what."""
+    if isinstance(answer, Mapping):
+        if _TEXT in answer:
+            return _gold_text(answer[_TEXT])
+        roles = _gold_of(answer)
+        return None if roles is None else "\n".join(f"{name} is a {role}" for name, role in roles.items())
+    return answer if isinstance(answer, str) else None
+
+
+def _gold_of(answer: Mapping[object, object]) -> dict[str, Role] | None:
+    """Reads a mapping from names to roles; names without one (tables fill them in) are not part of the puzzle."""
+    roles: dict[str, Role] = {}
+    for name, role in answer.items():
+        text = str(role).strip().lower()
+        if role is None:
+            continue
+        if text not in _ROLES:
+            return None
+        roles[str(name).lower()] = _ROLES[text]
+    return roles or None
+
+
+def _list(names: Mapping[str, Role]) -> str:
+    text = ", ".join(name.title() for name in names)
+    return text if len(text) <= 100 else text[:97] + "..."

@@ -1,0 +1,175 @@
+"""The system calls that a program may make: a list of permissions in, a classic BPF filter for the kernel out.
+
+Theory of operation: the filter is an allow-list. What is not on it answers EPERM, so that an honest program sees an
+ordinary error. A few calls that no honest program makes (`DEADLY`) end the process with SIGSYS, which is reported as
+"policy". Calls whose arguments matter are judged by them: no locks through fcntl (two programs could signal each
+other through a lock on a shared file), no terminal input through ioctl, no new namespaces through clone.
+
+This module runs inside the sandbox and imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from grpo.rewards.sandbox.inside.kernel import FilterProgram
+from grpo.rewards.sandbox.inside.syscall_numbers import audit_number, numbers
+
+Code = tuple[bytes, ...]
+
+ALLOWED = """
+    read write readv writev pread64 pwrite64 preadv pwritev open openat close close_range fstat newfstatat stat
+    lstat statx lseek mmap mprotect munmap brk mremap madvise msync rt_sigaction rt_sigprocmask rt_sigreturn
+    rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack access faccessat faccessat2 pipe pipe2 select
+    pselect6 poll ppoll epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_create eventfd2 eventfd sched_yield
+    nanosleep clock_nanosleep getitimer setitimer alarm pause dup dup2 dup3 fsync fdatasync truncate ftruncate
+    getdents64 getdents getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir creat unlink unlinkat
+    symlink symlinkat link linkat readlink readlinkat chmod fchmod fchmodat umask gettimeofday getrlimit
+    setrlimit getrusage sysinfo times getuid getgid geteuid getegid getpid gettid getppid getpgrp getpgid getsid
+    getgroups getresuid getresgid uname arch_prctl set_tid_address set_robust_list get_robust_list futex rseq
+    exit exit_group wait4 waitid getcpu sched_getaffinity sched_getparam sched_getscheduler
+    sched_get_priority_max sched_get_priority_min clock_gettime clock_getres time getrandom kill tkill tgkill
+    statfs fstatfs utimensat utime utimes futimesat fadvise64 copy_file_range sendfile sendto recvfrom shutdown
+    getsockname getpeername getsockopt setsockopt membarrier restart_syscall getpriority fallocate
+    sync_file_range capget
+"""
+# For programs that may start others; a program alone gets EPERM.
+STARTING = """
+    fork vfork execve execveat setsid setpgid sched_setaffinity
+"""
+DEADLY = """
+    ptrace process_vm_readv process_vm_writev mount umount2 pivot_root chroot setns unshare bpf io_uring_setup
+    io_uring_enter io_uring_register userfaultfd perf_event_open keyctl add_key request_key init_module
+    finit_module delete_module kexec_load kexec_file_load reboot swapon swapoff open_by_handle_at
+    name_to_handle_at memfd_secret fsopen fsmount fsconfig fspick open_tree move_mount mount_setattr pidfd_getfd
+    iopl ioperm acct quotactl syslog settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname
+    seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self kcmp lookup_dcookie modify_ldt
+    vhangup
+"""
+_NAMESPACES, _THREAD = 0x7E020080, 0x00010000
+_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
+_FCNTLS = (0, 1, 2, 3, 4, 1030, 1032)  # DUPFD GETFD SETFD GETFL SETFL DUPFD_CLOEXEC GETPIPE_SZ
+_PRCTLS = (1, 3, 15, 16)  # SET_PDEATHSIG GET_DUMPABLE SET_NAME GET_NAME
+_AF_UNIX = 1
+_EPERM, _ENOSYS = 1, 38
+
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_LOAD, _JUMP, _JUMP_EQ, _JUMP_GE, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x54, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+_X32 = 0x40000000
+_FARTHEST = 255  # instructions that a condition can skip
+
+
+# What the agent of a container needs beside the calls of programs, to make sandboxes in it.
+MAKING = """
+    unshare mount umount2 pivot_root open_tree move_mount mount_setattr landlock_create_ruleset landlock_add_rule
+    landlock_restrict_self seccomp ioctl fcntl prctl prlimit64 socketpair clone clone3 capset setresuid setresgid setuid
+    setgid setgroups memfd_create pidfd_open pidfd_send_signal sendmsg recvmsg sched_setaffinity
+"""
+
+
+class Filters:
+    """The filters of one zygote, made once; each is None where seccomp is missing.
+
+    Attributes:
+        alone: a program in the zygote's own interpreter that may start nothing.
+        threading: likewise for one that may start threads.
+        replaced: likewise for a program that replaces the process.
+        starting: a program that may start threads and processes.
+    """
+
+    __slots__ = ("alone", "replaced", "starting", "threading")
+
+    def __init__(self, available: bool) -> None:
+        self.alone = filter_program() if available else None
+        self.threading = filter_program(threads=True) if available else None
+        self.replaced = filter_program("execve") if available else None
+        self.starting = filter_program(STARTING) if available else None
+
+
+def filter_program(more: str = "", *, threads: bool = False) -> FilterProgram:
+    """Returns a filter, ready for `kernel.install`.
+
+    Args:
+        more: calls to allow beside `ALLOWED`; with `STARTING`, processes and threads may be started.
+        threads: threads of the process itself may be started.
+    """
+    judged: dict[int, Code] = dict.fromkeys(numbers(f"{ALLOWED} {more}"), (_op(_RETURN, _ALLOW),))
+    judged |= dict.fromkeys(numbers(DEADLY), (_op(_RETURN, _KILL),))
+    for name, argument, values in (
+        ("ioctl", 1, _IOCTLS),
+        ("fcntl", 1, _FCNTLS),
+        ("prctl", 0, _PRCTLS),
+        ("prlimit64", 0, (0,)),  # its own limits; elsewhere another process could be named
+        ("socketpair", 0, (_AF_UNIX,)),
+    ):
+        judged |= dict.fromkeys(numbers(name), (_load(argument), *_any_of(values)))
+    if threads or more == STARTING:
+        kinds = (_THREAD,) if threads else (0, _THREAD)
+        judged |= dict.fromkeys(numbers("clone"), (_load(0), _op(_AND, _NAMESPACES | _THREAD), *_any_of(kinds)))
+    # The flags of clone3 are out of sight; the C library then uses clone.
+    judged |= dict.fromkeys(numbers("clone3"), (_op(_RETURN, _ERRNO | _ENOSYS),))
+    code = [
+        _op(_LOAD, _ARCHITECTURE),
+        _op(_JUMP_EQ, audit_number(), 1, 0),
+        _op(_RETURN, _KILL),
+        _op(_LOAD, _NUMBER),
+        _op(_JUMP_GE, _X32, 0, 1),
+        _op(_RETURN, _KILL),
+        *_searched(_segments(judged)),
+    ]
+    return FilterProgram(len(code), b"".join(code))
+
+
+def engine_profile() -> dict[str, object]:
+    """Returns the filter of a container in the form that container engines read: an allow-list as well.
+
+    It is looser than the filter of a program by what it takes to make sandboxes. The namespaces that it lets the
+    agent make are what no program can make any more.
+    """
+    names = sorted({*ALLOWED.split(), *STARTING.split(), *MAKING.split()})
+    return {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": _EPERM,
+        "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
+        "syscalls": [{"names": names, "action": "SCMP_ACT_ALLOW"}],
+    }
+
+
+def _segments(judged: dict[int, Code]) -> list[tuple[int, Code]]:
+    """Returns the first number of each run of calls that are judged alike, with the code that judges them."""
+    refused = (_op(_RETURN, _ERRNO | _EPERM),)
+    segments: list[tuple[int, Code]] = []
+    for number in range(max(judged) + 2):
+        body = judged.get(number, refused)
+        if not segments or segments[-1][1] != body:
+            segments.append((number, body))
+    return segments
+
+
+def _searched(segments: list[tuple[int, Code]]) -> Code:
+    """Finds the segment of the loaded number by halves: the kernel runs the filter for every number when it is set."""
+    if len(segments) == 1:
+        return segments[0][1]
+    half = len(segments) // 2
+    below, above = _searched(segments[:half]), _searched(segments[half:])
+    if len(below) <= _FARTHEST:
+        return (_op(_JUMP_GE, segments[half][0], len(below), 0), *below, *above)
+    return (_op(_JUMP_GE, segments[half][0], 0, 1), _op(_JUMP, len(below)), *below, *above)
+
+
+def _op(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, when_true, when_false, value)
+
+
+def _load(argument: int) -> bytes:
+    """Loads the low half of an argument; little-endian, as both architectures are."""
+    return _op(_LOAD, _ARGUMENTS + 8 * argument)
+
+
+def _any_of(values: tuple[int, ...]) -> Code:
+    """Allows when the loaded value is one of `values`, else refuses."""
+    code: list[bytes] = []
+    for value in values:
+        code += [_op(_JUMP_EQ, value, 0, 1), _op(_RETURN, _ALLOW)]
+    return (*code, _op(_RETURN, _ERRNO | _EPERM))

@@ -1,0 +1,58 @@
+"""How long a completion is: a completion in, 1 within the wanted length and less outside it out."""
+
+from __future__ import annotations
+
+from grpo.plugins.decorators import reward
+from grpo.plugins.errors import OptionError
+from grpo.plugins.types import Case, Completion
+from grpo.rewards.shape.units import Unit, size
+
+
+@reward(
+    version=1,
+    range=(0.0, 1.0),
+    isolation="inline",
+    cases=[
+        Case("She has 6 boxes of 12 apples. <answer>72</answer>", {}, 1.0),
+        Case("word " * 225, {}, 0.5),
+        Case("word " * 400, {}, 0.0),
+        Case("", {}, 0.0),
+        Case("12345", {}, 0.5, {"unit": "characters", "minimum": 10}),
+    ],
+)
+def length(
+    completion: Completion | str,
+    *,
+    target: int = 150,
+    limit: int = 300,
+    minimum: int = 1,
+    unit: Unit = "words",
+) -> float | None:
+    """1 from `minimum` to `target`, falling in a straight line to 0 at `limit`, and to 0 at length 0 below `minimum`.
+
+    For a length n: n/minimum if n < minimum; 1 if n <= target; (limit - n) / (limit - target) if n < limit; else 0.
+
+    Args:
+        completion: the completion.
+        target: the longest length that costs nothing.
+        limit: the length from which the score is 0.
+        minimum: the shortest length that costs nothing; 0 lets an empty completion score 1.
+        unit: words (runs without blank space), characters, or sampled tokens; with tokens the reward abstains on
+            completions that come without token ids.
+
+    Raises:
+        OptionError: not 0 <= minimum <= target < limit.
+    """
+    if not 0 <= minimum <= target < limit:
+        raise OptionError(
+            f"length: minimum={minimum}, target={target}, limit={limit} are out of order. "
+            "Choose 0 <= minimum <= target < limit, for example target=150, limit=300."
+        )
+    found = size(completion, unit)
+    if found is None:
+        return None
+    if found < minimum:
+        return found / minimum
+    if found <= target:
+        return 1.0
+    return max(0.0, (limit - found) / (limit - target))

@@ -1,0 +1,238 @@
+"""Environments under check: ours hold, planted faults are found by name, and nothing is raised."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.spaces import Text
+
+from grpo import EnvSpec, check_env
+from grpo.core.check.report import Report
+from grpo.plugins.errors import PluginNotFound
+
+ROWS = [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(12)]
+
+
+class Sums(gymnasium.Env[str, str]):
+    """A sound environment of one turn; the tests spoil one method each."""
+
+    opened = 0
+
+    def __init__(self) -> None:
+        self.observation_space = self.action_space = Text(64, min_length=0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        row = (options or {}).get("row") or ROWS[int(self.np_random.integers(len(ROWS)))]
+        return "", self.started(row)
+
+    def started(self, row: dict[str, str]) -> dict[str, Any]:
+        prompt = [{"role": "user", "content": row["question"]}]
+        return {"prompt": prompt, "row": dict(row), "demonstration": f"<answer>{row['answer']}</answer>"}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", 0.0, True, False, {}
+
+
+def spec_of(factory: Callable[[], Any], **changes: Any) -> EnvSpec:
+    fields = {"rewards": ("gsm8k.correctness",), "verifier": "gsm8k", "dataset": lambda split: ROWS, **changes}
+    return EnvSpec("sums", 1, factory, **fields)
+
+
+def errors(report: Report) -> set[str]:
+    return {finding.relation for finding in report.of("error")}
+
+
+@pytest.fixture(autouse=True)
+def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+
+
+def test_sound_environments_hold() -> None:
+    assert check_env("gsm8k:size=30").findings == ()
+    report = check_env(spec_of(Sums))
+    assert report.ok, str(report)
+    assert errors(check_env(spec_of(Sums, dataset=None))) == set()
+
+
+def test_an_episode_that_ignores_its_seed_is_found() -> None:
+    class Random(Sums):
+        def reset(self, **how: Any) -> tuple[str, dict[str, Any]]:
+            observation, info = super().reset(**how)
+            return observation + str(random.random())[:8], info
+
+    assert "same seed, same episode" in errors(check_env(spec_of(Random)))
+
+
+def test_an_episode_that_goes_otherwise_the_second_time_is_found() -> None:
+    class Moody(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            return "", 0.0, True, False, {"mood": random.random()}
+
+    found = check_env(spec_of(Moody)).of("error")
+    assert any("the same actions get other answers" in finding.message for finding in found)
+
+
+def test_instances_that_share_state_are_found_when_they_run_side_by_side() -> None:
+    class Shared(Sums):
+        last: list[object] = [None]  # noqa: RUF012
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            Shared.last[0] = self
+            time.sleep(0.002)
+            return "", 0.0, True, False, {"mine": Shared.last[0] is self}
+
+    assert errors(check_env(spec_of(Shared))) == {"1000 instances"}
+
+
+def test_what_an_episode_leaves_behind_is_found() -> None:
+    class Leaking(Sums):
+        last = ""
+
+        def reset(self, **how: Any) -> tuple[str, dict[str, Any]]:
+            _, info = super().reset(**how)
+            return self.last, info
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            self.last = "left"
+            return super().step(action)
+
+    assert "no leak between episodes" in errors(check_env(spec_of(Leaking)))
+
+
+def test_a_row_that_reset_changes_is_found() -> None:
+    class Changing(Sums):
+        def started(self, row: dict[str, str]) -> dict[str, Any]:
+            info = super().started(row)
+            row["question"] = row["question"].upper() + "!"
+            return info
+
+    rows = [dict(row) for row in ROWS]
+    assert "row unchanged" in errors(check_env(spec_of(Changing, dataset=lambda split: rows)))
+
+
+def test_hostile_actions_that_raise_score_nan_or_never_end_are_found() -> None:
+    class Strict(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            int(action.encode().isdigit())
+            return "", 0.0, True, False, {"scores": {"sum": float("nan")}}
+
+    class Endless(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            return "", 0.0, False, False, {}
+
+    findings = [f for f in check_env(spec_of(Strict)).of("error") if f.relation == "hostile actions"]
+    assert len(findings) == 1
+    assert "and 8 more" in findings[0].message
+    [finding] = check_env(spec_of(Endless)).of("error")
+    assert "no end within 200 turns" in finding.message
+
+
+def test_tools_that_cannot_be_described_raise_or_answer_otherwise_the_next_time_are_found() -> None:
+    class Tooled(Sums):
+        called = 0
+
+        def started(self, row: dict[str, str]) -> dict[str, Any]:
+            worked = [{"tool": "look", "arguments": {"at": "it"}}, f"<answer>{row['answer']}</answer>"]
+            return {**super().started(row), "demonstration": worked}
+
+        @property
+        def tools(self) -> list[Any]:
+            return [self.look]
+
+        def look(self, at: str) -> str:
+            """Looks.
+
+            Args:
+                at: at what.
+            """
+            return at[:9]
+
+    class Leaving(Tooled):
+        def look(self, at: str) -> str:
+            """Looks.
+
+            Args:
+                at: at what.
+            """
+            if at.startswith("raise SystemExit"):
+                raise SystemExit(3)
+            Leaving.called += 1
+            return str(Leaving.called)
+
+    class Bare(Tooled):
+        def look(self, at):  # type: ignore[no-untyped-def]
+            return at
+
+    sound = check_env(spec_of(Tooled, max_turns=3))
+    assert sound.ok, str(sound)
+    found = [f.message for f in check_env(spec_of(Leaving, max_turns=3)).of("error")]
+    assert any("SystemExit" in message for message in found), found
+    assert any("two instances answer the same call differently" in message for message in found), found
+    assert any("max_turns is 1" in f.message for f in check_env(spec_of(Tooled)).of("error"))
+    assert any("cannot be described" in f.message for f in check_env(spec_of(Bare, max_turns=3)).of("error"))
+
+
+def test_demonstrations_that_its_rewards_do_not_like_are_found() -> None:
+    class Wrong(Sums):
+        def started(self, row: dict[str, str]) -> dict[str, Any]:
+            return {**super().started(row), "demonstration": "<answer>-1</answer>"}
+
+    report = check_env(spec_of(Wrong))
+    assert errors(report) == {"demonstrations score highest"}
+
+    class Silent(Sums):
+        def started(self, row: dict[str, str]) -> dict[str, Any]:
+            return {key: value for key, value in super().started(row).items() if key != "demonstration"}
+
+    assert [f.message for f in check_env(spec_of(Silent)).of("note")] == ["its episodes have no demonstration"]
+
+
+def test_rows_that_change_or_are_missing_are_found() -> None:
+    count = iter(range(1000))
+    moving = check_env(spec_of(Sums, dataset=lambda split: [{"question": "?", "answer": str(next(count))}]))
+    assert "rows" in errors(moving)
+    empty = check_env(spec_of(Sums, dataset=lambda split: ROWS if split == "train" else []))
+    assert errors(empty) == {"rows"}
+
+
+def test_what_cannot_be_made_or_hangs_is_a_finding() -> None:
+    assert "gymnasium's checker" in errors(check_env(spec_of(dict)))
+
+    class Hanging(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            time.sleep(3)
+            return super().step(action)
+
+    report = check_env(spec_of(Hanging), seconds=0.5)
+    assert "time limit" in errors(report)
+
+
+def test_a_wrong_name_is_the_users_error() -> None:
+    with pytest.raises(PluginNotFound, match="Did you mean 'gsm8k'"):
+        check_env("gsm8")
+
+
+def test_an_environment_that_cannot_be_made_is_one_finding() -> None:
+    def broken() -> Any:
+        raise OSError("no such game")
+
+    report = check_env(spec_of(broken))
+    assert [(finding.relation, finding.message) for finding in report.findings] == [
+        ("it can be made", "OSError: no such game")
+    ]
+
+
+def test_an_environment_that_exits_ends_nothing_but_its_relation() -> None:
+    class Exits(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            raise SystemExit(3)
+
+    report = check_env(spec_of(Exits, scores_itself=True))
+    assert {"hostile actions", "same seed, same episode"} <= errors(report)
+    assert "SystemExit: 3" in str(report)

@@ -1,0 +1,136 @@
+"""Shrinking keeps what was asked for, ends minimal, within its calls, and prints a case that holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from grpo import Case
+from grpo.core.check.shrink import shrink
+from grpo.plugins.host import Host
+
+
+def each(test: Callable[[str], bool]) -> Callable[[Sequence[str]], list[bool]]:
+    return lambda texts: [test(text) for text in texts]
+
+
+def test_it_finds_the_one_thing_that_matters() -> None:
+    text = "\n".join(f"line {n} of many words" for n in range(200)) + "\nthe answer is <72> here\n" + "x" * 500
+    done = shrink(text, each(lambda t: "<72>" in t))
+    assert (done.text, done.minimal) == ("<72>", True)
+    assert done.calls < 400
+
+
+def test_parts_that_stand_far_apart_are_kept_together() -> None:
+    text = "a" * 50 + "<b>" + "c\n" * 50 + "</b>" + " d" * 50
+    done = shrink(text, each(lambda t: t.find("<b>") < t.rfind("</b>") and "<b>" in t))
+    assert done.text == "<b></b>"
+
+
+def test_no_single_character_can_be_dropped_from_the_result() -> None:
+    def even(text: str) -> bool:
+        return text.count("a") >= 3 and text.count("b") == 2
+
+    done = shrink("ab a\nb aaa c a\n" * 1 + "a", each(even))
+    assert even(done.text)
+    assert not any(even(done.text[:n] + done.text[n + 1 :]) for n in range(len(done.text)))
+
+
+def test_the_calls_are_bounded() -> None:
+    tried = 0
+
+    def keeps(texts: Sequence[str]) -> list[bool]:
+        nonlocal tried
+        tried += len(texts)
+        return [text.count("a") >= 400 for text in texts]
+
+    done = shrink("a b\n" * 1000, keeps, calls=50)
+    assert tried == done.calls == 50
+    assert not done.minimal
+    assert done.text.count("a") >= 400
+
+
+def test_a_text_of_which_nothing_can_go_stays() -> None:
+    assert shrink("abc", each(lambda t: t == "abc")).text == "abc"
+    assert shrink("abc", each(lambda t: True)).text == ""
+    assert shrink("", each(lambda t: True)).text == ""
+
+
+ROWS = [
+    {"completion": "Well.\n<answer>72</answer> and more\nwords", "answer": "72", "unused": 1},
+    {"completion": "<reasoning>\nlong\n</reasoning>\n<answer>\nthing\n</answer>\n", "answer": "72"},
+]
+
+
+def grpo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "grpo", "shrink", *arguments]
+    environment = {**os.environ, "GRPO_PLUGINS": "grpo-kit"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_command_prints_a_case_that_holds(folder: Path) -> None:
+    done = grpo("--reward", "gsm8k.correctness:variant=gist", "--input", "rows.jsonl", "--row", "1", cwd=folder)
+    case = eval(done.stdout, {"Case": Case})
+    assert case == Case("72", row={"answer": "72"}, expect=2.0, options={"variant": "gist"})
+    reward = Host.discover().reward("gsm8k.correctness")
+    assert reward.spec(case.completion, **case.row, **case.options) == case.expect
+    assert "characters became 2" in done.stderr
+
+
+def test_a_minimum_keeps_any_score_from_there_up(folder: Path) -> None:
+    done = grpo("--reward", "format", "--input", "rows.jsonl", "--row", "2", "--min-score", "0.3", cwd=folder)
+    case = eval(done.stdout, {"Case": Case})
+    assert case.expect >= 0.3
+    assert len(case.completion) < len("<reasoning>x</reasoning>") + 1
+    done = grpo("--reward", "format", "--input", "rows.jsonl", "--row", "2", "--min-score", "7", cwd=folder)
+    assert done.returncode == 2
+    assert "scores 1, which is not 7 or more" in done.stderr
+
+
+def test_a_failure_is_shrunk_too(folder: Path) -> None:
+    (folder / "mine.py").write_text(
+        "from grpo import reward\n@reward(version=1)\ndef mine(completion: str) -> float:\n"
+        "    return 1 / (completion.count('<') != 2)\n",
+        encoding="utf-8",
+    )
+    done = grpo("--reward", "./mine.py:mine", "--input", "rows.jsonl", "--row", "1", cwd=folder)
+    case = eval(done.stdout, {"Case": Case})
+    assert (case.completion, case.expect) == ("<<", ...)
+    assert "ZeroDivisionError" in done.stdout
+
+
+def test_a_completion_of_a_run_is_shrunk(full_run: Path) -> None:
+    arguments = ("--reward", "length:unit=characters,minimum=3", "--step", "1", "--index", "0", "--min-score", "0.1")
+    done = grpo(str(full_run), *arguments, cwd=full_run)
+    case = eval(done.stdout, {"Case": Case})
+    assert 0.1 <= case.expect <= 1.0
+    assert len(case.completion) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name RUN with --index, or a file"),
+        (("--input", "rows.jsonl"), "--input needs --row N"),
+        (("--input", "rows.jsonl", "--row", "9"), "no row on line 9"),
+        (("--input", "nowhere.jsonl", "--row", "9"), "No such file"),
+        (("nowhere",), "RUN needs --index N"),
+        (("nowhere", "--index", "1"), "does not exist"),
+    ],
+)
+def test_what_cannot_be_found_is_refused(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = grpo("--reward", "format", *arguments, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr

@@ -1,0 +1,109 @@
+"""`grpo plugins check`: what it reports, what it exits with, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+
+
+def grpo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "grpo", "plugins", "check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+
+
+def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity() -> None:
+    done = grpo("gsm8k", "--json")
+    assert [report["plugin"] for report in json.loads(done.stdout)] == ["verifier gsm8k", "env gsm8k"]
+    assert done.returncode == 0
+    done = grpo("reward:length")
+    assert done.returncode == 0
+    assert "1 warning" in done.stdout.splitlines()[0]
+    done = grpo("proximity:table=qwen3_4b", "--json")
+    [report] = json.loads(done.stdout)
+    assert (done.returncode, report["ok"], report["plugin"]) == (1, False, "reward proximity:table=qwen3_4b")
+    assert {finding["severity"] for finding in report["findings"]} == {"error", "warning"}
+
+
+def test_options_choose_among_the_kinds_of_a_name() -> None:
+    done = grpo("gsm8k:size=20", "--json")
+    assert [report["plugin"] for report in json.loads(done.stdout)] == ["env gsm8k:size=20"]
+    done = grpo("gsm8k:sise=20")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "has no option 'sise'" in done.stderr
+
+
+PLUGINS = """
+import gymnasium
+from grpo import Case, EnvSpec, SandboxSpec, hookimpl, reward
+from grpo.envs.text.spaces import AnyText
+from grpo.plugins.errors import UsageError
+
+class Echo(gymnasium.Env):
+    def __init__(self):
+        self.observation_space = self.action_space = AnyText()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "Say a.", {"row": {"answer": "a"}}
+
+    def step(self, action):
+        return "", 0.0, True, False, {}
+
+@reward(version=1, range=(0.0, 1.0), cases=[Case("a", expect=1.0), Case("bbb", expect=0.0)])
+def brief(completion: str) -> float:
+    return float(len(completion.strip()) == 1)
+
+@hookimpl
+def grpo_rewards():
+    return [brief]
+
+@hookimpl
+def grpo_envs():
+    return [EnvSpec("echo", 1, Echo, rewards=("brevity",))]
+
+def lent():
+    raise UsageError("there is none to lend")
+
+@hookimpl
+def grpo_sandboxes():
+    return [SandboxSpec("lent", 1, lent)]
+"""
+
+
+def test_all_that_is_installed_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reward, an environment whose own reward has another name, a sandbox that cannot be made, a missing module."""
+    (tmp_path / "echo_plugins.py").write_text(PLUGINS)
+    info = tmp_path / "echo_plugins-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-plugins\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[grpo]\necho = echo_plugins\ngone = not_there\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("GRPO_PLUGINS", "echo-plugins")
+    done = grpo("--all", "--json")
+    reports = {report["plugin"]: report for report in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert set(reports) == {"reward brief", "env echo", "sandbox lent", "package echo-plugins"}
+    assert reports["reward brief"]["ok"]
+    assert reports["sandbox lent"]["findings"][0]["message"] == "there is none to lend"
+    assert "No module named 'not_there'" in reports["package echo-plugins"]["findings"][0]["message"]
+    assert "no reward 'brevity'" in reports["env echo"]["findings"][0]["message"]
+
+
+def test_the_command_refuses_in_words() -> None:
+    done = grpo("proximty")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Did you mean 'proximity'?" in done.stderr
+    for arguments in ((), ("proximity", "--all")):
+        done = grpo(*arguments)
+        assert done.returncode == 2
+        assert "name one plugin" in done.stderr

@@ -1,0 +1,74 @@
+"""docs/commands.md is true: a section for each command, every option of the newer ones, commands that parse."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from grpo.core.cli.main import COMMANDS, cli
+from grpo.core.cli.show import found
+from grpo.plugins.host import Host
+
+PAGES = Path(__file__).resolve().parents[3] / "docs"
+PAGE = (PAGES / "commands.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## ([\w-]+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
+SHOWN = re.findall(r"^    \$ grpo (.+)$", PAGE, re.MULTILINE)
+
+
+def command_named(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command
+
+
+def test_every_command_has_a_section_with_an_example() -> None:
+    assert list(SECTIONS) == list(COMMANDS)
+    for name, text in SECTIONS.items():
+        assert f"    $ grpo {name} " in text or f"    $ grpo {name}\n" in text
+
+
+@pytest.mark.parametrize("name", ["serve-rollouts", "eval", "show", "generate", "export", "runs"])
+def test_every_option_is_on_the_page(name: str) -> None:
+    for option in command_named(name).params:
+        if isinstance(option, click.Option):
+            assert f"`{max(option.opts, key=len)}" in SECTIONS[name] or f"{option.opts[0]} " in SECTIONS[name], (
+                option.name
+            )
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_the_commands_on_the_page_parse(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    command = command_named(name)
+    while isinstance(command, click.Group) and arguments:
+        found = command.get_command(click.Context(command), arguments.pop(0))
+        assert found is not None
+        command = found
+    command.make_context(name, arguments).close()
+
+
+def test_plugins_that_a_page_shows_have_that_name() -> None:
+    pages = [*PAGES.glob("*.md"), PAGES.parent / "README.md"]
+    named = {
+        name for page in pages for name in re.findall(r"grpo plugins show ([a-z][\w:.-]*)", page.read_text("utf-8"))
+    }
+    assert len(named) >= 4
+    for name in named - {"closeness"}:  # the example of plugins.md
+        assert found(Host.discover(), name)
+
+
+def test_the_defaults_on_the_page_are_those_of_the_code() -> None:
+    from grpo.core.cli.runs import SHOWN as SHOWN_BY_DEFAULT
+    from grpo.core.measure.model import UNBOUNDED, Choices
+    from grpo.core.planning.decide import EMBEDDED_COMPLETION, NAMED_COMPLETION
+
+    assert f"| `--limit K` | {SHOWN_BY_DEFAULT} |" in SECTIONS["show"]
+    assert f"| `--batch-size N` | {Choices().batch_size} |" in SECTIONS["eval"]
+    assert f"the first N problems; {UNBOUNDED} where the environment makes its own" in SECTIONS["eval"]
+    lengths = f"the run's; {EMBEDDED_COMPLETION} embedded, {NAMED_COMPLETION} else"
+    assert lengths in SECTIONS["eval"]
+    assert lengths in SECTIONS["generate"]

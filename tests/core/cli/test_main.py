@@ -1,0 +1,88 @@
+"""The command line as a whole: what it lists, what it loads, and its exit codes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from grpo.core.cli.main import COMMANDS, cli, main
+from grpo.plugins.errors import PluginError, RunError, UsageError
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Runs the command in this process; returns its exit code."""
+    monkeypatch.setattr(sys, "argv", ["grpo", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def test_help_lists_every_command_and_each_of_them_has_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--help") == 0
+    listed = capsys.readouterr().out
+    context = click.Context(cli)
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} ", listed, re.MULTILINE)
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.help
+
+
+def test_a_wrong_command_is_named_with_the_nearest_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "rnu", "--env", "gsm8k") == 2
+    assert (
+        capsys.readouterr().err == "grpo: no command 'rnu'. Did you mean 'run'? List the commands with: grpo --help\n"
+    )
+
+
+def test_a_wrong_flag_is_exit_code_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "run", "--stpes", "3") == 2
+    assert "--steps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UsageError("u"), 2), (RunError("r"), 1), (PluginError("p"), 1), (KeyboardInterrupt(), 130), (click.Abort(), 130)],
+)
+def test_every_deliberate_error_has_its_exit_code(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command("plugins")
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setattr("grpo.core.cli.plugins.plugins", failing)
+    assert call(monkeypatch, "plugins") == code
+    text = capsys.readouterr().err.strip()
+    assert text == (f"grpo: {error}" if code < 100 else "")
+
+
+def test_help_and_plugins_load_no_library_of_the_engine(tmp_path: Path) -> None:
+    heavy = {"torch", "transformers", "trl", "vllm", "triton", "datasets", "peft", "gymnasium", "matplotlib"}
+    code = (
+        "import sys\nfrom grpo.core.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        f"print('LOADED', sorted({heavy!r} & set(sys.modules)))"
+    )
+    for arguments in (["--help"], ["--version"], ["run", "--help"], ["plugins"]):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == "LOADED []", arguments
+
+
+def test_a_reader_that_went_away_gets_no_traceback() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m grpo plugins show env:gsm8k | true"], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")

@@ -1,0 +1,223 @@
+"""`grpo run`: bad input is one line and exit code 2 before a model loads or anything is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo.core.cli.main import main
+from grpo.core.config.schema import load_config
+
+REWARDS = """
+from grpo import reward
+
+@reward(version=1, isolation="inline")
+def level(completion: str, difficulty: str) -> float:
+    return 1.0
+"""
+
+
+@pytest.fixture
+def place(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a model whose weights are rubbish: whoever loads them fails in other words."""
+    shutil.copytree(tiny_model, tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").write_text("rubbish")
+    rows = [{"question": f"What is {n} + 1?", "answer": f"#### {n + 1}"} for n in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "mine.py").write_text(REWARDS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Result:
+    """What a call left behind."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+def grpo(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, whole: bool = False
+) -> Result:
+    base = [] if whole else ["--env", "gsm8k", "--model", "model", "--dataset", "rows.jsonl", *LENGTH]
+    monkeypatch.setattr(sys, "argv", ["grpo", "run", *base, *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    out, err = capsys.readouterr()
+    assert isinstance(stop.value.code, int)
+    return Result(stop.value.code, out, err)
+
+
+LENGTH = ["--max-completion-length", "16"]
+BAD = {
+    "unknown environment": ("--env gsm8", "Did you mean 'gsm8k'?"),
+    "unknown reward": ("--reward proximty", "Did you mean 'proximity'?"),
+    "unknown option": ("--reward proximity:tolerence=1", "tolerence"),
+    "option of the wrong type": ("--env gsm8k:size=many", "size"),
+    "two rewards of one name": ("--reward proximity --reward proximity:weight=2", "two rewards are named 'proximity'"),
+    "missing rows": ("--dataset none.jsonl", "no file none.jsonl"),
+    "broken rows": ("--dataset broken.jsonl", "broken.jsonl, line 2: not JSON"),
+    "rows without a column": ("--dataset columns.jsonl", "columns.jsonl, line 1"),
+    "an unusable gold": ("--dataset gold.jsonl", "gold.jsonl, line 1"),
+    "no rows": ("--dataset empty.jsonl", "empty.jsonl"),
+    "a column that a reward needs": ("--reward ./mine.py:level", "needs the column difficulty"),
+    "negative steps": ("--steps -1", "train.steps: input should be greater than or equal to 1, not -1"),
+    "no steps": ("--steps 0", "train.steps"),
+    "group size 1": ("--group-size 1", "train.group_size: input should be greater than or equal to 2, not 1"),
+    "undividable batch": ("--micro-batch-size 7", "train.micro_batch_size 7 does not divide the 64 completions"),
+    "wrong loss": ("--loss ppo", "loss.type: input should be 'grpo'"),
+    "wrong number": ("--lr fast", "--lr"),
+    "unknown setting": ("--set loss.bta=1", "Did you mean 'loss.beta'?"),
+    "pair without a value": ("--set loss.beta", "write it as key=value"),
+    "missing configuration": ("--config none.toml", "cannot read the configuration none.toml"),
+    "broken configuration": ("--config broken.toml", "broken.toml is not valid TOML"),
+    "missing model": ("--model ./none", "no config.json in that folder"),
+    "prompt too long": ("--max-prompt-length 5", "row 0: the prompt has"),
+    "over the context": ("--max-completion-length 1020", "together over the model's context of 1024"),
+    "unwritable": ("--out rows.jsonl/run", "rows.jsonl"),
+    "not empty": ("--out .", "is not empty"),
+    "a file": ("--out rows.jsonl", "is a file"),
+    "adapter setting without an adapter": ("--lora-rank 4", "Add --lora"),
+    "unknown target": ("--lora --lora-targets q_prj", "Did you mean 'q_proj'?"),
+    "not a run": ("--resume nowhere", "nowhere"),
+    "checkpoints between iterations": ("--set loss.num_iterations=2 --save-every 3", "Choose 4."),
+    "unknown tracker": ("--report-to wndb", "output.report_to.0"),
+    "no worked answers": ("--warmup-steps 2 --dataset bare.jsonl", "--warmup-steps needs worked answers"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_exit_code_2_and_writes_nothing(
+    case: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "broken.jsonl").write_text('{"question": "1?", "answer": "1"}\n{"question": \n')
+    (place / "columns.jsonl").write_text('{"problem": "1?", "answer": "1"}\n' * 3)
+    (place / "gold.jsonl").write_text('{"question": "1?", "answer": "one"}\n' * 3)
+    (place / "bare.jsonl").write_text('{"question": "1?", "answer": "1"}\n' * 30)
+    (place / "empty.jsonl").write_text("")
+    (place / "broken.toml").write_text("env = ")
+    before = sorted(place.rglob("*"))
+    arguments, says = BAD[case]
+    resumes = "--resume" in arguments
+    done = grpo(arguments.split(), monkeypatch, capsys, whole=resumes)
+    assert done.code == 2
+    assert says in done.err
+    if "Usage:" not in done.err:  # click's own complaint about a flag has its form
+        assert done.err.count("\n") == 1, done.err
+        assert done.err.startswith("grpo: ")
+    assert done.out == ""
+    assert sorted(path for path in place.rglob("*") if "__pycache__" not in path.parts) == before
+
+
+def test_no_environment_is_exit_code_2(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = grpo(["--model", "model"], monkeypatch, capsys, whole=True)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "--env gsm8k" in done.err
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_disk_too_full_for_the_checkpoints_is_refused(
+    dry: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = json.loads((place / "model" / "config.json").read_text())
+    config |= {"hidden_size": 65536, "intermediate_size": 2**22, "num_hidden_layers": 40}
+    del config["layer_types"]
+    (place / "model" / "config.json").write_text(json.dumps(config))
+    done = grpo([*dry, "--set", "train.check_memory=false"], monkeypatch, capsys)
+    assert done.code == 2
+    assert "the checkpoints need about" in done.err
+    assert not (place / "runs").exists()
+
+
+def test_resuming_takes_no_other_options(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in (["--steps", "3"], ["--set", "seed=1"], ["--dry-run"], ["--config", "x.toml"]):
+        done = grpo(["--resume", "run", *more], monkeypatch, capsys, whole=True)
+        assert (done.code, "leave the other options out" in done.err) == (2, True), more
+
+
+def test_a_dry_run_shows_the_plan_loads_no_weights_and_writes_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(place.rglob("*"))
+    done = grpo(["--dry-run", "--steps", "7", "--reward", "proximity:weight=2", "--lora"], monkeypatch, capsys)
+    assert (done.code, done.err) == (0, "")
+    for part in ("7 of 8 prompts x 8 completions", "proximity x 2", "LoRA rank 16", "18 training rows (rows.jsonl)"):
+        assert part in done.out
+    assert "nothing was trained" in done.out
+    assert sorted(place.rglob("*")) == before
+
+
+def test_rubbish_for_weights_is_noticed_when_they_are_loaded(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The test of the tests above: only whoever loads the weights sees that they are rubbish.
+    done = grpo(["--quiet"], monkeypatch, capsys)
+    assert done.code == 2
+    assert f"cannot load the weights of '{place / 'model'}'" in done.err
+
+
+def test_flags_reach_the_settings_that_they_name(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def remember(file: Path | None, pairs: tuple[str, ...], flags: dict[str, Any]) -> Any:
+        seen["config"] = load_config(file, pairs, flags)
+        return seen["config"]
+
+    monkeypatch.setattr("grpo.core.cli.run.load_config", remember)
+    text = (
+        "--dry-run --seed 5 --steps 3 --epochs 2 --limit 9 --lr 0.5 --group-size 4 --prompts-per-step 2 "
+        "--micro-batch-size 2 --loss bnpo --beta 0.1 --temperature 0.9 --max-prompt-length 900 --lora --lora-rank 4 "
+        "--lora-alpha 5 --lora-targets q_proj,v_proj --eval-every 7 --eval-size 1 --save-every 11 --out there "
+        "--reward proximity --reward ./mine.py:level --set train.limit=8"
+    )
+    (place / "rows.jsonl").write_text(
+        "".join(
+            json.dumps({"question": f"{n}?", "answer": f"#### {n}", "difficulty": "easy"}) + "\n" for n in range(20)
+        )
+    )
+    done = grpo(text.split(), monkeypatch, capsys)
+    assert done.code == 0, done.err
+    settings = seen["config"].model_dump(mode="json", exclude_defaults=True)
+    assert settings == {
+        "env": "gsm8k",
+        "model": "model",
+        "dataset": "rows.jsonl",
+        "out": "there",
+        "seed": 5,
+        "rewards": ["proximity", "./mine.py:level"],
+        "train": {
+            "steps": 3,
+            "epochs": 2.0,
+            "limit": 9,
+            "lr": 0.5,
+            "group_size": 4,
+            "prompts_per_step": 2,
+            "micro_batch_size": 2,
+        },
+        "loss": {"type": "bnpo", "beta": 0.1},
+        "rollout": {"temperature": 0.9, "max_prompt_length": 900, "max_completion_length": 16},
+        "lora": {"enabled": True, "rank": 4, "alpha": 5.0, "targets": ["q_proj", "v_proj"]},
+        "evaluation": {"every": 7, "size": 1},
+        "output": {"save_every": 11},
+    }
+
+
+def test_the_installed_command_says_the_same_in_a_process_of_its_own(place: Path) -> None:
+    command = [sys.executable, "-m", "grpo", "run", "--env", "gsm8k", "--steps", "-1"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 2
+    assert done.stderr == "grpo: train.steps: input should be greater than or equal to 1, not -1\n"
+    assert done.stdout == ""

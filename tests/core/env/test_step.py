@@ -1,0 +1,49 @@
+"""One step of an environment: what the contract allows comes through, the rest is said."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+
+from grpo.core.env.step import take_step
+
+
+def stepped(*answer: Any) -> Any:
+    return take_step("left", SimpleNamespace(step=lambda action: answer))
+
+
+def test_numbers_of_numpy_are_as_good_as_pythons_own() -> None:
+    info = {
+        "success": numpy.bool_(True),
+        "scores": {"near": numpy.float32(0.5), "steps": numpy.int64(3)},
+        "grid": numpy.zeros((2, 2)),
+        "broken": numpy.float32("nan"),
+        "thing": object(),
+    }
+    answer = stepped("you see a wall", numpy.float32(0.25), numpy.bool_(True), numpy.bool_(False), info)
+    assert (answer.reward, answer.ended) == (0.25, True)
+    assert answer.told == {
+        "success": True,
+        "scores": {"near": 0.5, "steps": 3},
+        "terminated": True,
+        "truncated": False,
+    }
+    assert answer.info["success"] is True, "the verifier asks for a bool"
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault", "error"),
+    [
+        ((7, 0.0, True, False, {}), "is a int, not text", TypeError),
+        (("", float("nan"), True, False, {}), "the reward is nan", ValueError),
+        (("", None, True, False, {}), "NoneType", TypeError),
+        (("", 0.0, True, {}), "step returned 4 values, not observation, reward", TypeError),
+        (("\ud800", 0.0, True, False, {}), "surrogates", UnicodeEncodeError),
+    ],
+)
+def test_what_breaks_the_contract_is_said(answer: Any, fault: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=fault):
+        stepped(*answer)

@@ -1,0 +1,110 @@
+"""Rollout backends that are refused before anything loads, and the line that installs what is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.planning import backends as rollout_plan
+from grpo.plugins.errors import UsageError
+
+
+def config(**settings: Any) -> RunConfig:
+    rollout = {"backend": "vllm", **settings.pop("rollout", {})}
+    return parse_config({"env": "gsm8k", "rollout": rollout, **settings})
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: "0.31.0")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+
+
+def test_hf_is_the_default_and_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: None)
+    chosen = parse_config({"env": "gsm8k"})
+    rollout_plan.refuse_impossible_rollouts(chosen)
+    assert chosen.rollout.backend == "hf"
+
+
+@pytest.mark.parametrize(("found", "what"), [(None, "not installed"), ("0.24.1", r"0\.24\.1 is installed")])
+def test_a_missing_or_other_vllm_is_refused_with_the_install_line(
+    monkeypatch: pytest.MonkeyPatch, found: str | None, what: str
+) -> None:
+    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: found)
+    with pytest.raises(UsageError, match=what) as refused:
+        rollout_plan.refuse_impossible_rollouts(config())
+    assert str(refused.value).endswith(rollout_plan.install_line())
+    assert rollout_plan.install_line().startswith("pip install 'grpo-kit[vllm")
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"rollout": {"top_p": 0.8, "temperature": 0.7}}, r"rollout\.top_p with rollout\.temperature 0\.7"),
+        ({"rollout": {"top_k": 5, "temperature": 0.7}}, r"rollout\.top_k"),
+        ({"rollout": {"min_p": 0.1, "temperature": 1.2}}, r"rollout\.min_p"),
+        ({"lora": {"enabled": True, "bits": 4}}, r"lora\.bits with vLLM"),
+        ({"rollout": {"sleep": True}}, "there is no GPU here"),
+    ],
+)
+@pytest.mark.usefixtures("installed")
+def test_what_could_not_be_right_is_refused(settings: dict[str, Any], what: str) -> None:
+    import torch
+
+    if "sleep" in str(settings) and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(UsageError, match=what):
+        rollout_plan.refuse_impossible_rollouts(config(**settings))
+
+
+@pytest.mark.usefixtures("installed")
+def test_filters_at_temperature_one_are_allowed() -> None:
+    rollout_plan.refuse_impossible_rollouts(config(rollout={"top_p": 0.8, "top_k": 50}))
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("backend", ["vllm", "vllm-server"])
+def test_several_training_processes_are_refused(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match=f"'{backend}' serves one training process"):
+        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": backend}))
+
+
+@pytest.mark.parametrize("backend", ["hf", "vllm-server"])
+def test_sleep_without_an_engine_is_refused(backend: str) -> None:
+    with pytest.raises(UsageError, match=r"rollout\.sleep needs the backend vllm"):
+        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": backend, "sleep": True}))
+
+
+def test_the_process_that_trains_beside_a_server_needs_no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: None)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server"}))
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8271", "ftp://x", "http://", "http://me:secret@x:1", "http://x:port", "", "http://a,b"]
+)
+def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match=r"write it as http://HOST:PORT"):
+        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server", "server_url": url}))
+
+
+def test_several_servers_are_named_with_commas_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    urls = "http://a:1,http://b:1"
+    rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server", "server_url": urls}))
+    with pytest.raises(UsageError, match="names a server twice"):
+        rollout_plan.refuse_impossible_rollouts(
+            config(rollout={"backend": "vllm-server", "server_url": f"{urls},http://a:1"})
+        )
+
+
+def test_completions_of_another_engine_are_corrected_unless_told_otherwise() -> None:
+    assert rollout_plan.correction_of(config()) == "token_truncate"
+    assert rollout_plan.correction_of(config(rollout={"backend": "hf"})) == "none"
+    assert rollout_plan.correction_of(config(train={"head": "trl"})) == "none"
+    assert rollout_plan.correction_of(config(loss={"rollout_correction": "sequence_mask"})) == "sequence_mask"

@@ -1,0 +1,314 @@
+"""The server and its client without vLLM: weights arrive whole, and a server that was restarted is never trusted."""
+
+from __future__ import annotations
+
+import copy
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
+
+from grpo.core.rollout.server.card import TOKEN
+from grpo.core.rollout.server.client import ServerLink, found_server, state_of
+from grpo.core.rollout.server.serve import BYTES, RolloutServer
+from grpo.core.rollout.sync.fault import EngineLost, SyncFault
+from grpo.core.rollout.sync.payload import Adapter, fingerprints
+from grpo.core.rollout.types import Sampled
+from grpo.plugins.errors import RunError, UsageError
+
+
+@pytest.fixture
+def running() -> Iterator[list[Running]]:
+    """A list of servers; the last one runs, and is stopped at the end."""
+    servers = [Running()]
+    yield servers
+    servers[-1].stop()
+
+
+def link_to(url: str, patience: float = 5.0, warned: Any = None) -> ServerLink:
+    return ServerLink(url, replace(CARD, raw_logprobs=None), COMMAND, patience, warned or (lambda text: None))
+
+
+def test_weights_and_adapters_arrive_bit_for_bit(running: list[Running]) -> None:
+    link, engine = link_to(running[0].url), running[0].engine
+    link.put_weights(WEIGHTS.items())
+    assert all(torch.equal(engine.weights[name], tensor) for name, tensor in WEIGHTS.items())
+    assert engine.weights["b"].dtype == torch.bfloat16
+    assert link.fingerprints(3) == fingerprints(WEIGHTS, 3)
+    name = "base_model.model.q_proj.lora_{}.weight"
+    adapter = Adapter(2, {name.format("A"): torch.randn(2, 4), name.format("B"): torch.randn(4, 2)})
+    link.put_adapter(adapter)
+    assert link.adapter_fingerprints(adapter, 5) == fingerprints(adapter.tensors, 5)
+    link.reset_prefix_cache()
+    assert engine.resets == 1
+    assert (link.context, link.block, link.lora) == (64, 16, True)
+
+
+def test_completions_come_back_whole_and_a_seed_repeats_them(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    link.put_weights({"a": torch.tensor([0.1])}.items())
+    prompts = [[1, 2], [1, 2], [3]]
+    found = []
+    for _ in range(2):
+        torch.manual_seed(4)
+        found.append(link.generate(prompts, PARAMS))
+    assert found[0] == found[1]
+    assert found[0] != link.generate(prompts, PARAMS)
+    assert [len(one.token_ids) for one in found[0]] == [4, 4, 4]
+    assert found[0][0].logprobs == (float(torch.tensor([0.1]).sum()),) * 4, "no digit is lost on the way"
+    assert found[0][0].finish_reason == "length"
+    assert link.generate([], PARAMS) == []
+    with pytest.raises(UsageError, match="do not fit"):
+        link.generate([[1] * 61], PARAMS)
+
+
+def test_completions_are_told_as_they_end(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    running[0].engine.pause = 1.5
+    told: list[tuple[float, int, Sampled]] = []
+
+    def on_done(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
+        told.extend((time.monotonic(), number, one) for number, one in zip(numbers, done, strict=True))
+
+    found = link.generate([[1], [2], [3]], PARAMS, on_done)
+    assert [number for _, number, _ in told] == [2, 1, 0]
+    assert [one for _, _, one in reversed(told)] == found
+    assert told[1][0] - told[0][0] > 0.05, "the first is not held back until the last is there"
+
+
+def test_weights_are_streamed_and_never_all_there_at_once(running: list[Running]) -> None:
+    size, number = 2**21, 12  # 8 MiB each, more than sockets hold
+    ahead: list[int] = []
+    taken = [0]
+    engine = running[0].engine
+
+    def take(weights: Any) -> None:
+        for _ in weights:
+            taken[0] += 1
+
+    engine.put_weights = take  # type: ignore[method-assign]
+
+    def stream() -> Iterator[tuple[str, torch.Tensor]]:
+        for i in range(number):
+            ahead.append(i - taken[0])
+            yield f"layer.{i}", torch.zeros(size)
+
+    link_to(running[0].url).put_weights(stream())
+    assert taken[0] == number
+    assert max(ahead) <= 2, ahead
+
+
+def test_a_restarted_server_gets_a_new_epoch_and_serves_nothing_before(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    link.put_weights(WEIGHTS.items())
+    before = link.epoch()
+    running.append(running[0].restarted())
+    with pytest.raises(SyncFault, match="was restarted"):
+        link.generate([[1]], PARAMS)
+    with pytest.raises(SyncFault, match="was restarted"):
+        link.put_adapter(Adapter(1, {}))
+    assert link.epoch() != before
+    link.put_weights(WEIGHTS.items())
+    assert link.epoch() == before + 1
+    assert len(link.generate([[1]], PARAMS)) == 1
+
+
+def test_weights_of_another_run_are_noticed(running: list[Running]) -> None:
+    mine, other = link_to(running[0].url), link_to(running[0].url)
+    mine.put_weights(WEIGHTS.items())
+    before = mine.epoch()
+    assert other.epoch() == 1
+    other.put_weights({"a": torch.ones(2, 2)}.items())
+    with pytest.raises(SyncFault, match="by another run; each run needs a server of its own"):
+        mine.generate([[1]], PARAMS)
+    assert mine.epoch() != before
+
+
+def test_a_sync_that_breaks_off_leaves_weights_that_nobody_takes_for_whole(running: list[Running]) -> None:
+    def half() -> Iterator[tuple[str, torch.Tensor]]:
+        yield "a", WEIGHTS["a"]
+        raise KeyError("the trainer failed")
+
+    link = link_to(running[0].url)
+    link.put_weights(WEIGHTS.items())
+    before = link.epoch()
+    with pytest.raises(KeyError):
+        link.put_weights(half())
+    assert link.epoch() != before
+    link.put_weights(WEIGHTS.items())
+    assert link.fingerprints(1) == fingerprints(WEIGHTS, 1)
+
+
+def test_a_handing_over_that_arrives_late_is_refused(running: list[Running]) -> None:
+    """The caller gave it up and handed everything over anew; only then it begins."""
+    link = link_to(running[0].url)
+    link.put_weights(WEIGHTS.items())
+    late = copy.copy(link)
+    late._known = dict(link._known)
+    link._doubted = True
+    link.epoch()
+    link.put_weights(WEIGHTS.items())
+    with pytest.raises(SyncFault, match="by another run"):
+        late.put_weights({"a": torch.zeros(4, 4)}.items())
+    assert link.fingerprints(2) == fingerprints(WEIGHTS, 2)
+
+
+def test_what_fails_in_the_engine_is_told_even_while_weights_are_on_their_way(running: list[Running]) -> None:
+    def refuse(weights: Any) -> None:
+        next(iter(weights))
+        raise RuntimeError("no such parameter")
+
+    running[0].engine.put_weights = refuse  # type: ignore[method-assign]
+    large = ((f"layer.{i}", torch.zeros(2**20)) for i in range(8))
+    with pytest.raises(SyncFault, match=r"RuntimeError: no such parameter \(http.*/weights\)"):
+        link_to(running[0].url).put_weights(large)
+
+
+def test_a_server_that_is_gone_is_waited_for(running: list[Running]) -> None:
+    warnings: list[str] = []
+    link = link_to(running[0].url, patience=10, warned=warnings.append)
+    running[0].stop()
+    back = threading.Timer(0.7, lambda: running.append(Running(running[0].server.port)))
+    back.start()
+    assert link.epoch() == 1
+    back.join()
+    assert "does not answer" in warnings[0]
+    assert COMMAND in warnings[0]
+    assert "is back" in warnings[1]
+
+
+def test_a_server_that_stays_away_ends_the_run_with_what_to_do(running: list[Running]) -> None:
+    link = link_to(running[0].url, patience=0.2)
+    port = running[0].server.port
+    running[0].stop()
+    with pytest.raises(RunError, match=rf"did not come back within 0\.2 s\. Start it with: {COMMAND}, and continue"):
+        link.epoch()
+    with pytest.raises(EngineLost, match=r"lost in the middle of /generate .*grpo run --resume"):
+        link.generate([[1]], PARAMS)
+    running.append(Running(port))
+
+
+def test_a_server_that_comes_back_as_another_ends_the_run(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    running.append(running[0].restarted(lora_rank=4))
+    with pytest.raises(RunError, match="came back as another: it serves adapters up to rank 4, the run's has 8"):
+        link.epoch()
+
+
+def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([sys.executable, __file__, str(port)]) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            for _ in range(600):
+                try:
+                    state_of(url)
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            link = link_to(url)
+            link.put_weights(WEIGHTS.items())
+            threading.Timer(0.5, process.kill).start()
+            start = time.monotonic()
+            with pytest.raises(EngineLost, match="lost in the middle of /generate"):
+                link.generate([[1]], PARAMS)
+            assert time.monotonic() - start < 20
+        finally:
+            process.kill()
+
+
+def test_the_state_is_told_while_the_engine_works(running: list[Running]) -> None:
+    link = link_to(running[0].url)
+    running[0].engine.pause = 1.0
+    sampling = threading.Thread(target=link.generate, args=([[1]], PARAMS))
+    sampling.start()
+    start = time.monotonic()
+    state_of(running[0].url)
+    assert time.monotonic() - start < 0.8
+    sampling.join()
+
+
+def test_nobody_is_served_without_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    guarded = Running(token="secret")
+    try:
+        monkeypatch.delenv(TOKEN, raising=False)
+        with pytest.raises(UsageError, match=f"wants its token. Set {TOKEN}"):
+            link_to(guarded.url)
+        assert post(guarded.url, "/weights", {"Authorization": "Bearer wrong"}) == 401
+        assert post(guarded.url, "/generate", {}) == 401
+        assert guarded.server.handed == 0
+        monkeypatch.setenv(TOKEN, "secret")
+        link_to(guarded.url).put_weights(WEIGHTS.items())
+    finally:
+        guarded.stop()
+
+
+def post(url: str, path: str, headers: dict[str, str], body: bytes = b"{}") -> int:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection.request("POST", path, body=body, headers=headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_what_is_no_call_is_refused_and_does_not_stop_the_server(running: list[Running]) -> None:
+    url = running[0].url
+    named = {"Content-Type": BYTES, "Grpo-Incarnation": running[0].server.incarnation, "Grpo-Handed": "0"}
+    assert post(url, "/weights", {"Content-Type": "text/plain"}) == 415, "what a web page may send unasked"
+    assert post(url, "/weights", {"Content-Type": BYTES}) == 400
+    assert post(url, "/generate", named, b"no json") == 400
+    assert post(url, "/generate", {**named, "Content-Length": str(2**40)}) == 400
+    assert post(url, "/run", named) == 404
+    with pytest.raises(SyncFault, match="KeyError"):
+        link_to(url)._ask("/generate", json.dumps({"prompts": []}).encode())
+    assert running[0].server.handed == 0
+    assert link_to(url).epoch() == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "what"),
+    [
+        (b'HTTP/1.1 200 OK\r\n\r\n{"status": "up"}', "answers, and not as a server of: grpo serve-rollouts"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n<html>", "answers, and not as a server of: grpo serve-rollouts"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "no rollout server answers"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", r"no rollout server answers .* the proxy before it answers 502"),
+    ],
+)
+def test_what_is_no_such_server_is_refused_by_name(reply: bytes, what: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(reply)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(UsageError, match=what):
+            found_server(url, CARD, COMMAND)
+        answering.join()
+
+
+def test_no_server_is_an_error_with_the_command_that_starts_one() -> None:
+    with pytest.raises(UsageError, match=rf"no rollout server answers at .*Start one that fits with: {COMMAND}"):
+        found_server("http://127.0.0.1:9", CARD, COMMAND)
+
+
+if __name__ == "__main__":  # what the test of the killed server starts
+    slow = TableEngine()
+    slow.pause = 30.0
+    RolloutServer(("127.0.0.1", int(sys.argv[1])), None).serve(slow, CARD)

@@ -1,0 +1,66 @@
+"""Tensors as frames: what comes out is what went in, and a stream that broke off is never the end."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+
+from grpo.core.rollout.server.wire import Chunked, Unframed, frames
+
+TENSORS = {
+    "matrix": torch.arange(12, dtype=torch.float32).reshape(3, 4),
+    "half": torch.tensor([1.5, -2.25], dtype=torch.bfloat16),
+    "turned": torch.arange(6.0).reshape(2, 3).T,
+    "scalar": torch.tensor(3.0),
+    "empty": torch.empty(0, 4),
+}
+
+
+def chunked(data: bytes, size: int) -> bytes:
+    parts = [data[i : i + size] for i in range(0, len(data), size)]
+    return b"".join(f"{len(part):x}\r\n".encode() + part + b"\r\n" for part in parts) + b"0\r\n\r\n"
+
+
+def whole() -> bytes:
+    return b"".join(frames(TENSORS.items()))
+
+
+def test_tensors_come_out_as_they_went_in() -> None:
+    found = dict(Unframed(io.BytesIO(whole())))
+    assert list(found) == list(TENSORS)
+    for name, tensor in TENSORS.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 10**6])
+def test_chunks_may_be_cut_anywhere(size: int) -> None:
+    source = io.BytesIO(chunked(whole(), size) + b"the next request")
+    assert list(dict(Unframed(Chunked(source, source.readline)))) == list(TENSORS)
+    assert source.read() != b""
+
+
+@pytest.mark.parametrize("kept", [0, 5, 100, -1])
+def test_a_stream_that_broke_off_is_an_error(kept: int) -> None:
+    with pytest.raises(ConnectionError, match="broke off"):
+        list(Unframed(io.BytesIO(whole()[:kept])))
+    cut = io.BytesIO(chunked(whole(), 50)[: kept if kept >= 0 else -10])
+    with pytest.raises(ConnectionError, match="broke off"):
+        list(Unframed(Chunked(cut, cut.readline)))
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", bytes([0] * 7 + [9]) + b"no tensor", b"\xff" * 40])
+def test_what_is_no_tensor_is_an_error(data: bytes) -> None:
+    with pytest.raises(ConnectionError):
+        list(Unframed(io.BytesIO(data)))
+
+
+def test_what_is_left_can_be_read_and_forgotten() -> None:
+    source = io.BytesIO(whole() + b"behind")
+    stream = Unframed(source)
+    next(iter(stream))
+    stream.drain()
+    stream.drain()
+    assert source.read() == b"behind"

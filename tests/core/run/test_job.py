@@ -1,0 +1,230 @@
+"""Whole runs through the command line: crash and resume, interruption, several processes, the default job."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forked_command import Forked
+
+from grpo.core.policy.load import policy_source
+from grpo.plugins.errors import UsageError
+
+pytestmark = pytest.mark.slow
+
+REWARD = """
+from grpo import reward
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def vowels(completion: str) -> float:
+    return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
+"""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Sums in the order of the processes that the tests start: those have one thread, for bitwise equal metrics."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def small(tiny_model: Path, tmp_path: Path) -> list[str]:
+    """Arguments of a run of eight short steps with a checkpoint every second one."""
+    (tmp_path / "mine.py").write_text(REWARD)
+    text = (
+        f"run --env gsm8k:dataset=embedded,weight=3 --reward {tmp_path}/mine.py:vowels --model {tiny_model} --steps 8 "
+        "--max-completion-length 12 --prompts-per-step 2 --group-size 4 --save-every 2 --eval-size 8 --eval-every 3 "
+        "--lr 1e-3"
+    )
+    return text.split()
+
+
+def here(arguments: Sequence[str]) -> None:
+    """Runs the command in this process, which spares it the import of the libraries."""
+    from grpo.core.cli.main import cli
+
+    code = cli(list(arguments), standalone_mode=False)
+    assert not code, code
+
+
+def killed_at(arguments: Sequence[str], out: Path, step: int) -> None:
+    """Starts the command in a process of its own and kills it once the step is recorded."""
+    command = start_and_wait_for([*arguments, "--out", str(out)], out, step)
+    command.signal(signal.SIGKILL)
+    assert command.wait(60) == -signal.SIGKILL
+
+
+def start_and_wait_for(arguments: Sequence[str], out: Path, step: int) -> Forked:
+    command = Forked(arguments, out.with_suffix(".log"))
+    deadline = time.monotonic() + 120
+    while f'"step": {step},' not in (out / "metrics.jsonl").read_text() if (out / "metrics.jsonl").exists() else True:
+        assert not command.ended, command.said
+        assert time.monotonic() < deadline, "the run never got there"
+        time.sleep(0.02)
+    return command
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """The metrics without wall times, which alone may differ between two equal runs."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "--env guess --env-reward guess environment --set loss.beta=0.1",
+        "--lora --set loss.num_iterations=2 --set loss.beta=0.1",
+        "--lora --warmup-steps 3 --set loss.beta=0.1",
+    ],
+    ids=["several-environments", "lora-two-iterations", "lora-after-warm-up"],
+)
+def test_a_killed_run_resumes_to_bitwise_equal_metrics(
+    settings: str, small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    arguments = [*small, *settings.split()]
+    here([*arguments, "--out", str(whole)])
+    killed_at(arguments, killed, step=5)
+    here(["run", "--resume", str(killed)])
+    assert "resuming after step 4" in capsys.readouterr().out
+    assert metrics(killed) == metrics(whole)
+    assert (killed / "model").is_dir()
+    assert len(list((killed / "rollouts").glob("*.parquet"))) == len(list((whole / "rollouts").glob("*.parquet")))
+    with pytest.raises(UsageError, match="complete"):
+        here(["run", "--resume", str(killed)])
+
+
+def test_a_resumed_run_adds_to_its_events_and_says_nothing_of_tied_weights(
+    small: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    out = tmp_path / "run"
+    tied = policy_source(None).path  # the embedded model
+    arguments = [*small, "--model", tied, "--report-to", "tensorboard"]
+    killed_at(arguments, out, step=3)
+    library = logging.getLogger("transformers")
+    library.addHandler(caplog.handler)
+    try:
+        here(["run", "--resume", str(out)])
+    finally:
+        library.removeHandler(caplog.handler)
+    assert "lm_head" not in caplog.text
+    events = EventAccumulator(str(out / "tensorboard")).Reload()
+    assert {event.step for event in events.Scalars("train/reward")} == set(range(1, 9))
+    assert list((out / "checkpoints").glob("runs")) == []
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = start_and_wait_for([*small, "--save-every", "100", "--out", str(out)], out, step=3)
+    command.signal(signal.SIGINT)
+    assert command.wait(60) == 130
+    assert f"grpo run --resume {out}" in command.said
+    assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
+    assert len(list((out / "checkpoints").glob("checkpoint-*"))) == 1
+    here(["run", "--resume", str(out)])
+    assert [row["step"] for row in metrics(out)] == list(range(9))
+
+
+def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], tmp_path: Path) -> None:
+    for signals in (1, 2):
+        out = tmp_path / f"run{signals}"
+        command = Forked([*small, "--warmup-steps", "2000", "--out", str(out)], out.with_suffix(".log"))
+        deadline = time.monotonic() + 120
+        while "worked answers" not in command.said:
+            assert not command.ended, command.said
+            assert time.monotonic() < deadline, "the warm-up never began"
+            time.sleep(0.02)
+        for _ in range(signals):
+            command.signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert command.wait(60) == 130, command.said
+        assert f"stopped after step 0. Continue with: grpo run --resume {out}" in command.said
+        assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
+        assert not (out / "warmup").exists()
+
+
+def test_a_running_directory_is_not_resumed_by_another_process(small: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = start_and_wait_for([*small, "--steps", "200", "--out", str(out)], out, step=1)
+    try:
+        with pytest.raises(UsageError, match="still going"):
+            here(["run", "--resume", str(out)])
+    finally:
+        command.signal(signal.SIGKILL)
+        command.wait(60)
+
+
+def test_a_resumed_run_reports_a_changed_reward(
+    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    killed_at(small, out, step=3)
+    (tmp_path / "mine.py").write_text(REWARD + "\n# scores the same, but who knows\n")
+    here(["run", "--resume", str(out)])
+    assert "reward vowels changed" in capsys.readouterr().err
+
+
+def test_two_processes_share_one_run(small: list[str], tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    launcher = [str(Path(sys.executable).parent / "accelerate"), "launch", "--cpu", "--num_processes", "2"]
+    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "grpo"]
+    here([*small, "--out", str(alone)])
+    launched = [*launcher, *small, "--out", str(shared)]
+    done = subprocess.run(launched, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("done after step 8") == 1
+    one, two = metrics(alone), metrics(shared)
+    assert [row["step"] for row in two] == [row["step"] for row in one]
+    for step in range(1, 9):
+        table = pq.read_table(shared / "rollouts" / f"step-{step:06d}.parquet")
+        assert table.num_rows == 8
+        assert table["group"].to_pylist() == [0] * 4 + [1] * 4
+        prompts = table["prompt"].to_pylist()
+        assert prompts == pq.read_table(alone / "rollouts" / f"step-{step:06d}.parquet")["prompt"].to_pylist()
+    # The draws differ between the processes, so the curves agree within noise, and the first loss is exactly on-policy.
+    gap = [abs(a["reward"] - b["reward"]) for a, b in zip(one[1:], two[1:], strict=True)]
+    assert sum(gap) / len(gap) < 0.05
+
+
+def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str], tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the full disk: the checkpoint's optimizer does not fit."""
+    out = tmp_path / "run"
+    limited = Forked([*small, "--out", str(out)], tmp_path / "said", largest_file=1 << 20)
+    assert limited.wait(120) == 1, limited.said
+    assert f"grpo run --resume {out}" in limited.said
+    assert "Traceback" not in limited.said
+    here(["run", "--resume", str(out)])
+    assert [row["step"] for row in metrics(out)] == list(range(9))
+
+
+@pytest.mark.parametrize("how", [[], ["--lora"]], ids=["full", "lora"])
+def test_the_default_job_learns_within_a_third_of_its_steps(
+    how: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its learning rate is constant, so these are its first steps; `make demo` takes all of them."""
+    few = ["--steps", "20"]
+    here(["run", "--env", "gsm8k", "--reward", "proximity", *how, *few, "--out", str(tmp_path / "run")])
+    rows = metrics(tmp_path / "run")
+    assert rows[0]["held_out/accuracy"] < 0.6
+    assert rows[-1]["held_out/accuracy"] >= 0.95
+    assert "embedded demonstration model" in capsys.readouterr().out

@@ -1,0 +1,219 @@
+"""Every objective against its definition written out token by token in float64, and what must not change it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from grpo.core.config.schema import Correction, LossSection
+from grpo.core.train.objective import (
+    LOSSES,
+    Counts,
+    Objective,
+    PassLoss,
+    Tokens,
+    importance_weights,
+    objective_of,
+    policy_loss,
+)
+
+B, T = 4, 5
+LENGTHS = (5, 3, 0, 1)  # the third completion is masked out
+LONGEST, ACCUMULATION, BATCH_TOKENS = 8, 2, 31.0
+
+
+def tokens(*, old: bool, reference: bool, importance: str | None) -> Tokens:
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(*shape: int, scale: float = 1.0) -> torch.Tensor:
+        return scale * torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    logps = -draw(B, T).abs() - 0.1
+    apart = draw(B, T, scale=0.4)
+    weights = {"token": (B, T), "sequence": (B, 1), None: None}[importance]
+    return Tokens(
+        logps=logps.requires_grad_(),
+        mask=torch.tensor([[1] * n + [0] * (T - n) for n in LENGTHS]),
+        advantages=torch.tensor([1.5, -0.7, 2.0, -1.0], dtype=torch.float64),
+        old_logps=logps.detach() + apart if old else None,
+        ref_logps=logps.detach() + draw(B, T, scale=0.3) if reference else None,
+        importance=draw(*weights).abs() if weights else None,
+    )
+
+
+def counts(given: Tokens) -> Counts:
+    return Counts(B, given.mask.sum(), torch.tensor(BATCH_TOKENS), LONGEST, ACCUMULATION)
+
+
+def by_hand(objective: Objective, given: Tokens) -> float:
+    """The definitions, one token at a time."""
+    rows = []
+    for row in range(B):
+        length = LENGTHS[row]
+        new = given.logps[row].tolist()
+        old = new if given.old_logps is None else given.old_logps[row].tolist()
+        apart = [n - o for n, o in zip(new, old, strict=True)]
+        mean = sum(apart[:length]) / max(length, 1)
+        a, costs = float(given.advantages[row]), []
+        for t in range(length):
+            r = math.exp(mean if objective.level == "sequence" else apart[t])
+            if objective.name == "cispo":
+                cost = -min(r, objective.epsilon_high) * a * new[t]
+            else:
+                clipped = min(max(r, 1 - objective.epsilon), 1 + objective.epsilon_high)
+                limited = r if objective.delta is None else min(r, objective.delta)
+                cost = -min(limited * a, clipped * a)
+            if given.importance is not None:
+                cost *= float(given.importance[row].expand(T)[t])
+            if given.ref_logps is not None:
+                d = float(given.ref_logps[row, t]) - new[t]
+                cost += objective.beta * r * (math.exp(d) - d - 1)
+            costs.append(cost)
+        rows.append(costs)
+    total = sum(map(sum, rows))
+    if objective.name in ("grpo", "gspo"):
+        return sum(sum(c) / max(len(c), 1) for c in rows) / B / ACCUMULATION
+    return (
+        total
+        / {
+            "bnpo": sum(LENGTHS) * ACCUMULATION,
+            "dr_grpo": B * LONGEST * ACCUMULATION,
+            "dapo": BATCH_TOKENS,
+            "cispo": BATCH_TOKENS,
+        }[objective.name]
+    )
+
+
+CASES = [
+    (name, level, beta, delta, weights, old)
+    for name, level, (beta, delta), weights, old in itertools.product(
+        LOSSES,
+        ("token", "sequence"),
+        ((0.0, None), (0.3, None), (0.0, 1.4)),
+        (None, "token", "sequence"),
+        (True, False),
+    )
+    if not (name == "cispo" and (level == "sequence" or delta)) and not (name == "gspo" and level == "token")
+]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_values_and_gradients_are_those_of_the_definition(name: str) -> None:
+    for case in CASES:
+        if case[0] != name:
+            continue
+        _, level, beta, delta, weights, old = case
+        high = 1.3 if name == "cispo" else 0.25
+        objective = Objective(name, 0.2, high, delta, beta, level)  # type: ignore[arg-type]
+        given = tokens(old=old, reference=beta > 0, importance=weights)
+        loss = policy_loss(objective, given, counts(given)).loss
+        assert loss.item() == pytest.approx(by_hand(objective, given), rel=1e-12), case
+        if old and name != "cispo":  # numbers for a gradient: only where no part of the value is held fixed
+            (found,) = torch.autograd.grad(loss, given.logps)
+            numeric = torch.zeros_like(found)
+            for row, t in itertools.product(range(B), range(T)):
+                values = []
+                for step in (1e-6, -1e-6):
+                    moved = given.logps.detach().clone()
+                    moved[row, t] += step
+                    same = Tokens(
+                        moved, given.mask, given.advantages, given.old_logps, given.ref_logps, given.importance
+                    )
+                    values.append(by_hand(objective, same))
+                numeric[row, t] = (values[0] - values[1]) / 2e-6
+            torch.testing.assert_close(found, numeric, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("correction", ["none", "token_truncate"])
+def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name: str, correction: Correction) -> None:
+    """So that a kernel can ask for those of some rows before it knows the others."""
+    for old in (False, True):
+        given = tokens(old=old, reference=True, importance=None)
+        loss = PassLoss(
+            Objective(name, 0.2, 0.3, None, 0.1, "token"),
+            counts(given),
+            mask=given.mask,
+            advantages=given.advantages,
+            old_logps=given.old_logps,
+            ref_logps=given.ref_logps,
+            sampled=given.logps.detach() + 0.2,
+            correction=correction,
+            cap=1.1,
+        )
+        assert loss.per_token
+        loss(given.logps)[0].loss.backward()
+        some = torch.zeros(B, T, dtype=torch.bool)
+        some[0, 1:4] = some[1, 0] = some[3, 0] = True
+        found = loss.coefficients(given.logps.detach().masked_fill(~some, 0.0))
+        assert given.logps.grad is not None
+        assert given.logps.grad[some].any()
+        assert torch.equal(found[some], given.logps.grad[some])
+        assert not replace(loss, correction="sequence_mask").per_token
+        assert not replace(loss, objective=replace(loss.objective, level="sequence")).per_token
+
+
+def test_on_policy_the_gradient_is_the_policy_gradient() -> None:
+    """With a ratio of 1, every token's gradient is its advantage over the number of tokens, whatever is clipped."""
+    for name in ("dapo", "cispo"):
+        given = tokens(old=False, reference=False, importance=None)
+        loss = policy_loss(Objective(name, 0.2, 5.0, None, 0.0, "token"), given, counts(given)).loss
+        (found,) = torch.autograd.grad(loss, given.logps)
+        torch.testing.assert_close(found, -given.advantages[:, None] * given.mask / BATCH_TOKENS)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_rows_without_an_advantage_can_be_left_out(name: str) -> None:
+    given = tokens(old=True, reference=False, importance=None)
+    level: Any = "sequence" if name == "gspo" else "token"
+    objective = Objective(name, 0.2, 0.3, None, 0.0, level)
+    advantages = given.advantages.clone()
+    advantages[1] = 0.0
+    whole = Tokens(given.logps, given.mask, advantages, given.old_logps)
+    kept = [0, 3]
+    assert given.old_logps is not None
+    part = Tokens(given.logps[kept], given.mask[kept], advantages[kept], given.old_logps[kept])
+    everyone = counts(given)
+    gradients = [torch.autograd.grad(policy_loss(objective, t, everyone).loss, given.logps)[0] for t in (whole, part)]
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_batch_of_masked_rows_is_zero_and_finite(name: str) -> None:
+    given = tokens(old=True, reference=True, importance="token")
+    level: Any = "sequence" if name == "gspo" else "token"
+    masked = Tokens(given.logps, given.mask * 0, given.advantages, given.old_logps, given.ref_logps, given.importance)
+    loss = policy_loss(Objective(name, 0.2, 0.3, None, 0.1, level), masked, counts(masked)).loss
+    (gradient,) = torch.autograd.grad(loss, given.logps)
+    assert loss.item() == 0.0
+    assert not gradient.any()
+
+
+def test_the_correction_weighs_what_the_engine_found_differently_probable() -> None:
+    logps = torch.tensor([[-1.0, -2.0, -3.0]])
+    sampled = torch.tensor([[-1.0, -3.0, float("nan")]])
+    mask = torch.tensor([[1, 1, 1]])
+    e = math.e
+
+    def weights(correction: Any, cap: float) -> torch.Tensor | None:
+        return importance_weights(logps, sampled, mask, correction, cap)
+
+    assert weights("none", 2.0) is None
+    torch.testing.assert_close(weights("token_truncate", 2.0), torch.tensor([[1.0, 2.0, 1.0]]))
+    torch.testing.assert_close(weights("token_truncate", 9.0), torch.tensor([[1.0, e, 1.0]]))
+    torch.testing.assert_close(weights("token_mask", 2.0), torch.tensor([[1.0, 0.0, 1.0]]))
+    torch.testing.assert_close(weights("sequence_truncate", 9.0), torch.tensor([[e]]))
+    torch.testing.assert_close(weights("sequence_mask", 2.0), torch.tensor([[0.0]]))
+    padded = importance_weights(logps, sampled, torch.tensor([[1, 0, 0]]), "sequence_truncate", 9.0)
+    torch.testing.assert_close(padded, torch.tensor([[1.0]]))
+
+
+def test_the_objective_of_a_configuration() -> None:
+    assert objective_of(LossSection()) == Objective("dapo", 0.2, 0.2, None, 0.0, "token")
+    assert objective_of(LossSection(type="gspo", epsilon_high=0.3)).level == "sequence"
+    assert objective_of(LossSection(type="cispo", epsilon_high=5.0)).epsilon_high == 5.0

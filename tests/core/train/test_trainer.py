@@ -1,0 +1,280 @@
+"""The seams of TRL that we override, and what training on our scores means."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+REWARDS = """
+from grpo import reward
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def vowels(completion: str) -> float:
+    return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def brittle(completion: str, *, share: float = 0.25) -> float:
+    if sum(map(ord, completion)) % 100 < 100 * share:
+        raise RuntimeError("cannot read this one")
+    return 0.5 + 0.5 * (len(completion) % 7) / 7
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def shy(completion: str) -> float | None:
+    return None if len(completion) % 2 else 1.0
+"""
+
+
+@pytest.fixture
+def rewards(tmp_path: Path) -> Path:
+    file = tmp_path / "rewards.py"
+    file.write_text(REWARDS)
+    return file
+
+
+def tiny_run(tiny_model: Path, out: Path, rewards: list[str], **settings: Any) -> Any:
+    from grpo.core.config.schema import parse_config
+    from grpo.core.run.job import start
+    from grpo.core.run.progress import Silent
+    from grpo.plugins.host import Host
+
+    train = {"steps": 2, "prompts_per_step": 2, "group_size": 4, "lr": 1e-3, **settings.pop("train", {})}
+    tree = {
+        "env": "gsm8k",
+        "dataset": "embedded",
+        "model": str(tiny_model),
+        "rewards": rewards,
+        "out": str(out),
+        "train": train,
+        "rollout": {"max_completion_length": 12},
+        "evaluation": {"size": 0},
+        **settings,
+    }
+    return start(parse_config(tree), Host.discover(), Silent())
+
+
+def trained(folder: Path) -> dict[str, Any]:
+    """The tensors of a model's folder, or of its adapter's."""
+    from safetensors.torch import load_file
+
+    adapter = folder / "adapter_model.safetensors"
+    return load_file(adapter if adapter.exists() else folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("_generate_single_turn", ["prompt_ids", "images", "multimodal_fields", "num_generations", "has_tool_images"]),
+        ("_calculate_rewards", ["inputs", "prompts", "completions", "completion_ids_list"]),
+        ("_generate_and_score_completions", ["inputs"]),
+        ("training_step", ["model", "inputs", "num_items_in_batch"]),
+        ("_prepare_inputs", ["generation_batch"]),
+        ("compute_loss", ["model", "inputs", "return_outputs", "num_items_in_batch"]),
+        ("_load_from_checkpoint", ["resume_from_checkpoint", "model"]),
+    ],
+)
+def test_the_seam_is_where_trl_keeps_it(name: str, parameters: list[str]) -> None:
+    from trl import GRPOTrainer
+
+    from grpo.core.train.trainer import PolicyTrainer
+
+    theirs = list(inspect.signature(getattr(GRPOTrainer, name)).parameters)[1:]
+    assert theirs == parameters, f"TRL changed {name}: {theirs}"
+    assert list(inspect.signature(getattr(PolicyTrainer, name)).parameters)[1:] == parameters
+
+
+def test_trl_still_produces_the_keys_that_are_replaced(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+    from grpo.core.train.trainer import PolicyTrainer
+
+    seen: list[set[str]] = []
+    original = PolicyTrainer.compute_loss
+
+    def spy(self: Any, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        seen.append(set(inputs))
+        return original(self, model, inputs, *args, **kwargs)
+
+    PolicyTrainer.compute_loss = spy  # type: ignore[method-assign]
+    try:
+        tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], train={"steps": 1})
+    finally:
+        PolicyTrainer.compute_loss = original  # type: ignore[method-assign]
+    assert {"advantages", "completion_mask", "num_items_in_batch", "sampling_per_token_logps"} <= seen[0]
+
+
+CISPO = {"type": "cispo", "epsilon_high": 2.0}
+LORA = {"lora": {"enabled": True, "rank": 4}}
+
+
+@pytest.mark.parametrize(
+    ("loss", "settings"),
+    [
+        ({"type": "grpo", "num_iterations": 2, "beta": 0.1}, {}),
+        ({"type": "bnpo"}, LORA),
+        ({"type": "dr_grpo", "delta": 1.5, "num_iterations": 2}, {}),
+        ({"type": "dapo", "mask_truncated_completions": True}, {}),
+        ({"type": "dapo"}, {"train": {"head": "trl"}}),
+        ({**CISPO, "num_iterations": 2}, LORA),
+        (CISPO, {}),
+        ({"type": "gspo", "num_iterations": 2}, LORA),
+        ({"type": "gspo", "epsilon_high": 0.28, "beta": 0.1}, {}),
+    ],
+    ids=str,
+)
+def test_without_failures_the_weights_equal_those_of_plain_trl(
+    loss: dict[str, Any],
+    settings: dict[str, Any],
+    tiny_model: Path,
+    rewards: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Same samples, same rewards: TRL's own head, loss and advantages must lead to the same policy as ours.
+
+    Both descend the plain gradient: Adam would blow rounding up to its own step size where a gradient is almost zero.
+    """
+    import torch
+    from transformers import set_seed
+    from trl import GRPOTrainer
+
+    from grpo.core.config.schema import parse_config
+    from grpo.core.planning.decide import make_plan
+    from grpo.core.policy.load import load_policy, load_tokenizer
+    from grpo.core.rollout.hf.sampler import HfRollouts
+    from grpo.core.train import trl_arguments
+    from grpo.core.train.data import prompt_rows
+    from grpo.core.train.trainer import PolicyTrainer, grpo_config
+    from grpo.plugins.host import Host
+
+    def plain_descent(*arguments: Any) -> dict[str, Any]:
+        return {**trl_arguments.grpo_arguments(*arguments), "optim": "sgd"}
+
+    monkeypatch.setattr("grpo.core.train.trainer.grpo_arguments", plain_descent)
+    monkeypatch.setattr("grpo.kernels.fused.gradients", None)  # coefficients that prove wrong would call it
+    train = {"steps": 4, "micro_batch_size": 4, "lr": 0.1, "lr_warmup_steps": 0, **settings.get("train", {})}
+    tiny_run(tiny_model, tmp_path / "ours", [f"{rewards}:vowels"], **{**settings, "loss": loss, "train": train})
+
+    tree = json.loads((tmp_path / "ours" / "config.json").read_text())
+    plan = make_plan(parse_config({**tree, "out": str(tmp_path / "theirs")}), Host.discover())
+
+    class Plain(GRPOTrainer):  # type: ignore[misc]
+        """TRL with our sampler only, so that both see the same completions."""
+
+        _plan = plan
+        _rollouts = HfRollouts()
+        _doubted = False
+        rolled_out = PolicyTrainer.rolled_out
+        _for_generation = PolicyTrainer._for_generation
+        _note = PolicyTrainer._note
+        sampling_params = PolicyTrainer.sampling_params
+
+        def _generate_single_turn(self, prompt_ids: Any, *_: Any) -> Any:
+            done = self.rolled_out(lambda: self._rollouts.generate(prompt_ids, self.sampling_params()))
+            return [list(s.token_ids) for s in done], [list(s.logprobs) for s in done]
+
+    def vowels(completions: list[Any], **_: Any) -> list[float]:
+        texts = [completion[0]["content"] for completion in completions]
+        return [sum(letter in "aeiou" for letter in text) / max(len(text), 1) for text in texts]
+
+    tokenizer = load_tokenizer(str(tiny_model))
+    set_seed(plan.config.seed)  # a fresh adapter is drawn at random
+    policy = load_policy(str(tiny_model), "float32", plan.config.lora)
+    trainer = Plain(
+        model=policy,
+        reward_funcs=[vowels],
+        args=grpo_config(plan, tmp_path / "theirs"),
+        train_dataset=prompt_rows(plan),
+        processing_class=tokenizer,
+    )
+    trainer.train()
+    trainer.save_model(str(tmp_path / "theirs" / "model"))
+    ours, theirs, start = (
+        trained(folder) for folder in (tmp_path / "ours" / "model", tmp_path / "theirs" / "model", tiny_model)
+    )
+    assert ours.keys() == theirs.keys()
+    moved = max(float((w - start[name]).abs().max()) if name in start else 1.0 for name, w in ours.items())
+    assert moved > 1e-3
+    for name, weight in theirs.items():
+        torch.testing.assert_close(ours[name], weight, rtol=0, atol=1e-6)
+
+
+def test_a_crashing_reward_is_masked_and_never_a_zero(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+    from grpo.core.record.run_dir import RunDir, read_metrics, read_rollouts
+
+    run = tiny_run(
+        tiny_model,
+        tmp_path / "run",
+        [f"{rewards}:vowels", f"{rewards}:brittle"],
+        failures={"stop_share": 0.9, "retries": 0},
+    )
+    directory = RunDir(run.path)
+    rows = [row for step in (1, 2) for row in read_rollouts(directory, step)]
+    failed = [row for row in rows if row["outcome.brittle"] == "failure"]
+    scored = [row for row in rows if row["outcome.brittle"] == "score"]
+    assert failed
+    assert scored
+    assert all(row["score.brittle"] is None and row["reward"] is None and row["advantage"] == 0.0 for row in failed)
+    assert all("cannot read this one" in row["reason.brittle"] for row in failed)
+    assert all(row["reward"] > 0.49 for row in scored)
+    shares = [row["rewards/brittle/failure"] for row in read_metrics(directory)]
+    assert sum(shares) / len(shares) == pytest.approx(len(failed) / len(rows))
+
+
+def test_masked_completions_change_no_weight(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+    """With every completion of every group failed there is nothing to learn from, not even a KL term."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    run = tiny_run(
+        tiny_model,
+        tmp_path / "run",
+        [f"{rewards}:brittle:share=1.0"],
+        failures={"stop_share": 1.0, "retries": 0},
+        loss={"beta": 0.5},
+    )
+    before = AutoModelForCausalLM.from_pretrained(tiny_model).state_dict()
+    after = AutoModelForCausalLM.from_pretrained(run.path / "model").state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_too_many_failures_stop_the_run_by_name_and_it_resumes(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+    from grpo.core.run.job import resume
+    from grpo.core.run.progress import Silent
+    from grpo.plugins.errors import RunError
+    from grpo.plugins.host import Host
+
+    with pytest.raises(RunError, match=r"reward 'brittle' .* failed on \d+ of 8 completions .* cannot read this one"):
+        tiny_run(
+            tiny_model,
+            tmp_path / "run",
+            [f"{rewards}:brittle:share=0.9"],
+            failures={"stop_share": 0.1, "retries": 0},
+        )
+    assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "failed"
+    rewards.write_text(REWARDS.replace("raise RuntimeError", "return 0.5  #"))
+    assert resume(tmp_path / "run", Host.discover(), Silent()).status == "done"
+
+
+def test_an_abstention_is_recorded_and_gives_no_advantage_of_its_own(
+    tiny_model: Path, rewards: Path, tmp_path: Path
+) -> None:
+    from grpo.core.record.run_dir import RunDir, read_rollouts
+
+    run = tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:shy"], train={"steps": 1})
+    rows = read_rollouts(RunDir(run.path), 1)
+    assert {row["outcome.shy"] for row in rows} == {"abstain", "score"}
+    assert all(row["advantage"] == 0.0 for row in rows)  # every scored member got 1.0, and nobody a 0
+    assert all((row["reward"] is None) == (row["outcome.shy"] == "abstain") for row in rows)
+
+
+def test_sampling_and_training_agree_on_every_token(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+    from grpo.core.record.run_dir import RunDir, read_metrics
+
+    run = tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], lora={"enabled": True, "rank": 4})
+    differences = [row["sampling/sampling_logp_difference/max"] for row in read_metrics(RunDir(run.path))]
+    assert len(differences) == 2
+    assert max(differences) < 1e-4

@@ -1,0 +1,88 @@
+"""Right programs in the ways that models write them are accepted; what cannot be judged is no fault of theirs."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo.plugins.sandbox_pools import close_pools, pool_of
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.judge import judge
+from grpo.rewards.code.results import CodeResult, UnusableTests
+from grpo.rewards.code.task import Columns, task_of
+
+_LINES = Path(__file__).with_name("honest.jsonl").read_text(encoding="ascii").splitlines()
+HONEST = {case["name"]: case for case in map(json.loads, _LINES)}
+LEFT_OPEN = {
+    "a file": "with open('a.txt', 'w') as file:\n    file.write('4')\nassert f('a.txt') == 4",
+    "a temporary file": "import tempfile\nassert f(tempfile.mkstemp()[1]) == 4",
+    "a folder": "import os\nos.mkdir('d')\nassert f('d') == 4",
+    "standard input": "import io, sys\nsys.stdin = io.StringIO('4')\nassert f(1) == 4",
+    "a built-in function": "import builtins\nbuiltins.input = lambda: '4'\nassert f(1) == 4",
+    "calls of threads": "import threading\nassert f(1) == 4",
+    "a library that is not here": "def test_f():\n    import numpy\n    assert f(1) == 4",
+    "a library without its import": "assert np.allclose(f(1), 4)",
+    "a stream of text": "import io\nassert f(io.StringIO('4')) == 4",
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """How every program did, judged side by side."""
+
+    async def every() -> list[CodeResult]:
+        judged = await asyncio.gather(*(_judged(case["completion"], case["row"]) for case in HONEST.values()))
+        return [result for _, result in judged]
+
+    yield dict(zip(HONEST, asyncio.run(every()), strict=True))
+    close_pools()
+
+
+def _judged(completion, row):
+    return judge(pool_of(), completion, task_of(Columns(**row)), allowance=Allowance(seconds=5.0))
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_a_right_program_is_accepted(results, name):
+    assert results[name].outcome == "accepted", results[name].line()
+
+
+@pytest.mark.parametrize("tests", LEFT_OPEN.values(), ids=LEFT_OPEN)
+def test_tests_that_need_what_the_program_would_not_see_decide_nothing(results, tests):
+    with pytest.raises(UnusableTests):
+        asyncio.run(_judged("class np:\n    allclose = lambda *a: True\ndef f(x):\n    return 4", {"tests": tests}))
+
+
+@pytest.mark.parametrize(
+    ("program", "tests"),
+    [
+        (
+            "class pytest:\n    approx = lambda wanted: wanted\ndef f(x):\n    return 0",
+            "assert f(1) == pytest.approx(4)",
+        ),
+        (
+            "class Find_It:\n    def __init__(self, x): pass\n    def __contains__(self, item): return True",
+            "assert 4 in Find_It(1)",
+        ),
+        (
+            "class Foo: pass\nclass f:\n    def __init__(self, x): pass\n    def __contains__(self, item): return True",
+            "assert Foo() and 4 in f(1)",
+        ),
+        (
+            "class f:\n    def __init__(self, x): pass\n    startswith = __contains__ = lambda *a: True",
+            "assert f(1).startswith('a')",
+        ),
+        (
+            "class SkipTest(Exception): pass\ndef f(call):\n    try: call()\n    except Exception: raise SkipTest",
+            "import unittest\ndef call(): raise unittest.SkipTest\ndef test(): assert f(call) == 4",
+        ),
+        ("def f(x):\n    raise ModuleNotFoundError('numpy')", "assert f(1) == 4"),
+        ("class E(ModuleNotFoundError): pass\ndef f(x):\n    raise E('numpy')", "assert f(1) == 4"),
+        ("def f(key):\n    return key({4: 4})", "assert f(lambda d: (n for n in d)) == 4"),
+        ("async def f(x):\n    return 3", "import asyncio\nassert asyncio.run(f(1)) == 4"),
+    ],
+)
+def test_what_honest_programs_are_allowed_does_not_help_the_others(results, program, tests):
+    _, result = asyncio.run(_judged(program, {"tests": tests, "entry_point": "" if "Find_It" in program else "f"}))
+    assert result.passed == 0, result.line()

@@ -1,0 +1,51 @@
+"""A quotation shows everything, hides nothing and cannot be left."""
+
+import unicodedata
+
+import pytest
+
+from grpo.rewards.judge.quote import quoted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is 72.",
+        "def f(a, b):\n\treturn a<b and a[0] > b[1]\n",
+        "<think>so</think>\n<answer>72</answer>",
+        "Größe 5 µm, 価格は１００円 🙂",
+        "[1] [INST [link](x) a|b <b>x</b> <https://x.example>",
+        "",
+    ],
+)
+def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
+    assert quoted(text) == "\n".join(f"| {line}" for line in text.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\u200bb", "a\\u{200b}b"),
+        ("\u202ex", "\\u{202e}x"),
+        ("a\u2028b", "a\\u{2028}b"),
+        ("\x00\x1b[0m", "\\u{0}\\u{1b}[0m"),
+        ("\ud83d", "\\u{d83d}"),
+        ("x\U000e0041", "x\\u{e0041}"),
+        ("x\ufe01", "x\\u{fe01}"),
+        ("<|im_start|>", "\\u{3c}|im_start|\\u{3e}"),
+        ("<\uff5cUser\uff5c>", "\\u{3c}\uff5cUser\uff5c\\u{3e}"),
+        ("</s><s>", "\\u{3c}/s>\\u{3c}s>"),
+        ("<end_of_turn>", "\\u{3c}end_of_turn>"),
+        ("[INST] <<SYS>>x<</SYS>> [/INST]", "\\u{5b}INST] \\u{3c}\\u{3c}SYS>>x\\u{3c}\\u{3c}/SYS>> \\u{5b}/INST]"),
+    ],
+)
+def test_what_cannot_be_seen_or_ends_a_turn_is_written_out(text: str, shown: str) -> None:
+    assert quoted(text) == f"| {shown}"
+
+
+def test_no_character_starts_a_line_without_a_bar_or_stays_hidden() -> None:
+    for start in (*range(0, 0x20000, 0x1000), 0xE0000, 0xF0000, 0x10F000):
+        lines = quoted("x".join(map(chr, range(start, start + 0x1000)))).splitlines()
+        assert all(line.startswith("| ") for line in lines)
+        hidden = {unicodedata.category(letter) for line in lines for letter in line.replace("\t", "")}
+        assert not hidden & {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}

@@ -1,0 +1,190 @@
+"""Expressions made to hang or exhaust computer algebra: undecided within the limit, in any thread and process."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.binding import BoundVerifier
+from grpo.plugins.errors import PluginError
+from grpo.plugins.types import Completion
+from grpo.rewards.math import process as math_process
+from grpo.rewards.math.answer import statement
+from grpo.rewards.math.choice import chosen_letter
+from grpo.rewards.math.claim import claim, groups, is_set
+from grpo.rewards.math.guard import hostile
+from grpo.rewards.math.normalize import tidied
+from grpo.rewards.math.number import same_number, term
+from grpo.rewards.math.objection import objection
+from grpo.rewards.math.process import Undecided, compare
+from grpo.rewards.math.verifier import math
+from grpo.rewards.numbers.numerals import read_number
+from grpo.rewards.numbers.radix import same_numeral
+
+SIZE = 30_000
+HEADS = ["", "<answer>", "\\boxed{", "the final answer is ", "</think>", "$"]
+PIECES = [
+    *("9", "9,", "1 ", "1 or ", "x^", "x^{", "2^2", "-", "(", "{", "}", "[", "|", "!", "9!", "1e9", "=", "x=1, "),
+    *("\n", " ", "$", "$$", "$x$", "$x$ or ", "\\[", "\\(", "\\boxed{", "\\boxed{1} ", "\\boxed{}", "\\text{"),
+    *("\\text{a}", "\\sqrt{", "\\frac{", "\\frac{d}{", "\\binom{", "\\quad", "\\left", "or ", "and ", "not ", "A "),
+    *("A or ", "(A)", "answer is ", "?", "<answer>", "</answer>", "####", "#### 1\n", "final answer"),
+    *("final answer is ", "the ", ". ", "\\", "\x00", "\ud800"),
+]
+OPTIONS = {"precision": 6, "strict": True, "relations": False}
+SLOW = "(x+y+z+1)^{500}"
+"""Takes sympy minutes to expand, and looks harmless."""
+
+REFUSED = [
+    "9**9**9",
+    r"\boxed{9**9**9}",
+    r"\boxed{9^{9^{9}}}",
+    r"\boxed{x^{10^{10^{10}}}}",
+    r"\boxed{(x+1)^{10^9}}",
+    r"\boxed{10^{-10^{10}}}",
+    r"\boxed{" + "2^" * 20 + "2}",
+    r"\boxed{100000!}",
+    r"\boxed{((10!)!)!}",
+    r"\boxed{\binom{1000000}{500000}}",
+    r"\boxed{" + "9" * 10**6 + "}",
+    r"\boxed{0." + "3" * 10**6 + "}",
+    r"\boxed{" + ",".join(["999"] * 10**5) + "}",
+    "9" * 10**6,
+    r"\boxed{" + r"\sqrt{2+" * 50 + "1" + "}" * 50 + "}",
+    r"\boxed{" + r"\sqrt{2+" * 8 + r"\sqrt{3}" + "}" * 8 + "}",
+    r"\boxed{" + "(" * 1000 + "1" + ")" * 1000 + "}",
+    r"\boxed{" + "(" * 10**5 + "1" + ")" * 10**5 + "}",
+    r"\boxed{" + "{" * 10**6,
+    r"\boxed{\begin{pmatrix}" + r"\\".join("&".join("1" * 100) for _ in range(100)) + r"\end{pmatrix}}",
+    r"\boxed{" + "+".join(f"x^{{{i}}}" for i in range(2000)) + "}",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:30])
+def test_a_hostile_expression_is_undecided_at_once(text):
+    for gold in ("72", "9", "x+1"):
+        started = time.monotonic()
+        verdict = math(text, gold, limit=30.0)
+        assert verdict.ok is None, verdict
+        assert verdict.reason.startswith("not compared: ")
+        assert time.monotonic() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "gold"),
+    [
+        (SLOW, "x^2+y"),
+        (r"\binom{10^9}{10^8}", "72"),
+        (r"x^5+y^5+z^5=x^4y+\sin(x)", r"x^7+y^5+\cos(z)=3"),
+        ("x^" * 1000 + "2", "x"),
+        ("x^2", SLOW),
+    ],
+)
+def test_a_comparison_that_does_not_end_is_undecided_at_its_limit(text, gold):
+    started = time.monotonic()
+    verdict = math(f"\\boxed{{{text}}}", gold, limit=0.5)
+    assert verdict.ok is None, verdict
+    assert "time limit" in verdict.reason
+    assert time.monotonic() - started < 30.0
+    assert math("\\boxed{1+x}", "x+1").ok is True
+
+
+def test_the_limit_holds_in_threads_and_inside_a_running_loop():
+    found = {}
+
+    def judge(name):
+        found[name] = (math(f"\\boxed{{{SLOW}}}", "x^2+y", limit=0.5).ok, math("\\boxed{1+x}", "x+1").ok)
+
+    async def inside():
+        judge("loop")
+
+    threads = [threading.Thread(target=judge, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    asyncio.run(inside())
+    for thread in threads:
+        thread.join()
+    assert found == dict.fromkeys((0, 1, "loop"), (None, True))
+
+
+def test_a_forked_process_starts_its_own_comparisons():
+    assert math("\\boxed{1+x}", "x+1").ok is True
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        right = b"?"
+        try:
+            right = b"1" if math("\\boxed{2+x}", "x+2").ok else b"0"
+        finally:
+            os.write(writer, right)
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"1"
+    os.waitpid(child, 0)
+    assert math("\\boxed{3+x}", "x+3").ok is True
+
+
+def test_a_process_that_dies_is_undecided_and_replaced(monkeypatch):
+    idle = math_process._Idle()
+    monkeypatch.setattr(math_process, "_IDLE", idle)
+    assert compare("same", "x", "$x$", **OPTIONS) is True
+    [process] = idle._processes
+    os.kill(process._process.pid, signal.SIGKILL)
+    process._process.wait()
+    with pytest.raises(Undecided):
+        compare("same", "x", "$x$", **OPTIONS)
+    assert compare("same", "x", "$x$", **OPTIONS) is True
+    idle.close()
+
+
+def test_the_limit_counts_work_and_not_waiting(monkeypatch):
+    idle = math_process._Idle()
+    monkeypatch.setattr(math_process, "_IDLE", idle)
+    assert compare("same", "x", "$x$", **OPTIONS) is True
+    [process] = idle._processes
+    pid = process._process.pid
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
+    assert compare("same", "x", "$x$", seconds=0.6, **OPTIONS) is True
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(Undecided, match="time limit"):
+        compare("same", "x", "$x$", seconds=0.2, **OPTIONS)
+    assert process._process.returncode is not None
+
+
+def test_missing_libraries_are_a_failure_and_no_verdict(monkeypatch, tmp_path):
+    (tmp_path / "math_verify.py").write_text("raise ImportError('no math_verify here')")
+    monkeypatch.setattr(math_process, "_IDLE", math_process._Idle())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PluginError, match="no math_verify here"):
+        math("\\boxed{1+x}", "x+1")
+
+
+def test_the_engine_survives_hostile_rows():
+    texts = [f"\\boxed{{{SLOW}}}", "\\boxed{9^{9^{9}}}", "\\boxed{1+x}", "\\boxed{2+x}"]
+    rows = [Completion(text, row={"answer": "x+1"}) for text in texts]
+    with Scorer([BoundVerifier(math, "grpo-kit", options={"limit": 1.0}, timeout=math.timeout)], workers=1) as scorer:
+        judged = scorer.judge(rows)["math"]
+        assert not scorer.first_failure
+    assert [judgement.verdict.ok for judgement in judged] == [None, None, True, False]
+
+
+def test_what_stands_before_computer_algebra_takes_linear_time():
+    for text in (head + piece * (SIZE // len(piece)) for head in HEADS for piece in PIECES):
+        started = time.process_time()
+        stated = statement(text)
+        if stated is not None:
+            groups(stated.text)
+            same_number(replace(stated, parts=tuple(map(tidied, stated.parts))), read_number("3.14"), text, 6)
+            same_numeral("1011_2", stated.text)
+            term(text)
+            is_set(text)
+            chosen_letter(stated)
+            if not any(map(hostile, stated.parts or (claim(stated),))):
+                objection(stated, "72", read_number("72"), question="What is 72?", evaluated=True)
+        assert time.process_time() - started < 1.0, text[:60]

@@ -1,0 +1,151 @@
+"""Where the final answer of a completion stands."""
+
+import pytest
+
+from grpo.rewards.numbers.answers import final_answer, gold_number, is_right
+
+GOLD = gold_number("72")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#### 72",
+        "####72",
+        "6*12 = 72\n#### $72.00",
+        "#### 72 clips",
+        "### Work\n6*12\n#### Final answer\n72",
+        "<answer>72</answer>",
+        "<answer>\n72\n</answer>\n",
+        "<answer>\r\n72\r\n</answer>",
+        "<ANSWER> 72 clips </ANSWER>",
+        "<answer>72",
+        "<answer>The total is 6 * 12 = 72.</answer>",
+        "<answer>\\boxed{72}</answer>",
+        "<answer>70</answer> no: <answer>72</answer>",
+        "<answer>72</answer><answer></answer>",
+        "<reasoning>6*12\n#### 70</reasoning>\n<answer>72</answer><|im_end|>",
+        "<start_working_out>6*12<end_working_out><SOLUTION>72</SOLUTION>",
+        "So \\boxed{72}. I hope it is right.",
+        "\\boxed{72\\text{ clips}}",
+        "\\boxed{x = 72}",
+        "<think>Is it \\boxed{70}?</think>\nThe answer is 72.",
+        "<think>6*12 = 72</think>\n<answer>",
+        "The answer is 72.",
+        "The final answer is: **72 clips**, 6 for each of the 12.",
+        "Answer: 6 * 12 = 72",
+        "Answer: 72 (48 + 24)",
+        "6*12 is 70.\nA: 72",
+        "She sold 48 clips and then 24, so 72 clips in all.",
+        "48 + 24 = 72 clips in 2 months",
+        "72 is the answer",
+        "Seventy-two.",
+        "In all it is __72__.",
+        "<answer>**72** (**72**)</answer>",
+        "#### 72, 72",
+        "The answer is 72 / 1.",
+        "She sold <<48+24=72>>72",
+        "72",
+        "She sold 72 clips (48 in April and 24 in May).",
+        "The answer is 72, not 71.",
+        "It is not 71 but 72.",
+        "Is it 71? No: 72.",
+        "\u7b54\u6848\u662f72\u3002",
+        "\u56e0\u6b64\u4e00\u5171\u670972\u9897\u7cd6\u679c\u3002",
+    ],
+)
+def test_the_final_answer_is_found(text):
+    assert is_right(final_answer(text), GOLD)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<answer>71</answer>",
+        "72 <answer>71</answer>",
+        "<answer>72</answer> but then <answer>71</answer>",
+        "<answer>unknown</answer> though 72",
+        "<answer>71 or 72</answer>",
+        "<answer>70, 71, 72</answer>",
+        "<answer>71\n72</answer>",
+        "<answer>72 != 71</answer>",
+        "<answer>6*12</answer>",
+        "<answer>72*72</answer>",
+        "#### 72 - 72",
+        "\\boxed{72 \\times 72}",
+        "\\boxed{72 \\cdot 5}",
+        "<answer>72 plus 5</answer>",
+        "<answer>72 x 72</answer>",
+        "<answer>72 divided by 72</answer>",
+        "The answer is (72) + (72).",
+        "The answer is 71 or 72",
+        "\\boxed{72^2}",
+        "<think>72</think>\nThe answer is 71.",
+        "#### 71",
+        "not 72",
+        "The answer is not 72.",
+        "It isn't 72",
+        "48 + 24 = 72. The answer is not 72.",
+        "#### not 72",
+        "<answer>not 72</answer>",
+        "<answer>72 (or 73)</answer>",
+        "<answer>72?</answer>",
+        "Is it 72?",
+        "#### > 72",
+        "<answer>\u2265 72</answer>",
+        "\\boxed{\\le 72}",
+    ],
+)
+def test_what_is_not_the_final_answer_does_not_count(text):
+    assert not is_right(final_answer(text), GOLD)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "I cannot tell.", "<reasoning></reasoning>", "<answer></answer>"])
+def test_silence_has_no_answer(text):
+    assert final_answer(text) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "72",
+        " 72\n",
+        "72.0",
+        "$72",
+        "72 clips",
+        72,
+        72.0,
+        "6*12 = 72\n#### 72",
+        "#### $72",
+        "\\boxed{72}",
+        "<answer>72</answer>",
+    ],
+)
+def test_golds_are_read_in_every_form(answer):
+    assert gold_number(answer).value == 72
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "x+1",
+        "Paris",
+        "2x",
+        "71 or 72",
+        "#### ",
+        "#### x",
+        "nan",
+        "1e999999999",
+        None,
+        True,
+        [72],
+        float("inf"),
+    ],
+)
+def test_unusable_golds_are_none(answer):
+    assert gold_number(answer) is None
+
+
+def test_a_gold_of_more_digits_than_python_writes_is_unusable():
+    assert gold_number(10**5000) is None
