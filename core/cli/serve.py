@@ -57,8 +57,8 @@ def serve_rollouts(
     The weights come from the run, so one server serves run after run of the same model; one at a time. With a run
     directory as --model it is the server that this run needs.
     """
+    from grpo.core.config.defaults import default_dtype
     from grpo.core.planning.backends import refuse_missing_vllm
-    from grpo.core.planning.decide import default_dtype
     from grpo.core.rollout.server.card import card_of_model, logprobs_of, refuse_unsplittable
     from grpo.core.rollout.server.serve import RolloutServer
 

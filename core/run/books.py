@@ -17,9 +17,8 @@ import torch
 
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.scores import ELSEWHERE, right_by_env, scores_by_env
-from grpo.core.measure.evaluate import complete, proportion
-from grpo.core.planning.decide import Plan
-from grpo.core.planning.turns import player_of
+from grpo.core.measure.evaluate import complete
+from grpo.core.plan import Plan
 from grpo.core.policy.load import end_ids
 from grpo.core.record.run_dir import (
     RolloutRow,
@@ -30,6 +29,7 @@ from grpo.core.record.run_dir import (
     write_json,
     write_rollouts,
 )
+from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.run.canaries import CanaryWatch, fingerprint
 from grpo.core.run.health import HealthWatch
@@ -38,6 +38,7 @@ from grpo.core.run.progress import Progress
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
+from grpo.core.text.stats import proportion
 from grpo.core.train.callbacks import metrics_row
 from grpo.core.train.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX, env_metrics
 from grpo.plugins.errors import RunError

@@ -24,6 +24,7 @@ from typing import Any
 from grpo.core.scoring.known import Canary
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.scorer import Scorer
+from grpo.core.text.stats import mean_or_none
 
 FAILED = "failure"
 Said = float | str | None  # a score, an abstention, or FAILED
@@ -143,10 +144,10 @@ class CanaryWatch:
             negatives = [i for i, score in due.items() if score is None or score <= 0]
             positives = [i for i, score in due.items() if score is not None and score > 0]
         shares = {
-            "false_positive": _share([self._paid_more(i, said[i]) for i in negatives]),
-            "false_negative": _share([self._paid_less(i, said[i]) for i in positives]),
-            "failure": _share([said[i] == FAILED for i in plugin.indices]),
-            "drift": _share([said[i] != FAILED and self._is_wrong(i, said[i]) for i in plugin.indices]),
+            "false_positive": mean_or_none([self._paid_more(i, said[i]) for i in negatives]),
+            "false_negative": mean_or_none([self._paid_less(i, said[i]) for i in positives]),
+            "failure": mean_or_none([said[i] == FAILED for i in plugin.indices]),
+            "drift": mean_or_none([said[i] != FAILED and self._is_wrong(i, said[i]) for i in plugin.indices]),
         }
         return {what: share for what, share in shares.items() if share is not None}
 
@@ -203,10 +204,6 @@ def _said(result: Outcome | Judgement) -> Said:
     if isinstance(result, Outcome):
         return result.score
     return None if result.verdict is None or result.verdict.ok is None else float(result.verdict.ok)
-
-
-def _share(values: Sequence[bool]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _words(expect: float | None) -> str:

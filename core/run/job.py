@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.planning.decide import RUNS, Plan, make_plan
+from grpo.core.plan import Plan
+from grpo.core.planning.decide import RUNS, make_plan
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
     RunDir,

@@ -32,9 +32,9 @@ from typing import Any
 import torch
 
 from grpo.core.env.episodes import Episode
-from grpo.core.planning.backends import tolerance_of
-from grpo.core.planning.decide import Plan
-from grpo.core.policy.load import encode_starts
+from grpo.core.env.prompts import encode_starts
+from grpo.core.plan import Plan
+from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import SyncFault
 from grpo.core.rollout.types import SEEDS, Rollouts, evaluating

@@ -11,8 +11,8 @@ import torch
 
 from grpo.core.config.schema import LossSection
 from grpo.core.scoring.outcome import Outcome
+from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages
-from grpo.core.train.env_metrics import mean
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts

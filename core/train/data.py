@@ -10,10 +10,10 @@ from datasets import Dataset, concatenate_datasets
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.order import Source, mixed_order
-from grpo.core.planning.decide import Plan
-from grpo.core.planning.turns import players_of
-from grpo.core.policy.load import encode_starts
+from grpo.core.env.prompts import encode_starts
+from grpo.core.plan import Plan
 from grpo.core.rollout.turns.play import Player
+from grpo.core.rollout.turns.players import players_of
 from grpo.core.train.demonstrations import demonstrated
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from grpo.core.env.episodes import Episode
-from grpo.core.planning.decide import Plan
-from grpo.core.policy.load import encode_starts
+from grpo.core.env.prompts import encode_starts
+from grpo.core.plan import Plan
 from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.rollout.types import SamplingParams
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from grpo.core.env.episodes import Episode, completed
-from grpo.core.rollout.turns.play import Player, Trajectory
+from grpo.core.env.episodes import Episode
+from grpo.core.rollout.turns.play import Player, Trajectory, completed
 from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
 from grpo.core.scoring.early import EarlyCalls
 from grpo.plugins.types import Completion

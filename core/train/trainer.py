@@ -23,7 +23,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,14 +30,13 @@ import torch
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
-from trl.chat_template_utils import add_response_schema
 from trl.models import unwrap_model_for_generation
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
-from grpo.core.planning.backends import tolerance_of
-from grpo.core.planning.decide import Plan
-from grpo.core.planning.turns import players_of
+from grpo.core.plan import Plan
+from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.mismatch import Mismatch
+from grpo.core.rollout.turns.players import players_of
 from grpo.core.rollout.types import Rollouts
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
@@ -379,14 +377,6 @@ def warm_up(
     trainer.optimizer_cls_and_kwargs = compensated_for(model, trainer.args)
     trainer.train()
     return bool(trainer.state.global_step >= trainer.state.max_steps)
-
-
-def response_template_of(tokenizer: PreTrainedTokenizerBase) -> Any:
-    """Returns the response template that TRL has for the tokenizer's chat template, or None."""
-    try:
-        return add_response_schema(copy(tokenizer)).response_template
-    except ValueError:
-        return None
 
 
 def _named_reward(name: str) -> Callable[..., list[float]]:
