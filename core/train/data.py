@@ -31,6 +31,21 @@ def prompt_rows(plan: Plan) -> Dataset:
     return rows.select(mixed_order(sources, wanted, config.seed))
 
 
+def upcoming_starts(plan: Plan, rows: Dataset, step: int) -> list[Episode]:
+    """Returns the episodes of the step after this one, each as often as its group has members; none after the last.
+
+    Args:
+        plan: samples ahead, or there is nothing to know beforehand.
+        rows: those of `prompt_rows`.
+        step: the optimizer step that is about to begin, from 1.
+    """
+    count = plan.config.train.prompts_per_step
+    if not plan.config.rollout.overlap or step * count >= len(rows):
+        return []
+    numbers = rows[step * count : (step + 1) * count]["episode"]
+    return [plan.train[number] for number in numbers for _ in range(plan.config.train.group_size)]
+
+
 def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> Dataset:
     """`wanted` worked answers in order, of each environment that has some its share."""
     players = players_of(plan.envs, plan.config.rollout, tokenizer)
