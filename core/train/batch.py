@@ -138,13 +138,14 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     }
     if any(completion.info for completion in batch.completions):
         metrics |= _turn_metrics(batch.completions)
+    scores_of = torch.tensor([score_column(batch.outcomes[reward.name]) for reward in rewards], dtype=torch.float32)
+    for reward, column in zip(rewards, scores_of.T.contiguous().T, strict=True):
+        metrics |= _moments(reward.name, column)
     for name, every in batch.outcomes.items():
         outcomes = [every[place] for place in _own(batch.completions, env_of.get(name, ""))]
         for kind in ("abstain", "failure"):
             metrics[f"rewards/{name}/{kind}"] = mean([outcome.kind == kind for outcome in outcomes])
-        if name in own:
-            metrics |= _moments(name, score_column(every))
-        else:
+        if name not in own:
             scores = [outcome.score for outcome in outcomes if outcome.score is not None]
             metrics[f"rewards/{name}/mean"] = mean(scores)
         for key in sorted({key for outcome in outcomes for key in outcome.metrics or ()}):
@@ -153,9 +154,8 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     return metrics
 
 
-def _moments(name: str, column: Sequence[float]) -> dict[str, float]:
-    """Returns mean and standard deviation of a reward over what it scored; the deviation of one score is NaN."""
-    scores = torch.tensor(column, dtype=torch.float32)
+def _moments(name: str, scores: torch.Tensor) -> dict[str, float]:
+    """Returns mean and standard deviation of a reward over what it scored, [N]; the deviation of one score is NaN."""
     mean, known = scores.nanmean(), (~scores.isnan()).sum()
     deviation = ((scores - mean) ** 2).nanmean() * (known / (known - 1)) if known > 1 else torch.tensor(math.nan)
     return {f"rewards/{name}/mean": mean.item(), f"rewards/{name}/std": deviation.sqrt().item()}
