@@ -12,7 +12,9 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from grpo.core.config.schema import Correction, RunConfig
+from grpo.core.config.defaults import TOLERANCE
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.sections import Correction
 from grpo.core.rollout.engine.spread import SpreadRollouts
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.types import Rollouts, context_length
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from grpo.core.rollout.server.card import ServerCard
 
 FIRST, LAST = (0, 31), (0, 31)  # releases of vLLM that the sync was proven with, by their minor version
-TOLERANCE = {"float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}  # mean difference of log-probabilities, nats
 SPARE = 16  # tokens of context beyond the longest prompt with its completion
 SHORTEST = 256  # tokens of context at least, so that the fixed prompt of the proof is longer than a cache block
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import RolloutSection, RunConfig
+from grpo.core.config.defaults import OBSERVED
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.sections import RolloutSection
 from grpo.core.rollout.turns.chat import TurnFormat, turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
 from grpo.core.rollout.turns.tools import tool_format
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from grpo.core.env.episodes import Episode
     from grpo.core.env.mixture import RunEnv
 
-OBSERVED = 256  # tokens between two turns that fit, unless the user says how long a rollout may be
 NO_TURNS = TurnFormat("", "")
 
 

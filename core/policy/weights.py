@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import LoraSection, RunConfig, load_config
+from grpo.core.config.schema import RunConfig, load_config
+from grpo.core.config.sections import LoraSection
 from grpo.core.planning.decide import EMBEDDED_COMPLETION, NAMED_COMPLETION, default_dtype
 from grpo.core.policy.load import load_policy, load_tokenizer, policy_source, refuse_impossible_lora
 from grpo.core.record.run_dir import RunDir, checkpoint_step, is_run, last_checkpoint, open_run_dir

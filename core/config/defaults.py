@@ -1,0 +1,18 @@
+"""The values that stand for settings which are left out, wherever planning chooses them and the pages tell of them.
+
+In: nothing. Out: numbers. A default that is the same for every run stands at its setting (core/config/sections.py).
+"""
+
+from __future__ import annotations
+
+EMBEDDED_STEPS = 60
+EPOCHS = 1.0
+MADE_EPISODES = 1000  # at least, of an environment that makes its own
+NAMED_MICRO_BATCH = 8
+DEFAULT_LR = {"embedded": 3e-5, "named": 1e-6}
+LORA_LR_FACTOR = 10.0  # an adapter wants about ten times the learning rate of full fine-tuning
+WARMUP_LR_FACTOR = 10.0  # and supervised steps about ten times that of policy-gradient steps
+SAVE_EVERY = 20
+TOLERANCE = {"float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}  # mean difference of log-probabilities, nats
+OBSERVED = 256  # tokens between two turns that fit, unless the user says how long a rollout may be
+SERVER_PORT = 8271
