@@ -99,7 +99,7 @@ def _option(setting: Setting, flag: Flag, words: Sequence[Any], attributes: dict
 
 
 def _help(setting: Setting, flag: Flag, words: Sequence[Any]) -> str:
-    text = plain(setting.about.text).removesuffix(".")
+    text = plain(setting.about.text).rstrip(".:")
     if words and not setting.about.kind:
         text += f": {', '.join(map(str, words))}"
     if flag.takes in ("each", "pairs"):

@@ -139,8 +139,8 @@ class TrainSection(Section):
     checkpointing: Annotated[
         Literal["none", "full", "offload", "auto"],
         About(
-            "Which activations are kept for the backward pass.",
-            "All; one tensor per layer, the rest computed again; these tensors in host memory too. `auto` takes the "
+            "Which activations are kept for the backward pass:",
+            "all; one tensor per layer, the rest computed again; these tensors in host memory too. `auto` takes the "
             "first that fits the GPU by an estimate, and `none` on CPU.",
             flag=Flag("--checkpointing", "MODE"),
         ),
@@ -162,8 +162,8 @@ class TrainSection(Section):
     head: Annotated[
         Literal["grpo", "trl"],
         About(
-            "Who computes log-probabilities and the loss.",
-            "Ours, without logits ([kernels](kernels.md)), or TRL as it comes, to compare. Mixture-of-experts models "
+            "Who computes log-probabilities and the loss:",
+            "ours, without logits ([kernels](kernels.md)), or TRL as it comes, to compare. Mixture-of-experts models "
             "always use TRL's.",
         ),
     ] = "grpo"
@@ -185,8 +185,8 @@ class LossSection(Section):
     type: Annotated[
         LossName,
         About(
-            "How token losses are averaged.",
-            "Per completion and then over completions (GRPO, arXiv 2402.03300); over the tokens of a micro batch "
+            "How token losses are averaged:",
+            "per completion and then over completions (GRPO, arXiv 2402.03300); over the tokens of a micro batch "
             "(BNPO); by a constant length (Dr. GRPO, 2503.20783); over the tokens of the whole batch (DAPO, "
             "2503.14476). `cispo` (2506.13585) weighs log-probabilities and clips nothing, averaged like `dapo`; "
             "`gspo` (2507.18071) takes the ratio per completion, averaged like `grpo`.",
@@ -274,8 +274,8 @@ class RolloutSection(Section):
     backend: Annotated[
         Literal["hf", "vllm", "vllm-server"],
         About(
-            "Who samples.",
-            "The training model itself, vLLM in the same process, or vLLM behind `grpo serve-rollouts`; see "
+            "Who samples:",
+            "the training model itself, vLLM in the same process, or vLLM behind `grpo serve-rollouts`; see "
             "[vllm.md](vllm.md).",
             flag=Flag("--rollout", "BACKEND"),
         ),
@@ -295,8 +295,8 @@ class RolloutSection(Section):
     lora_sync: Annotated[
         Literal["adapter", "folded", "auto"],
         About(
-            "How vLLM gets an adapter.",
-            "Alone, folded into a copy of the weights, or whichever is faster on the first batches.",
+            "How vLLM gets an adapter:",
+            "alone, folded into a copy of the weights, or whichever is faster on the first batches.",
             flag=Flag("--lora-sync", "WAY"),
         ),
     ] = "auto"

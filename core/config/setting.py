@@ -51,8 +51,8 @@ class About:
     """What people read of a setting, in Markdown with links from the folder docs.
 
     Attributes:
-        text: what it is, in one sentence; also the help of its flag.
-        more: further sentences, for the page and the schema.
+        text: what it is, in one sentence; also the help of its flag. May end in a colon, which `more` goes on from.
+        more: what the page and the schema say further.
         left_out: what stands for it where it is None, in a few words.
         kind: a noun in place of the type's own.
         flag: of `grpo run`, where it has one.
