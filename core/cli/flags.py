@@ -58,7 +58,7 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or (flag.takes in ("each", "pairs") and not value):
             continue
         if flag.takes == "pairs":
-            value = gathered(value)
+            value = _gathered(value)
         elif flag.takes == "each":
             value = _one_or_all(SETTINGS[key], list(value))
         elif flag.takes == "commas":
@@ -67,7 +67,7 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Returns each first to its seconds, in order."""
     found: dict[str, list[str]] = {}
     for first, second in pairs:

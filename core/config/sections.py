@@ -406,7 +406,7 @@ class LoraSection(Section):
         Positive | None, About("Alpha of the adapter.", left_out="twice the rank", flag=Flag("--lora-alpha"))
     ] = None
     targets: Annotated[
-        Annotated[tuple[str, ...], Field(min_length=1)] | Literal["all-linear"],
+        tuple[str, ...] | Literal["all-linear"],
         About(
             "The modules to adapt, or all linear layers.",
             kind="list of names, or `all-linear`",

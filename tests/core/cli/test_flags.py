@@ -88,9 +88,9 @@ def test_values_are_read_as_a_file_would_have_them(arguments: str, read_as: dict
     assert read(*arguments.split()) == read_as
 
 
-def test_no_trackers_are_none_and_no_modules_are_refused() -> None:
-    assert read("--report-to", "", "--lora-targets", "") == {"output.report_to": [], "lora.targets": []}
-    assert load_config(None, [], {"env": "a", "output.report_to": []}).output.report_to == ()
+def test_an_empty_list_of_trackers_is_none() -> None:
+    assert read("--report-to", "") == {"output.report_to": []}
+    assert load_config(None, [], {"env": "a", **read("--report-to", "")}).output.report_to == ()
 
 
 def test_every_default_that_a_flag_shows_is_taken_when_it_is_given() -> None:

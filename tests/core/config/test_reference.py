@@ -81,7 +81,6 @@ def test_the_schema_takes_the_documented_examples_and_what_a_run_writes() -> Non
         "env=[]",
         "env_rewards={gsm8k=[]}",
         "rewards=[3]",
-        "lora={enabled=true, targets=[]}",
         "lora={enabled=true, bits=8}",
         "output.report_to='wandb'",
         "output.report_to=['wndb']",
