@@ -14,10 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from grpo.core.config.defaults import (
     DEFAULT_LR,
+    EMBEDDED_COMPLETION,
     EMBEDDED_STEPS,
     EPOCHS,
     LORA_LR_FACTOR,
     MADE_EPISODES,
+    NAMED_COMPLETION,
     NAMED_MICRO_BATCH,
     OBSERVED,
     SAVE_EVERY,
@@ -357,7 +359,7 @@ class RolloutSection(Section):
         About(
             "New tokens per completion, which is cut there.",
             "Together with the longest prompt it must fit the model's context.",
-            left_out="512, 96 for the embedded model",
+            left_out=f"{NAMED_COMPLETION}, {EMBEDDED_COMPLETION} for the embedded model",
             flag=Flag("--max-completion-length"),
         ),
     ] = None

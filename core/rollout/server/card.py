@@ -18,7 +18,7 @@ from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
-    from grpo.core.planning.decide import Plan
+    from grpo.core.plan import Plan
 
 PROTOCOL = 1  # raised whenever the two sides would no longer understand each other
 TOKEN = "GRPO_SERVER_TOKEN"  # the environment variable that both sides read; arguments are seen by every user
@@ -72,8 +72,8 @@ class ServerCard:
 
 def card_of_plan(plan: Plan) -> ServerCard:
     """Returns what a run needs its server to be."""
-    from grpo.core.planning.backends import engine_context
     from grpo.core.policy.load import linear_modules, load_model_config
+    from grpo.core.rollout.limits import engine_context
 
     config = plan.config
     assert config.train.dtype is not None

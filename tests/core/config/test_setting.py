@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import TrainSection
 from grpo.core.config.setting import About, plain, settings_of
-from grpo.core.planning.decide import EMBEDDED_COMPLETION, NAMED_COMPLETION
 
 SETTINGS = settings_of(RunConfig)
 
@@ -65,11 +64,6 @@ def test_the_texts_are_sentences_that_stand_in_one_cell_of_a_table() -> None:
         assert text.endswith((".", ":") if more else "."), setting.key
         assert more.endswith(".") or not more, setting.key
         assert not set("|\n") & set(setting.text + setting.default_text + setting.kind), setting.key
-
-
-def test_the_lengths_are_those_that_planning_chooses() -> None:
-    left_out = SETTINGS["rollout.max_completion_length"].about.left_out
-    assert left_out == f"{NAMED_COMPLETION}, {EMBEDDED_COMPLETION} for the embedded model"
 
 
 def test_plain_text_names_the_files_that_links_lead_to() -> None:

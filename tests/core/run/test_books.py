@@ -12,7 +12,8 @@ from transformers import AutoTokenizer
 
 from grpo import Completion, Verdict, reward, verifier
 from grpo.core.config.schema import parse_config
-from grpo.core.planning.decide import Plan, make_plan
+from grpo.core.plan import Plan
+from grpo.core.planning.decide import make_plan
 from grpo.core.record.run_dir import RunDir
 from grpo.core.run.books import Ledger
 from grpo.core.run.progress import Silent

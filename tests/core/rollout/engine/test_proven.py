@@ -88,8 +88,10 @@ def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
 ) -> None:
     from grpo.core.config.sections import RolloutSection
     from grpo.core.env.episodes import episodes_of
-    from grpo.core.planning.turns import player_of, with_limits
-    from grpo.core.policy.load import encode_starts, load_tokenizer
+    from grpo.core.env.prompts import encode_starts
+    from grpo.core.planning.turns import with_limits
+    from grpo.core.policy.load import load_tokenizer
+    from grpo.core.rollout.turns.players import player_of
     from grpo.plugins.host import Host
 
     link, model = full
