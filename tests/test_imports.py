@@ -79,6 +79,14 @@ def test_the_command_line_starts_without_the_heavy_libraries(arguments: tuple[st
     assert not top_level(modules) & (HEAVY | {"gymnasium"})
 
 
+def test_the_list_of_commands_needs_no_settings_and_their_flags_need_no_plugins() -> None:
+    assert "pydantic" not in top_level(imported_by("-m", "grpo", "--help"))
+    modules = imported_by("-m", "grpo", "run", "--help")
+    assert "grpo.core.config.sections" in modules
+    assert "grpo.plugins.host" not in modules
+    assert not top_level(modules) & (HEAVY | {"gymnasium"})
+
+
 def test_importing_grpo_loads_nothing_of_it() -> None:
     assert {m for m in imported_by("-c", "import grpo") if m.startswith("grpo.")} == set()
 
