@@ -134,7 +134,7 @@ def policy(options: argparse.Namespace) -> tuple[Any, Any]:
 
 def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock, Callable[[], None]]:
     """Returns a clock, and what plays one round."""
-    from grpo.core.config.schema import RolloutSection
+    from grpo.core.config.sections import RolloutSection
     from grpo.core.env.episodes import episodes_of
     from grpo.core.env.prompts import encode_starts
     from grpo.core.policy.load import end_ids

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo.core.config.schema import PluginRef, RolloutSection, RunConfig, parse_config
+from grpo.core.config.schema import PluginRef, RunConfig, parse_config
+from grpo.core.config.sections import RolloutSection
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, with_dataset
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of

@@ -12,7 +12,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from grpo.core.config.schema import Correction, RunConfig
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.sections import Correction
 from grpo.core.rollout.engine.spread import SpreadRollouts
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.limits import engine_context, tolerance_of

@@ -15,7 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION, default_dtype
+from grpo.core.config.defaults import (
+    DEFAULT_LR,
+    EMBEDDED_COMPLETION,
+    EMBEDDED_STEPS,
+    EPOCHS,
+    LORA_LR_FACTOR,
+    MADE_EPISODES,
+    NAMED_COMPLETION,
+    NAMED_MICRO_BATCH,
+    SAVE_EVERY,
+    WARMUP_LR_FACTOR,
+    default_dtype,
+)
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode, episodes_of
 from grpo.core.env.mixture import RunEnv, bound_envs, refuse_missing_columns, rewards_by_env, verifier_of
@@ -41,13 +53,6 @@ from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
 
 RUNS = Path("runs")  # where run directories appear that the user does not name
-EMBEDDED_STEPS = 60
-MADE_EPISODES = 1000  # at least, of an environment that makes its own
-NAMED_MICRO_BATCH = 8
-SAVE_EVERY = 20
-DEFAULT_LR = {"embedded": 3e-5, "named": 1e-6}
-LORA_LR_FACTOR = 10.0  # an adapter wants about ten times the learning rate of full fine-tuning
-WARMUP_LR_FACTOR = 10.0  # and supervised steps about ten times that of policy-gradient steps
 ADAM_BYTES = 8  # two float32 moments per trained parameter
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -201,7 +206,7 @@ def _with_length(config: RunConfig, source: PolicySource, rows: int) -> RunConfi
         if source.embedded and train.epochs is None:
             steps = EMBEDDED_STEPS
         else:
-            generations = max(1, math.ceil((train.epochs or 1.0) * rows / train.prompts_per_step))
+            generations = max(1, math.ceil((train.epochs or EPOCHS) * rows / train.prompts_per_step))
             steps = generations * iterations
     lr = train.lr
     if lr is None:
@@ -221,7 +226,7 @@ def _with_length(config: RunConfig, source: PolicySource, rows: int) -> RunConfi
             "steps": steps,
             "lr": lr,
             "warmup_lr": train.warmup_lr or lr * WARMUP_LR_FACTOR,
-            "dtype": train.dtype or default_dtype(config),
+            "dtype": train.dtype or default_dtype(config.model),
         },
         output={"save_every": save_every},
         rollout={"max_completion_length": completion},

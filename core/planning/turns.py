@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import RolloutSection, RunConfig
+from grpo.core.config.defaults import OBSERVED
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.sections import RolloutSection
 from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import context_length
 from grpo.plugins.binding import BoundEnv
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from grpo.core.env.episodes import Episode
-
-OBSERVED = 256  # tokens between two turns that fit, unless the user says how long a rollout may be
 
 
 def with_turns(config: RunConfig, envs: Sequence[BoundEnv], model_config: Any, longest: int) -> RunConfig:

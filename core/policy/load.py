@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.record.run_dir import whole_folder
 from grpo.plugins.errors import UsageError, did_you_mean

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from grpo.core.config.defaults import TOLERANCE
 from grpo.core.config.schema import RunConfig
 from grpo.core.plan import Plan
 from grpo.core.rollout.types import context_length
 
-TOLERANCE = {"float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}  # mean difference of log-probabilities, nats
 SPARE = 16  # tokens of context beyond the longest prompt with its completion
 SHORTEST = 256  # tokens of context at least, so that the fixed prompt of the proof is longer than a cache block
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
-from grpo.core.config.schema import RolloutSection
+from grpo.core.config.sections import RolloutSection
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from grpo.core.config.schema import LossSection
+from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages

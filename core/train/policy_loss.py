@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.config.schema import Correction, LossSection
+from grpo.core.config.sections import Correction, LossSection
 from grpo.core.train.forward import completion_logps
 from grpo.core.train.metrics import update_metrics, update_sums
 from grpo.core.train.minibatch import trained_rows

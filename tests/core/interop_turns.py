@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from grpo.core.check import env as check_env
 from grpo.core.cli.main import cli
-from grpo.core.config.schema import RolloutSection
+from grpo.core.config.sections import RolloutSection
 from grpo.core.env.episodes import episodes_of
 from grpo.core.env.prompts import encode_starts
 from grpo.core.policy.embedded import embedded_model_path

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import RolloutSection
+from grpo.core.config.sections import RolloutSection
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.turns.chat import TurnFormat, turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits

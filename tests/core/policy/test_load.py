@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.env.prompts import encode_prompts
 from grpo.core.policy.load import (
     PLAIN_CHAT_TEMPLATE,

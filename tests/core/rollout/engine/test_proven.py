@@ -86,7 +86,7 @@ def test_greedy_completions_equal_those_of_transformers(full: tuple[Any, Any]) -
 def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     full: tuple[Any, Any], tied_model: Path
 ) -> None:
-    from grpo.core.config.schema import RolloutSection
+    from grpo.core.config.sections import RolloutSection
     from grpo.core.env.episodes import episodes_of
     from grpo.core.env.prompts import encode_starts
     from grpo.core.planning.turns import with_limits
