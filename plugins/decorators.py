@@ -1,18 +1,81 @@
-"""`@reward` and `@verifier`: a plain function in, a callable spec out."""
+"""`@reward` and `@verifier`: a plain function in, a callable spec out that keeps the function's types.
+
+A type checker refuses a function that returns what no score or verdict can be, and a wrong call of the spec.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from grpo.plugins.errors import SpecError
 from grpo.plugins.signature import named_otherwise, read_signature
 from grpo.plugins.soundness import metadata_fault
-from grpo.plugins.specs import RewardSpec, VerifierSpec
-from grpo.plugins.types import Case, Isolation
+from grpo.plugins.specs import Parameters, RewardFunction, VerifierFunction
+from grpo.plugins.types import Case, Isolation, Scored, Verdict
 
 _EVERYTHING = (float("-inf"), float("inf"))
+_Given = float | Scored | None
+_Score = TypeVar("_Score", bound=_Given | Awaitable[_Given])
+_Scores = TypeVar("_Scores", bound=Sequence[_Given] | Awaitable[Sequence[_Given]])
+_Verdict = TypeVar("_Verdict", bound=Verdict | Awaitable[Verdict])
+_Verdicts = TypeVar("_Verdicts", bound=Sequence[Verdict] | Awaitable[Sequence[Verdict]])
+
+
+class RewardDecorator(Protocol):
+    """Makes a reward of a function that returns a score."""
+
+    def __call__(self, function: Callable[Parameters, _Score], /) -> RewardFunction[Parameters, _Score]: ...
+
+
+class BatchRewardDecorator(Protocol):
+    """Makes a reward of a function that returns a list of scores."""
+
+    def __call__(self, function: Callable[Parameters, _Scores], /) -> RewardFunction[Parameters, _Scores]: ...
+
+
+class VerifierDecorator(Protocol):
+    """Makes a verifier of a function that returns a verdict."""
+
+    def __call__(self, function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Parameters, _Verdict]: ...
+
+
+class BatchVerifierDecorator(Protocol):
+    """Makes a verifier of a function that returns a list of verdicts."""
+
+    def __call__(self, function: Callable[Parameters, _Verdicts], /) -> VerifierFunction[Parameters, _Verdicts]: ...
+
+
+class FunctionSettings(TypedDict, total=False):
+    """The arguments that say nothing about a function's type, the same for `reward` and `verifier`."""
+
+    name: str | None
+    cases: Sequence[Case]
+    isolation: Isolation
+    timeout: float
+    prepare: Callable[..., None] | None
+    aliases: Mapping[str, Sequence[str]] | None
+
+
+@overload
+def reward(
+    *,
+    version: int,
+    range: tuple[float, float] = ...,
+    batch: Literal[False] = ...,
+    **settings: Unpack[FunctionSettings],
+) -> RewardDecorator: ...
+
+
+@overload
+def reward(
+    *,
+    version: int,
+    range: tuple[float, float] = ...,
+    batch: Literal[True],
+    **settings: Unpack[FunctionSettings],
+) -> BatchRewardDecorator: ...
 
 
 def reward(
@@ -26,7 +89,7 @@ def reward(
     batch: bool = False,
     prepare: Callable[..., None] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
-) -> Callable[[Callable[..., Any]], RewardSpec]:
+) -> Any:
     """Makes a reward of a function that scores one completion (or, with `batch`, a list of them).
 
     The function returns a float (the score), None (abstain: the reward does not apply here) or a `Scored`. Raising is
@@ -56,14 +119,14 @@ def reward(
     """
     _refuse_positional("reward", misplaced)
 
-    def decorate(function: Callable[..., Any]) -> RewardSpec:
+    def decorate(function: Callable[..., Any]) -> RewardFunction[..., Any]:
         signature = read_signature(function)
         public = name or function.__name__
         _check_metadata(public, version, timeout)
         low, high = range
         if not low <= high:
             raise SpecError(f"reward '{public}': range {range} is empty; write it as (lowest, highest).")
-        return RewardSpec(
+        return RewardFunction(
             name=public,
             version=version,
             function=function,
@@ -82,6 +145,16 @@ def reward(
     return decorate
 
 
+@overload
+def verifier(
+    *, version: int, batch: Literal[False] = ..., **settings: Unpack[FunctionSettings]
+) -> VerifierDecorator: ...
+
+
+@overload
+def verifier(*, version: int, batch: Literal[True], **settings: Unpack[FunctionSettings]) -> BatchVerifierDecorator: ...
+
+
 def verifier(
     *misplaced: object,
     version: int,
@@ -92,7 +165,7 @@ def verifier(
     batch: bool = False,
     prepare: Callable[..., None] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
-) -> Callable[[Callable[..., Any]], VerifierSpec]:
+) -> Any:
     """Makes a verifier of a function that judges one completion and returns a `Verdict`.
 
     The arguments mean what they mean for `reward`.
@@ -102,11 +175,11 @@ def verifier(
     """
     _refuse_positional("verifier", misplaced)
 
-    def decorate(function: Callable[..., Any]) -> VerifierSpec:
+    def decorate(function: Callable[..., Any]) -> VerifierFunction[..., Any]:
         signature = read_signature(function)
         public = name or function.__name__
         _check_metadata(public, version, timeout)
-        return VerifierSpec(
+        return VerifierFunction(
             name=public,
             version=version,
             function=function,

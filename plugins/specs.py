@@ -1,20 +1,23 @@
 """What a plugin offers, as frozen descriptions: one spec per reward, verifier, environment or sandbox.
 
 In: a function or factory with its metadata (usually through the decorators). Out: a spec that the host lists,
-checks and binds to options. A reward or verifier spec stays callable like the function that it describes.
+checks and binds to options. A spec stays callable like the function that it describes; what a decorator returns has the
+function's own signature for type checkers too (`RewardFunction` and its like).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
 
 from grpo.plugins.types import Case, Isolation, Row
 
 if TYPE_CHECKING:
     import gymnasium
 
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
 Kind = Literal["reward", "verifier", "env", "sandbox"]
 KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox")
 
@@ -115,6 +118,16 @@ class RewardSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardFunction(RewardSpec, Generic[Parameters, Returned]):
+    """What `@reward` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
 class VerifierSpec:
     """A verifier function and its contract; the attributes mean what they mean for a `RewardSpec`.
 
@@ -136,6 +149,16 @@ class VerifierSpec:
     prepare: Callable[..., None] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierFunction(VerifierSpec, Generic[Parameters, Returned]):
+    """What `@verifier` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         return self.function(*args, **kwargs)
 
 
