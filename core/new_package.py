@@ -18,8 +18,8 @@ NewKind = Literal["reward", "verifier", "env", "sandbox"]
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
 _LONGEST = 30
 _TAKEN = {
-    *("reward", "verifier", "env", "sandbox", "case", "verdict", "hookimpl", "grpo", "re", "random", "inspect"),
-    *("rows", "make", "asyncio", "shaky"),
+    *("reward", "verifier", "env", "sandbox", "case", "verdict", "hookimpl", "grpo", "re", "random"),
+    *("rows", "environment", "asyncio", "shaky"),
 }
 
 

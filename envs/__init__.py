@@ -1,38 +1,51 @@
 """Built-in environments: offered to the host by a hook, and to gymnasium under the namespace `grpo/`.
 
 In: nothing. Out: the specs of the environments, and registrations that wait until gymnasium is imported. Importing
-this package does not import gymnasium.
+this package does not import gymnasium. The specs are imported when the hook asks for them: at the top, `gym` and
+`guess` the environments would hide the modules of the same names.
 """
 
 from __future__ import annotations
 
-from grpo.envs.arithmetic import ARITHMETIC
-from grpo.envs.code import CODE
-from grpo.envs.countdown import COUNTDOWN
-from grpo.envs.email import EMAIL
-from grpo.envs.gsm8k import GSM8K
-from grpo.envs.guess import GUESS
-from grpo.envs.gym import GYM
-from grpo.envs.openenv import OPENENV
-from grpo.envs.python_tool import PYTHON_TOOL
-from grpo.envs.reasoning_gym import REASONING_GYM
 from grpo.envs.registration import register_when_imported
-from grpo.envs.textarena import TEXTARENA
-from grpo.envs.trl import TRL
-from grpo.envs.verifiers import VERIFIERS
-from grpo.envs.wordle import WORDLE
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
 
-for _spec in (ARITHMETIC, CODE, COUNTDOWN, EMAIL, GSM8K, GUESS, PYTHON_TOOL, WORDLE):
-    register_when_imported(f"grpo/{_spec.name}-v{_spec.version}", entry_point=f"{_spec.factory.__module__}:make")
+_PLACES = {
+    "arithmetic-v1": "arithmetic:ARITHMETIC",
+    "code-v1": "code:CODE",
+    "countdown-v1": "countdown:COUNTDOWN",
+    "email-v1": "email:EMAIL",
+    "gsm8k-v1": "gsm8k:GSM8K",
+    "guess-v1": "guess:guess",
+    "python-tool-v1": "python_tool:PYTHON_TOOL",
+    "wordle-v1": "wordle:wordle",
+}
+
+for _name, _place in _PLACES.items():
+    register_when_imported(f"grpo/{_name}", entry_point=f"grpo.envs.{_place}")
 
 
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Returns the built-in environments."""
-    families = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
-    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GUESS, WORDLE, PYTHON_TOOL, *families]
+    from grpo.envs.arithmetic import ARITHMETIC
+    from grpo.envs.code import CODE
+    from grpo.envs.countdown import COUNTDOWN
+    from grpo.envs.email import EMAIL
+    from grpo.envs.gsm8k import GSM8K
+    from grpo.envs.guess import guess
+    from grpo.envs.gym import gym
+    from grpo.envs.openenv import openenv
+    from grpo.envs.python_tool import PYTHON_TOOL
+    from grpo.envs.reasoning_gym import reasoning_gym
+    from grpo.envs.textarena import textarena
+    from grpo.envs.trl import trl
+    from grpo.envs.verifiers import verifiers
+    from grpo.envs.wordle import wordle
+
+    families = [gym, reasoning_gym, textarena, trl, openenv, verifiers]
+    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, guess, wordle, PYTHON_TOOL, *families]
 
 
 if __name__ == "envs":

@@ -6,7 +6,6 @@ environment that asks their questions. This module is light; gymnasium is import
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -16,9 +15,8 @@ from grpo.envs.problem import read_problem
 from grpo.envs.sources import dataset_kind, read_placed, refuse_unused
 from grpo.envs.templates import Template, TemplateName, choose_template
 from grpo.plugins.errors import OptionError
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -93,25 +91,6 @@ class Gsm8k:
         return choose_template(self.template, system=self.system, pattern=self.pattern)
 
 
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    """Makes the environment; the options are those of `Gsm8k`."""
-    return Gsm8k(**options).env()
-
-
-def rows(split: str, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a split; the options are those of `Gsm8k`."""
-    return Gsm8k(**options).rows(split)
-
-
-GSM8K = EnvSpec(
-    name="gsm8k",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(Gsm8k) or "",
-    options=options_of(Gsm8k),
-    dataset=rows,
-    rewards=("proximity", "gsm8k.soft_format"),
-    verifier="gsm8k",
-    max_turns=1,
-    hub_dataset="openai/gsm8k",
-)
+GSM8K = env(
+    name="gsm8k", version=1, rewards=("proximity", "gsm8k.soft_format"), verifier="gsm8k", hub_dataset="openai/gsm8k"
+)(Gsm8k)

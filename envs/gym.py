@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from grpo.envs.named_module import named_module
 from grpo.plugins.errors import OptionError, PluginNotFound
-from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.factory_decorators import env
+from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import REQUIRED, EnvSpec, Option
 
 if TYPE_CHECKING:
@@ -26,7 +27,34 @@ USUAL_TURNS = 100  # for an environment that sets itself no limit
 _MODULES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # what registers ids that begin so
 
 
-def make(
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one environment.
+
+    Raises:
+        PluginNotFound: nobody has registered that id.
+    """
+    spec = _registered(member)
+    own = {option.name for option in gym.options}
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    inner = tuple(
+        Option(
+            name, Any, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default)
+        )
+        for name, parameter in inspect.signature(_creator(spec)).parameters.items()
+        if parameter.kind in kinds and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
+    )
+    return replace(
+        gym,
+        name=f"gym:{member}",
+        factory=partial(gym.factory, member),
+        options=(*gym.options, *inner),
+        max_turns=_turns(spec),
+        resolve=None,
+    )
+
+
+@env(version=1, rewards=("environment",), verifier="environment", max_turns=USUAL_TURNS, resolve=resolve)
+def gym(
     member: str,
     *,
     render: Render = "auto",
@@ -86,32 +114,6 @@ def make(
     )
 
 
-def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one environment.
-
-    Raises:
-        PluginNotFound: nobody has registered that id.
-    """
-    spec = _registered(member)
-    own = {option.name for option in GYM.options}
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    inner = tuple(
-        Option(
-            name, Any, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default)
-        )
-        for name, parameter in inspect.signature(_creator(spec)).parameters.items()
-        if parameter.kind in kinds and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
-    )
-    return replace(
-        GYM,
-        name=f"gym:{member}",
-        factory=partial(make, member),
-        options=(*GYM.options, *inner),
-        max_turns=_turns(spec),
-        resolve=None,
-    )
-
-
 def _registered(member: str) -> Any:
     import gymnasium
 
@@ -164,16 +166,3 @@ def _action_names(
     if len(given) != count or len({name.casefold() for name in given}) != len(given):
         raise OptionError(f"gym:{member}: actions={given} must be {count} different words, one for each action.")
     return tuple(given)
-
-
-GYM = EnvSpec(
-    name="gym",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
-    max_turns=USUAL_TURNS,
-    resolve=resolve,
-)

@@ -6,14 +6,13 @@ each episode a session of its own on the server. This module is light; nothing i
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from grpo.plugins.errors import PluginNotFound
-from grpo.plugins.signature import options_of
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
@@ -23,7 +22,20 @@ EXTRA = "openenv"
 MOST_TURNS = 50
 
 
-def make(
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of the environment behind an address.
+
+    Raises:
+        PluginNotFound: it is no address.
+    """
+    parts = urlsplit(member)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise PluginNotFound(f"'{member}' is no address of a server. Write openenv:http://HOST:PORT.")
+    return replace(openenv, name=f"openenv:{member}", factory=partial(openenv.factory, member), resolve=None)
+
+
+@env(version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS, resolve=resolve)
+def openenv(
     member: str,
     *,
     field: str | None = None,
@@ -59,28 +71,3 @@ def make(
     return RemoteEnv(
         member, chosen, show=show, system=system, most_turns=min(turns, MOST_TURNS), success=success, seconds=seconds
     )
-
-
-def resolve(member: str) -> EnvSpec:
-    """Returns the spec of the environment behind an address.
-
-    Raises:
-        PluginNotFound: it is no address.
-    """
-    parts = urlsplit(member)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PluginNotFound(f"'{member}' is no address of a server. Write openenv:http://HOST:PORT.")
-    return replace(OPENENV, name=f"openenv:{member}", factory=partial(make, member), resolve=None)
-
-
-OPENENV = EnvSpec(
-    name="openenv",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
-    max_turns=MOST_TURNS,
-    resolve=resolve,
-)

@@ -6,15 +6,13 @@ runs the policy's programs in a sandbox. This module is light; gymnasium is impo
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.envs.gsm8k import Gsm8k, Level
 from grpo.plugins.errors import OptionError
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
+from grpo.plugins.factory_decorators import env
 
 if TYPE_CHECKING:
     import gymnasium
@@ -111,25 +109,11 @@ class PythonTool:
             raise OptionError(f"seconds={self.seconds:g} must be above 0 and at most 10.")
 
 
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    """Makes the environment; the options are those of `PythonTool`."""
-    return PythonTool(**options).env()
-
-
-def rows(split: str, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a split; the options are those of `PythonTool`."""
-    return PythonTool(**options).rows(split)
-
-
-PYTHON_TOOL = EnvSpec(
+PYTHON_TOOL = env(
     name="python-tool",
     version=1,
-    factory=make,
-    doc=inspect.getdoc(PythonTool) or "",
-    options=options_of(PythonTool),
-    dataset=rows,
     rewards=("gsm8k.correctness",),
     verifier="gsm8k",
     max_turns=MOST_CALLS + 1,
     hub_dataset="openai/gsm8k",
-)
+)(PythonTool)

@@ -7,14 +7,14 @@ is imported when an id is looked up.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import PluginNotFound
-from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.factory_decorators import env
+from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import EnvSpec, Option
 
 if TYPE_CHECKING:
@@ -23,32 +23,6 @@ if TYPE_CHECKING:
 EXTRA = "interop"
 MOST_TURNS = 50
 _OURS = ("id", "system_prompt")
-
-
-def make(
-    member: str, *, size: int | None = None, system: str | None = None, success: float = 1.0, **config: Any
-) -> gymnasium.Env[str, str]:
-    """A taskset of verifiers: `verifiers:my-taskset`, with its tools and its environment of several turns, if any.
-
-    Args:
-        member: the taskset's id, that of an installed package.
-        size: use only the first tasks; default: all, or 1000 of a taskset without an end.
-        system: a system message instead of the tasks' own; "" sends none.
-        success: a task is solved when its reward is at least this.
-        config: the taskset's own settings.
-
-    Returns:
-        An environment that scores itself.
-
-    Raises:
-        PluginNotFound: verifiers or the taskset is not installed.
-        OptionError: its tasks need what a policy does not have here, or it refuses its settings.
-    """
-    from grpo.envs.verifiers_env import TaskEnv
-    from grpo.envs.verifiers_tasks import source_of
-
-    _config_class(member)
-    return TaskEnv(member, source_of(member, size, config), system, success)
 
 
 def rows(
@@ -80,7 +54,7 @@ def resolve(member: str) -> EnvSpec:
     config = _config_class(member)
     from grpo.envs.verifiers_tasks import takes_turns
 
-    taken = {*(option.name for option in VERIFIERS.options), *RESERVED_OPTIONS, *_OURS}
+    taken = {*(option.name for option in verifiers.options), *RESERVED_OPTIONS, *_OURS}
     fields: Mapping[str, Any] = config.model_fields
     inner = tuple(
         Option(name, Any, None if field.is_required() else _plain(field.get_default(call_default_factory=True)))
@@ -88,14 +62,41 @@ def resolve(member: str) -> EnvSpec:
         if name not in taken
     )
     return replace(
-        VERIFIERS,
+        verifiers,
         name=f"verifiers:{member}",
-        factory=partial(make, member),
+        factory=partial(verifiers.factory, member),
         dataset=partial(rows, member),
-        options=(*VERIFIERS.options, *inner),
+        options=(*verifiers.options, *inner),
         max_turns=MOST_TURNS if takes_turns(member) else 1,
         resolve=None,
     )
+
+
+@env(version=1, rewards=("environment",), verifier="environment", scores_itself=True, resolve=resolve)
+def verifiers(
+    member: str, *, size: int | None = None, system: str | None = None, success: float = 1.0, **config: Any
+) -> gymnasium.Env[str, str]:
+    """A taskset of verifiers: `verifiers:my-taskset`, with its tools and its environment of several turns, if any.
+
+    Args:
+        member: the taskset's id, that of an installed package.
+        size: use only the first tasks; default: all, or 1000 of a taskset without an end.
+        system: a system message instead of the tasks' own; "" sends none.
+        success: a task is solved when its reward is at least this.
+        config: the taskset's own settings.
+
+    Returns:
+        An environment that scores itself.
+
+    Raises:
+        PluginNotFound: verifiers or the taskset is not installed.
+        OptionError: its tasks need what a policy does not have here, or it refuses its settings.
+    """
+    from grpo.envs.verifiers_env import TaskEnv
+    from grpo.envs.verifiers_tasks import source_of
+
+    _config_class(member)
+    return TaskEnv(member, source_of(member, size, config), system, success)
 
 
 def _config_class(member: str) -> Any:
@@ -117,16 +118,3 @@ def _plain(default: Any) -> Any:
     """Returns a default as an option would set it: settings of a task as a mapping."""
     dump = getattr(default, "model_dump", None)
     return dump(mode="json", exclude_defaults=True) if callable(dump) else default
-
-
-VERIFIERS = EnvSpec(
-    name="verifiers",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
-    scores_itself=True,
-    resolve=resolve,
-)

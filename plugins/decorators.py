@@ -117,7 +117,7 @@ def reward(
         >>> short("hello")
         1.0
     """
-    _refuse_positional("reward", misplaced)
+    refuse_positional("reward", misplaced)
 
     def decorate(function: Callable[..., Any]) -> RewardFunction[..., Any]:
         signature = read_signature(function)
@@ -173,7 +173,7 @@ def verifier(
     Raises:
         SpecError: the signature or the metadata is not allowed.
     """
-    _refuse_positional("verifier", misplaced)
+    refuse_positional("verifier", misplaced)
 
     def decorate(function: Callable[..., Any]) -> VerifierFunction[..., Any]:
         signature = read_signature(function)
@@ -197,7 +197,7 @@ def verifier(
     return decorate
 
 
-def _refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
+def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
     """Refuses what is given by position, so that Python says of a bare `@reward` that its version is missing."""
     if misplaced:
         raise SpecError(f"@{name} takes its arguments by name. Write @{name}(version=1) above the function.")

@@ -16,6 +16,8 @@ from grpo.plugins.types import Case, Isolation, Row
 if TYPE_CHECKING:
     import gymnasium
 
+    from grpo.plugins.sandbox_job import SandboxPool
+
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 Kind = Literal["reward", "verifier", "env", "sandbox"]
@@ -217,6 +219,19 @@ class EnvSpec:
         """True when rollouts step the environment; else an answer to its prompt is the whole rollout."""
         return self.max_turns > 1 or self.scores_itself
 
+    def __call__(self, *args: Any, **options: Any) -> gymnasium.Env[Any, Any]:
+        return self.factory(*args, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFunction(EnvSpec, Generic[Parameters]):
+    """What `@env` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+
+    factory: Callable[Parameters, gymnasium.Env[Any, Any]]
+
+    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> gymnasium.Env[Any, Any]:
+        return self.factory(*args, **options)
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
@@ -229,9 +244,22 @@ class SandboxSpec:
     kind: ClassVar[Kind] = "sandbox"
     name: str
     version: int
-    factory: Callable[..., Any]
+    factory: Callable[..., SandboxPool]
     doc: str = ""
     options: tuple[Option, ...] = ()
+
+    def __call__(self, *args: Any, **options: Any) -> SandboxPool:
+        return self.factory(*args, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxFunction(SandboxSpec, Generic[Parameters]):
+    """What `@sandbox` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+
+    factory: Callable[Parameters, SandboxPool]
+
+    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> SandboxPool:
+        return self.factory(*args, **options)
 
 
 Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec

@@ -79,10 +79,10 @@ def grpo_verifiers() -> list[VerifierSpec]:
 @hookimpl
 def grpo_sandboxes() -> list[SandboxSpec]:
     """Returns the built-in sandboxes."""
-    from grpo.rewards.sandbox.docker import DOCKER
-    from grpo.rewards.sandbox.local import LOCAL
+    from grpo.rewards.sandbox.docker import docker
+    from grpo.rewards.sandbox.local import local
 
-    return [LOCAL, DOCKER]
+    return [local, docker]
 
 
 if __name__ == "rewards":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from grpo.core.interop import to_inspect, to_trl, to_verifiers
     from grpo.core.validate import validate
     from grpo.plugins.decorators import reward, verifier
+    from grpo.plugins.factory_decorators import env, sandbox
     from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
     from grpo.plugins.rubric import Component, RubricSpec, rubric
@@ -37,10 +38,12 @@ __all__ = [
     "check_reward",
     "check_sandbox",
     "check_verifier",
+    "env",
     "from_trl",
     "hookimpl",
     "reward",
     "rubric",
+    "sandbox",
     "to_inspect",
     "to_trl",
     "to_verifiers",
@@ -63,10 +66,12 @@ _HOMES = {
     "check_reward": "core.check",
     "check_sandbox": "core.check_sandbox",
     "check_verifier": "core.check",
+    "env": "plugins.factory_decorators",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
+    "sandbox": "plugins.factory_decorators",
     "to_inspect": "core.interop",
     "to_trl": "core.interop",
     "to_verifiers": "core.interop",

@@ -18,12 +18,12 @@ from grpo.envs.countdown import COUNTDOWN
 from grpo.envs.email import EMAIL
 from grpo.envs.five_letter_words import WORDS
 from grpo.envs.gsm8k import GSM8K
-from grpo.envs.guess import GUESS
-from grpo.envs.gym import GYM
+from grpo.envs.guess import guess
+from grpo.envs.gym import gym
 from grpo.envs.problem import read_problem
 from grpo.envs.python_tool import PYTHON_TOOL
 from grpo.envs.templates import TEMPLATES
-from grpo.envs.wordle import WORDLE
+from grpo.envs.wordle import wordle
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.specs import EnvSpec
 
@@ -56,7 +56,7 @@ def test_the_example_environment_passes_the_checker_and_its_rows_can_be_played()
 
 
 @pytest.mark.parametrize(
-    ("spec", "table"), list(zip([GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GYM], OPTIONS, strict=True))
+    ("spec", "table"), list(zip([GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, gym], OPTIONS, strict=True))
 )
 def test_every_option_stands_in_the_table_with_its_default(spec: EnvSpec, table: list[str]) -> None:
     for option in spec.options:
@@ -96,7 +96,7 @@ def test_the_example_of_tools_can_be_called() -> None:
         weigh("D")
 
 
-@pytest.mark.parametrize("spec", [GUESS, WORDLE, PYTHON_TOOL], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [guess, wordle, PYTHON_TOOL], ids=lambda spec: spec.name)
 def test_every_option_of_the_games_is_in_their_tables(spec: EnvSpec) -> None:
     rows = PAGE.partition(f"| option of {spec.name} |")[2].partition("\n\n")[0].splitlines()[2:]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}

@@ -11,8 +11,8 @@ import pytest
 from grpo import EnvSpec, validate
 from grpo.core.gold_report import Validation
 from grpo.envs.five_letter_words import WORDS
-from grpo.envs.guess import GUESS
-from grpo.envs.wordle import WORDLE
+from grpo.envs.guess import guess
+from grpo.envs.wordle import wordle
 from grpo.plugins.host import Host
 from grpo.plugins.placed_rows import PlacedRows
 
@@ -52,7 +52,7 @@ def test_every_embedded_row_can_be_solved(spec: str, rows: int | dict[str, int],
 
 @pytest.mark.parametrize(
     ("spec", "column", "values"),
-    [(GUESS, "number", range(1, 16)), (WORDLE, "word", WORDS)],
+    [(guess, "number", range(1, 16)), (wordle, "word", WORDS)],
     ids=["guess", "wordle"],
 )
 def test_every_number_and_every_word_can_be_found(spec: EnvSpec, column: str, values: list[object]) -> None:

@@ -78,11 +78,11 @@ def test_ctrl_c_during_the_import_is_the_users(make_entry: HookSource) -> None:
         ("raise SystemExit('bye')", "broken", "grpo_rewards raised SystemExit: bye"),
         ("return None", "invalid", "returned None; return a list"),
         ("return {'good': good}", "invalid", "type dict; return a list"),
-        ("return good", "invalid", "type RewardSpec; return a list"),
+        ("return good", "invalid", "type RewardFunction; return a list"),
         ("return (good for _ in range(1))", "invalid", "type generator; return a list"),
         ("return ['good']", "invalid", "expected a RewardSpec, got str 'good'"),
         ("return [lambda completion: 1.0]", "invalid", "decorate it with @reward(version=1)"),
-        ("return [judge]", "invalid", "expected a RewardSpec, got VerifierSpec"),
+        ("return [judge]", "invalid", "expected a RewardSpec, got the verifier 'judge'"),
         ("return [good, good]", "invalid", "two rewards named 'good'"),
     ],
 )

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_type
 
-from grpo import Case, Completion, RewardSpec, Scored, Verdict, VerifierSpec, reward, verifier
+import gymnasium
+
+from grpo import (
+    Case,
+    Completion,
+    EnvSpec,
+    RewardSpec,
+    SandboxSpec,
+    Scored,
+    Verdict,
+    VerifierSpec,
+    env,
+    reward,
+    sandbox,
+    verifier,
+)
+from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
 
 
 @reward(version=1, range=(0.0, 1.0), cases=[Case("4", {"answer": "4"}, 1.0)])
@@ -35,6 +53,67 @@ def exact(completion: str, answer: str) -> Verdict:
 @verifier(version=1, batch=True)
 async def all_exact(completions: list[str]) -> list[Verdict]:
     return [Verdict(None) for _ in completions]
+
+
+class Doubling(gymnasium.Env[str, str]):
+    def __init__(self, *, highest: int = 9) -> None:
+        self.highest = highest
+
+
+def rows(split: str, *, highest: int = 9) -> list[dict[str, str]]:
+    return [{"question": split, "answer": str(highest)}]
+
+
+@env(version=1, dataset=rows, rewards=["near"], verifier="exact", max_turns=2)
+def doubling(*, highest: int = 9) -> Doubling:
+    return Doubling(highest=highest)
+
+
+@env(version=1)
+def untold(*, highest: int = 9) -> Any:
+    return Doubling(highest=highest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triples:
+    size: int = 3
+
+    def env(self) -> gymnasium.Env[Any, Any]:
+        return Doubling()
+
+    def rows(self, split: str) -> list[dict[str, str]]:
+        return rows(split)
+
+
+TRIPLES = env(name="triples", version=1)(Triples)
+CLASS = env(version=1)(Doubling)
+
+
+class NoPool:
+    async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
+        return [JobResult("unavailable") for _ in jobs]
+
+    def capabilities(self) -> Mapping[str, bool]:
+        return {}
+
+    def close(self) -> None: ...
+
+    @classmethod
+    def reap(cls) -> int:
+        return 0
+
+
+@sandbox(version=1)
+def nowhere(*, slots: int = 1) -> NoPool:
+    assert slots
+    return NoPool()
+
+
+assert_type(doubling(highest=3), gymnasium.Env[Any, Any])
+assert_type(TRIPLES(size=4).spec is None, bool)
+assert_type(nowhere(slots=2), SandboxPool)
+envs: list[EnvSpec] = [doubling, untold, TRIPLES, CLASS]
+sandboxes: list[SandboxSpec] = [nowhere]
 
 
 async def awaited() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from grpo import Verdict, reward, verifier
+import gymnasium
+
+from grpo import Verdict, env, reward, sandbox, verifier
 
 
 @reward(version=1)
@@ -76,3 +78,27 @@ def misspelt(completion: str) -> float:
 @reward  # wrong
 def bare(completion: str) -> float:
     return float(len(completion))
+
+
+@env(version=1)
+def sums(*, size: int = 3) -> gymnasium.Env[str, str]:
+    raise NotImplementedError(size)
+
+
+sums(sise=3)  # wrong
+sums(size="3")  # wrong
+
+
+@env(version=1)  # wrong
+def no_environment(*, size: int = 3) -> int:
+    return size
+
+
+@env(version=1, max_turn=3)  # wrong
+def misspelt_env(*, size: int = 3) -> gymnasium.Env[str, str]:
+    return sums(size=size)
+
+
+@sandbox(version=1)  # wrong
+def no_pool(*, slots: int = 1) -> int:
+    return slots

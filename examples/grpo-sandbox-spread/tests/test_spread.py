@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from grpo_sandbox_spread import SPREAD, SpreadPool, spread
+from grpo_sandbox_spread import SpreadPool, spread
 
 from grpo import check_sandbox
 from grpo.plugins.errors import UsageError
@@ -31,7 +31,7 @@ class Away:
 
 
 def test_it_keeps_what_a_sandbox_promises() -> None:
-    check_sandbox(SPREAD, attacks=[]).require()
+    check_sandbox(spread, attacks=[]).require()
 
 
 def test_a_member_that_is_away_costs_a_try() -> None:
