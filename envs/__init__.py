@@ -1,8 +1,8 @@
 """Built-in environments: offered to the host by a hook, and to gymnasium under the namespace `grpo/`.
 
 In: nothing. Out: the specs of the environments, and registrations that wait until gymnasium is imported. Importing
-this package does not import gymnasium. The specs are imported when the hook asks for them: at the top, `gym` and
-`guess` the environments would hide the modules of the same names.
+this package does not import gymnasium. The specs are imported when the hook asks for them: at the top, `guess`
+and `wordle` the environments would hide the modules of the same names.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.email import EMAIL
     from grpo.envs.gsm8k import GSM8K
     from grpo.envs.guess import guess
-    from grpo.envs.gym import gym
-    from grpo.envs.openenv import openenv
+    from grpo.envs.gym import GYM
+    from grpo.envs.openenv import OPENENV
     from grpo.envs.python_tool import PYTHON_TOOL
-    from grpo.envs.reasoning_gym import reasoning_gym
-    from grpo.envs.textarena import textarena
-    from grpo.envs.trl import trl
-    from grpo.envs.verifiers import verifiers
+    from grpo.envs.reasoning_gym import REASONING_GYM
+    from grpo.envs.textarena import TEXTARENA
+    from grpo.envs.trl import TRL
+    from grpo.envs.verifiers import VERIFIERS
     from grpo.envs.wordle import wordle
 
-    families = [gym, reasoning_gym, textarena, trl, openenv, verifiers]
+    families = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
     return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, guess, wordle, PYTHON_TOOL, *families]
 
 

@@ -27,34 +27,7 @@ USUAL_TURNS = 100  # for an environment that sets itself no limit
 _MODULES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # what registers ids that begin so
 
 
-def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one environment.
-
-    Raises:
-        PluginNotFound: nobody has registered that id.
-    """
-    spec = _registered(member)
-    own = {option.name for option in gym.options}
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    inner = tuple(
-        Option(
-            name, Any, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default)
-        )
-        for name, parameter in inspect.signature(_creator(spec)).parameters.items()
-        if parameter.kind in kinds and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
-    )
-    return replace(
-        gym,
-        name=f"gym:{member}",
-        factory=partial(gym.factory, member),
-        options=(*gym.options, *inner),
-        max_turns=_turns(spec),
-        resolve=None,
-    )
-
-
-@env(version=1, rewards=("environment",), verifier="environment", max_turns=USUAL_TURNS, resolve=resolve)
-def gym(
+def make(
     member: str,
     *,
     render: Render = "auto",
@@ -114,6 +87,32 @@ def gym(
     )
 
 
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one environment.
+
+    Raises:
+        PluginNotFound: nobody has registered that id.
+    """
+    spec = _registered(member)
+    own = {option.name for option in GYM.options}
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    inner = tuple(
+        Option(
+            name, Any, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default)
+        )
+        for name, parameter in inspect.signature(_creator(spec)).parameters.items()
+        if parameter.kind in kinds and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
+    )
+    return replace(
+        GYM,
+        name=f"gym:{member}",
+        factory=partial(make, member),
+        options=(*GYM.options, *inner),
+        max_turns=_turns(spec),
+        resolve=None,
+    )
+
+
 def _registered(member: str) -> Any:
     import gymnasium
 
@@ -166,3 +165,8 @@ def _action_names(
     if len(given) != count or len({name.casefold() for name in given}) != len(given):
         raise OptionError(f"gym:{member}: actions={given} must be {count} different words, one for each action.")
     return tuple(given)
+
+
+GYM = env(
+    name="gym", version=1, rewards=("environment",), verifier="environment", max_turns=USUAL_TURNS, resolve=resolve
+)(make)

@@ -22,20 +22,7 @@ EXTRA = "openenv"
 MOST_TURNS = 50
 
 
-def resolve(member: str) -> EnvSpec:
-    """Returns the spec of the environment behind an address.
-
-    Raises:
-        PluginNotFound: it is no address.
-    """
-    parts = urlsplit(member)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PluginNotFound(f"'{member}' is no address of a server. Write openenv:http://HOST:PORT.")
-    return replace(openenv, name=f"openenv:{member}", factory=partial(openenv.factory, member), resolve=None)
-
-
-@env(version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS, resolve=resolve)
-def openenv(
+def make(
     member: str,
     *,
     field: str | None = None,
@@ -71,3 +58,20 @@ def openenv(
     return RemoteEnv(
         member, chosen, show=show, system=system, most_turns=min(turns, MOST_TURNS), success=success, seconds=seconds
     )
+
+
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of the environment behind an address.
+
+    Raises:
+        PluginNotFound: it is no address.
+    """
+    parts = urlsplit(member)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise PluginNotFound(f"'{member}' is no address of a server. Write openenv:http://HOST:PORT.")
+    return replace(OPENENV, name=f"openenv:{member}", factory=partial(make, member), resolve=None)
+
+
+OPENENV = env(
+    name="openenv", version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS, resolve=resolve
+)(make)

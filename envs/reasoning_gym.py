@@ -51,43 +51,7 @@ _WEAK = {
 }
 
 
-def rows(
-    member: str, split: str, *, size: int = 500, data_seed: int = 0, system: str = SYSTEM, **config: Any
-) -> list[Mapping[str, Any]]:
-    """Returns the problems of a split, which the dataset makes."""
-    from grpo.envs.reasoning_env import items_of
-
-    items = items_of(member, split, size, data_seed, config)
-    return [items.row(index) for index in range(size)]
-
-
-def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one dataset.
-
-    Raises:
-        PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
-    """
-    _, config = _classes(member)
-    taken = {*(option.name for option in reasoning_gym.options), *RESERVED_OPTIONS, "seed"}
-    inner = tuple(
-        Option(field.name, Any, None if field.default is dataclasses.MISSING else field.default)
-        for field in dataclasses.fields(config)
-        if field.name not in taken
-    )
-    weak = _WEAK.get(member)
-    return replace(
-        reasoning_gym,
-        name=f"reasoning_gym:{member}",
-        factory=partial(reasoning_gym.factory, member),
-        dataset=partial(rows, member),
-        options=(*reasoning_gym.options, *inner),
-        note=f"the grader of reasoning_gym:{member} {weak}" if weak else "",
-        resolve=None,
-    )
-
-
-@env(version=1, rewards=("environment",), verifier="environment", scores_itself=True, resolve=resolve)
-def reasoning_gym(
+def make(
     member: str, *, size: int = 500, data_seed: int = 0, system: str = SYSTEM, **config: Any
 ) -> gymnasium.Env[str, str]:
     """A dataset of reasoning-gym: `reasoning_gym:chain_sum`, one question and one answer.
@@ -113,6 +77,41 @@ def reasoning_gym(
     return ReasoningEnv(member, items, system)
 
 
+def rows(
+    member: str, split: str, *, size: int = 500, data_seed: int = 0, system: str = SYSTEM, **config: Any
+) -> list[Mapping[str, Any]]:
+    """Returns the problems of a split, which the dataset makes."""
+    from grpo.envs.reasoning_env import items_of
+
+    items = items_of(member, split, size, data_seed, config)
+    return [items.row(index) for index in range(size)]
+
+
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one dataset.
+
+    Raises:
+        PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
+    """
+    _, config = _classes(member)
+    taken = {*(option.name for option in REASONING_GYM.options), *RESERVED_OPTIONS, "seed"}
+    inner = tuple(
+        Option(field.name, Any, None if field.default is dataclasses.MISSING else field.default)
+        for field in dataclasses.fields(config)
+        if field.name not in taken
+    )
+    weak = _WEAK.get(member)
+    return replace(
+        REASONING_GYM,
+        name=f"reasoning_gym:{member}",
+        factory=partial(make, member),
+        dataset=partial(rows, member),
+        options=(*REASONING_GYM.options, *inner),
+        note=f"the grader of reasoning_gym:{member} {weak}" if weak else "",
+        resolve=None,
+    )
+
+
 def _classes(member: str) -> tuple[Any, Any]:
     """Returns the class of a dataset and that of its configuration."""
     from grpo.envs.extras import imported
@@ -132,3 +131,13 @@ def _classes(member: str) -> tuple[Any, Any]:
         )
     classes: tuple[Any, Any] = DATASETS[member]
     return classes
+
+
+REASONING_GYM = env(
+    name="reasoning_gym",
+    version=1,
+    rewards=("environment",),
+    verifier="environment",
+    scores_itself=True,
+    resolve=resolve,
+)(make)

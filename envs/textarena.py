@@ -24,39 +24,7 @@ EXTRA = "textarena"
 USUAL_TURNS = 50  # of a game that sets itself no limit
 
 
-def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one game.
-
-    Raises:
-        PluginNotFound: there is no such game, or textarena is not installed.
-        OptionError: it cannot be played alone, or lacks data.
-    """
-    spec = _registered(member)
-    from grpo.envs.textarena_env import turns_of
-
-    turns = turns_of(member)
-    creator = spec.entry_point
-    if isinstance(creator, str):
-        module, _, name = creator.partition(":")
-        creator = getattr(importlib.import_module(module), name)
-    taken = {*(option.name for option in textarena.options), *RESERVED_OPTIONS, "max_turns"}  # the rollout's, see turns
-    inner = tuple(
-        Option(name, Any, spec.kwargs.get(name, None if parameter.default is parameter.empty else parameter.default))
-        for name, parameter in inspect.signature(creator).parameters.items()
-        if name not in taken and parameter.kind is not parameter.VAR_KEYWORD
-    )
-    return replace(
-        textarena,
-        name=f"textarena:{member}",
-        factory=partial(textarena.factory, member),
-        options=(*textarena.options, *inner),
-        max_turns=turns or USUAL_TURNS,
-        resolve=None,
-    )
-
-
-@env(version=1, rewards=("environment",), verifier="environment", max_turns=USUAL_TURNS, resolve=resolve)
-def textarena(member: str, *, turns: int | None = None, **inner: Any) -> gymnasium.Env[str, str]:
+def make(member: str, *, turns: int | None = None, **inner: Any) -> gymnasium.Env[str, str]:
     """A game for one player of TextArena: `textarena:GuessTheNumber-v0`.
 
     Args:
@@ -79,6 +47,37 @@ def textarena(member: str, *, turns: int | None = None, **inner: Any) -> gymnasi
     return ArenaGame(member, game, brackets=brackets, most_turns=turns or USUAL_TURNS)
 
 
+def resolve(member: str) -> EnvSpec:
+    """Returns the spec of one game.
+
+    Raises:
+        PluginNotFound: there is no such game, or textarena is not installed.
+        OptionError: it cannot be played alone, or lacks data.
+    """
+    spec = _registered(member)
+    from grpo.envs.textarena_env import turns_of
+
+    turns = turns_of(member)
+    creator = spec.entry_point
+    if isinstance(creator, str):
+        module, _, name = creator.partition(":")
+        creator = getattr(importlib.import_module(module), name)
+    taken = {*(option.name for option in TEXTARENA.options), *RESERVED_OPTIONS, "max_turns"}  # the rollout's, see turns
+    inner = tuple(
+        Option(name, Any, spec.kwargs.get(name, None if parameter.default is parameter.empty else parameter.default))
+        for name, parameter in inspect.signature(creator).parameters.items()
+        if name not in taken and parameter.kind is not parameter.VAR_KEYWORD
+    )
+    return replace(
+        TEXTARENA,
+        name=f"textarena:{member}",
+        factory=partial(make, member),
+        options=(*TEXTARENA.options, *inner),
+        max_turns=turns or USUAL_TURNS,
+        resolve=None,
+    )
+
+
 def _registered(member: str) -> Any:
     from grpo.envs.extras import imported
 
@@ -86,3 +85,13 @@ def _registered(member: str) -> Any:
     if member not in registry:
         raise PluginNotFound(f"textarena has no game '{member}'.{did_you_mean(member, registry)}")
     return registry[member]
+
+
+TEXTARENA = env(
+    name="textarena",
+    version=1,
+    rewards=("environment",),
+    verifier="environment",
+    max_turns=USUAL_TURNS,
+    resolve=resolve,
+)(make)

@@ -1,7 +1,7 @@
-"""The environments `trl:MODULE:CLASS`: classes written for the `environment_factory` of trl's GRPOTrainer.
+"""The environments `trl:MODULE:CLASS`: classes written for the `environment_factory` of TRL's GRPOTrainer.
 
 In: where a class is, `my_package.games:Door` or `./games.py:Door`. Out: the spec of an environment whose tools are the
-methods of the class, and whose reward is its `get_reward`. trl itself is not imported.
+methods of the class, and whose reward is its `get_reward`. TRL itself is not imported.
 """
 
 from __future__ import annotations
@@ -23,6 +23,31 @@ if TYPE_CHECKING:
 
 MOST_TURNS = 20
 TEST_SEED = 2**20
+
+
+def make(
+    member: str, *, dataset: str | None = None, subset: str | None = None, prompt: str = "", size: int = 500
+) -> gymnasium.Env[str, str]:
+    """A class for TRL's environment_factory: `trl:./games.py:Door`.
+
+    Args:
+        member: module and class, or file and class.
+        dataset: rows with a column prompt (text or messages), whose columns `reset` gets: a file, a folder or a hub id;
+            default: every row is the prompt below.
+        subset: the configuration of a hub dataset.
+        prompt: the user's message without a dataset; `reset` may add to it.
+        size: episodes in each split without a dataset.
+
+    Returns:
+        An environment of several turns with tools.
+
+    Raises:
+        PluginNotFound: there is no such module, file or class.
+        OptionError: the class has no `reset`.
+    """
+    from grpo.envs.trl_env import ToolEnv
+
+    return ToolEnv(_factory(member), partial(rows, member, "train", prompt=prompt, size=size))
 
 
 def rows(
@@ -54,7 +79,7 @@ def rows(
     found: list[tuple[str, dict[str, Any]]] = []
     for where, row in read_placed(dataset, subset, split, kind):
         if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), str | list):
-            raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as trl's datasets have.")
+            raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as TRL's datasets have.")
         found.append((where, dict(row)))
     return PlacedRows(found)
 
@@ -68,39 +93,13 @@ def resolve(member: str) -> EnvSpec:
     """
     rewarded = callable(getattr(_factory(member), "get_reward", None))
     return replace(
-        trl,
+        TRL,
         name=f"trl:{member}",
-        factory=partial(trl.factory, member),
+        factory=partial(make, member),
         dataset=partial(rows, member),
-        rewards=trl.rewards if rewarded else (),
+        rewards=TRL.rewards if rewarded else (),
         resolve=None,
     )
-
-
-@env(version=1, rewards=("environment",), max_turns=MOST_TURNS, resolve=resolve)
-def trl(
-    member: str, *, dataset: str | None = None, subset: str | None = None, prompt: str = "", size: int = 500
-) -> gymnasium.Env[str, str]:
-    """A class for trl's environment_factory: `trl:./games.py:Door`.
-
-    Args:
-        member: module and class, or file and class.
-        dataset: rows with a column prompt (text or messages), whose columns `reset` gets: a file, a folder or a hub id;
-            default: every row is the prompt below.
-        subset: the configuration of a hub dataset.
-        prompt: the user's message without a dataset; `reset` may add to it.
-        size: episodes in each split without a dataset.
-
-    Returns:
-        An environment of several turns with tools.
-
-    Raises:
-        PluginNotFound: there is no such module, file or class.
-        OptionError: the class has no `reset`.
-    """
-    from grpo.envs.trl_env import ToolEnv
-
-    return ToolEnv(_factory(member), partial(rows, member, "train", prompt=prompt, size=size))
 
 
 def _factory(member: str) -> Callable[[], Any]:
@@ -115,3 +114,6 @@ def _factory(member: str) -> Callable[[], Any]:
     if inspect.isclass(found) and not callable(getattr(found, "reset", None)):
         raise OptionError(f"trl:{member}: the class has no method reset, which environment_factory asks for.")
     return found  # type: ignore[no-any-return]
+
+
+TRL = env(name="trl", version=1, rewards=("environment",), max_turns=MOST_TURNS, resolve=resolve)(make)

@@ -25,6 +25,32 @@ MOST_TURNS = 50
 _OURS = ("id", "system_prompt")
 
 
+def make(
+    member: str, *, size: int | None = None, system: str | None = None, success: float = 1.0, **config: Any
+) -> gymnasium.Env[str, str]:
+    """A taskset of verifiers: `verifiers:my-taskset`, with its tools and its environment of several turns, if any.
+
+    Args:
+        member: the taskset's id, that of an installed package.
+        size: use only the first tasks; default: all, or 1000 of a taskset without an end.
+        system: a system message instead of the tasks' own; "" sends none.
+        success: a task is solved when its reward is at least this.
+        config: the taskset's own settings.
+
+    Returns:
+        An environment that scores itself.
+
+    Raises:
+        PluginNotFound: verifiers or the taskset is not installed.
+        OptionError: its tasks need what a policy does not have here, or it refuses its settings.
+    """
+    from grpo.envs.verifiers_env import TaskEnv
+    from grpo.envs.verifiers_tasks import source_of
+
+    _config_class(member)
+    return TaskEnv(member, source_of(member, size, config), system, success)
+
+
 def rows(
     member: str,
     split: str,
@@ -54,7 +80,7 @@ def resolve(member: str) -> EnvSpec:
     config = _config_class(member)
     from grpo.envs.verifiers_tasks import takes_turns
 
-    taken = {*(option.name for option in verifiers.options), *RESERVED_OPTIONS, *_OURS}
+    taken = {*(option.name for option in VERIFIERS.options), *RESERVED_OPTIONS, *_OURS}
     fields: Mapping[str, Any] = config.model_fields
     inner = tuple(
         Option(name, Any, None if field.is_required() else _plain(field.get_default(call_default_factory=True)))
@@ -62,41 +88,14 @@ def resolve(member: str) -> EnvSpec:
         if name not in taken
     )
     return replace(
-        verifiers,
+        VERIFIERS,
         name=f"verifiers:{member}",
-        factory=partial(verifiers.factory, member),
+        factory=partial(make, member),
         dataset=partial(rows, member),
-        options=(*verifiers.options, *inner),
+        options=(*VERIFIERS.options, *inner),
         max_turns=MOST_TURNS if takes_turns(member) else 1,
         resolve=None,
     )
-
-
-@env(version=1, rewards=("environment",), verifier="environment", scores_itself=True, resolve=resolve)
-def verifiers(
-    member: str, *, size: int | None = None, system: str | None = None, success: float = 1.0, **config: Any
-) -> gymnasium.Env[str, str]:
-    """A taskset of verifiers: `verifiers:my-taskset`, with its tools and its environment of several turns, if any.
-
-    Args:
-        member: the taskset's id, that of an installed package.
-        size: use only the first tasks; default: all, or 1000 of a taskset without an end.
-        system: a system message instead of the tasks' own; "" sends none.
-        success: a task is solved when its reward is at least this.
-        config: the taskset's own settings.
-
-    Returns:
-        An environment that scores itself.
-
-    Raises:
-        PluginNotFound: verifiers or the taskset is not installed.
-        OptionError: its tasks need what a policy does not have here, or it refuses its settings.
-    """
-    from grpo.envs.verifiers_env import TaskEnv
-    from grpo.envs.verifiers_tasks import source_of
-
-    _config_class(member)
-    return TaskEnv(member, source_of(member, size, config), system, success)
 
 
 def _config_class(member: str) -> Any:
@@ -118,3 +117,8 @@ def _plain(default: Any) -> Any:
     """Returns a default as an option would set it: settings of a task as a mapping."""
     dump = getattr(default, "model_dump", None)
     return dump(mode="json", exclude_defaults=True) if callable(dump) else default
+
+
+VERIFIERS = env(
+    name="verifiers", version=1, rewards=("environment",), verifier="environment", scores_itself=True, resolve=resolve
+)(make)

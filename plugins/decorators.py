@@ -61,7 +61,7 @@ class FunctionSettings(TypedDict, total=False):
 @overload
 def reward(
     *,
-    version: int,
+    version: int = ...,
     range: tuple[float, float] = ...,
     batch: Literal[False] = ...,
     **settings: Unpack[FunctionSettings],
@@ -71,7 +71,7 @@ def reward(
 @overload
 def reward(
     *,
-    version: int,
+    version: int = ...,
     range: tuple[float, float] = ...,
     batch: Literal[True],
     **settings: Unpack[FunctionSettings],
@@ -80,7 +80,7 @@ def reward(
 
 def reward(
     *misplaced: object,
-    version: int,
+    version: int = 0,
     range: tuple[float, float] = _EVERYTHING,
     name: str | None = None,
     cases: Sequence[Case] = (),
@@ -96,7 +96,7 @@ def reward(
     a failure of the plugin and never a score of zero.
 
     Args:
-        version: the scoring contract; raise it when scores change.
+        version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
         range: lowest and highest score.
         name: the public name; default: the function's.
         cases: examples with their expected scores.
@@ -147,17 +147,19 @@ def reward(
 
 @overload
 def verifier(
-    *, version: int, batch: Literal[False] = ..., **settings: Unpack[FunctionSettings]
+    *, version: int = ..., batch: Literal[False] = ..., **settings: Unpack[FunctionSettings]
 ) -> VerifierDecorator: ...
 
 
 @overload
-def verifier(*, version: int, batch: Literal[True], **settings: Unpack[FunctionSettings]) -> BatchVerifierDecorator: ...
+def verifier(
+    *, version: int = ..., batch: Literal[True], **settings: Unpack[FunctionSettings]
+) -> BatchVerifierDecorator: ...
 
 
 def verifier(
     *misplaced: object,
-    version: int,
+    version: int = 0,
     name: str | None = None,
     cases: Sequence[Case] = (),
     isolation: Isolation = "process",
@@ -198,7 +200,7 @@ def verifier(
 
 
 def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
-    """Refuses what is given by position, so that Python says of a bare `@reward` that its version is missing."""
+    """Refuses what is given by position, such as the function below a bare `@reward`."""
     if misplaced:
         raise SpecError(f"@{name} takes its arguments by name. Write @{name}(version=1) above the function.")
 

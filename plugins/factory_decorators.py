@@ -68,7 +68,7 @@ class FromOptions:
 
 def env(
     *misplaced: object,
-    version: int,
+    version: int = 0,
     name: str | None = None,
     dataset: Callable[..., Sequence[Row]] | None = None,
     rewards: Sequence[str] = (),
@@ -83,7 +83,8 @@ def env(
     """Makes an environment's spec of its factory; name, documentation and options are those of the factory.
 
     Args:
-        version: raise it when the rows, the prompts or the scores change.
+        version: raise it when the rows, the prompts or the scores change. It may be left out in a file, not in a
+            package.
         name: the public name; default: the factory's.
         dataset: `(split, **options) -> rows`, with the options of the factory; see `EnvSpec`.
         rewards: the SPECs scored when the user names none.
@@ -140,7 +141,7 @@ def env(
     return decorate
 
 
-def sandbox(*misplaced: object, version: int, name: str | None = None) -> SandboxDecorator:
+def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> SandboxDecorator:
     """Makes a sandbox's spec of its factory; name, documentation and options are those of the factory.
 
     Args:

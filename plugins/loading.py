@@ -14,7 +14,7 @@ import importlib.metadata
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pluggy
@@ -149,6 +149,12 @@ def _specs(entry: Entry, manager: pluggy.PluginManager, kind: Kind, hook: str) -
             fault = spec_fault(kind, spec)
             if fault:
                 yield _problem(entry, "invalid", f"{hook}: {fault}")
+            elif not spec.version:
+                line = (
+                    f"{kind} '{spec.name}' has no version, and in a package it needs one, so that users can tell that "
+                    "its scores changed; give it version=1"
+                )
+                yield replace(_problem(entry, "invalid", line), plugin=f"{kind}:{spec.name}")
             else:
                 yield Registration(kind, spec, entry.distribution, entry.distribution_version, entry.name)
 

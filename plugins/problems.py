@@ -27,7 +27,7 @@ class Problem:
         entry_point: the name in the entry-point group.
         line: what happened, in one line.
         traceback: the traceback as text, "" when nothing was raised.
-        plugin: for a clash, "kind:name", for example "reward:proximity"; otherwise "".
+        plugin: the plugin that it is about, where that is known, as "reward:proximity"; otherwise "".
     """
 
     state: State

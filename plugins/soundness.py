@@ -12,7 +12,7 @@ from typing import Any
 
 from grpo.plugins.errors import with_article
 from grpo.plugins.signature import RESERVED_OPTIONS
-from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, Spec, VerifierSpec
 from grpo.plugins.types import Case, Isolation
 
 SPEC_OF_KIND: dict[Kind, type[Any]] = {
@@ -54,11 +54,21 @@ def metadata_fault(name: object, version: object, timeout: object) -> str:
         return f"{name!r} cannot be a plugin name: SPECs use '/', '@', ':', ',', '=' and blanks as separators"
     if name in RESERVED_PREFIXES or name.endswith((".py", ".toml")):
         return f"'{name}' cannot be a plugin name: SPECs give it another meaning"
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
         return f"'{name}': version {version!r} must be a whole number, 1 or more"
     if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
         return f"'{name}': timeout {timeout!r} must be a finite number of seconds above 0"
     return ""
+
+
+def version_note(spec: Spec) -> str:
+    """Returns what to know of a spec without a version, or ""."""
+    if spec.version:
+        return ""
+    return (
+        f"{spec.kind} '{spec.name}' has no version and counts as 0: later runs cannot tell that its scores changed. "
+        "Give it version=1, and raise that when they do."
+    )
 
 
 def _fields_fault(spec: Any) -> str:

@@ -19,7 +19,7 @@ from grpo.envs.email import EMAIL
 from grpo.envs.five_letter_words import WORDS
 from grpo.envs.gsm8k import GSM8K
 from grpo.envs.guess import guess
-from grpo.envs.gym import gym
+from grpo.envs.gym import GYM
 from grpo.envs.problem import read_problem
 from grpo.envs.python_tool import PYTHON_TOOL
 from grpo.envs.templates import TEMPLATES
@@ -56,7 +56,7 @@ def test_the_example_environment_passes_the_checker_and_its_rows_can_be_played()
 
 
 @pytest.mark.parametrize(
-    ("spec", "table"), list(zip([GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, gym], OPTIONS, strict=True))
+    ("spec", "table"), list(zip([GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GYM], OPTIONS, strict=True))
 )
 def test_every_option_stands_in_the_table_with_its_default(spec: EnvSpec, table: list[str]) -> None:
     for option in spec.options:

@@ -10,6 +10,7 @@ import pytest
 from grpo import Completion
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.soundness import version_note
 
 SOURCE = """
 from __future__ import annotations
@@ -127,7 +128,10 @@ def test_a_missing_file_is_not_found(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("from grpo import reward\n@reward\ndef f(completion):\n    return 1.0\n", "missing 1 required.*'version'"),
+        (
+            "from grpo import reward\n@reward\ndef f(completion):\n    return 1.0\n",
+            r"Write @reward\(version=1\) above the function",
+        ),
         ("from grpo import reward\nreward(len, version=1)\n", r"Write @reward\(version=1\) above .*slip\.py:2"),
         ("from grpo import reward\nreward(version=1)(object())\n", "is no function. Decorate a function"),
         (
@@ -143,3 +147,21 @@ def test_a_slip_is_told_in_words_with_the_authors_own_line(folder: Path, source:
     with pytest.raises(UsageError, match=told) as caught:
         HOST.reward("./slip.py:f")
     assert "grpo_file_" not in str(caught.value)
+
+
+def test_the_version_may_be_left_out_in_a_file(folder: Path) -> None:
+    (folder / "scratch.py").write_text(
+        "from grpo import env, reward, rubric, Component\n\n"
+        "@reward()\ndef near(completion):\n    return 1.0\n\n"
+        "@env()\ndef sums(*, size=3):\n    return size\n\n"
+        "both = rubric(name='both', components=[Component(near)])\n"
+    )
+    (folder / "tidy.toml").write_text('components = [{ reward = "./scratch.py:near" }]\n')
+    for bound in (HOST.reward("./scratch.py:near"), HOST.env("./scratch.py:sums"), HOST.reward("./scratch.py:both")):
+        assert bound.spec.version == 0
+        assert HOST.lock(bound)["version"] == 0
+        assert version_note(bound.spec).startswith(
+            f"{bound.spec.kind} '{bound.spec.name}' has no version and counts as 0"
+        )
+    assert HOST.reward("./tidy.toml").spec.version == 0
+    assert version_note(HOST.reward("./mine.py:score").spec) == ""
