@@ -12,6 +12,7 @@ from typing import Literal
 
 import grpo
 from grpo.core import new_sandbox_sources, new_sources, new_texts
+from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 
 NewKind = Literal["reward", "verifier", "env", "sandbox"]
@@ -49,7 +50,8 @@ def package_files(kind: NewKind, name: str) -> dict[str, str]:
         "distribution": distribution,
         "package": package,
         "kind": kind,
-        "grpo": f"grpo-kit>={major}.{minor},<{major}.{int(minor) + 1}",
+        "grpo": f"grpo-kit>={major}.{minor}",
+        "contract": str(CONTRACT),
         "year": str(datetime.datetime.now(datetime.UTC).year),
     }
     fields["use"] = Template(new_texts.USES[kind]).substitute(fields)

@@ -18,6 +18,8 @@ from grpo import SandboxSpec, hookimpl, sandbox
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
 
+grpo_contract = $contract
+
 
 class RetryingPool:
     """A pool that gives its jobs to another one, and those that met trouble a second time."""

@@ -15,6 +15,7 @@ import re
 
 from grpo import Case, RewardSpec, hookimpl, reward
 
+grpo_contract = $contract
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(?:[.][0-9]+)?")
 
 
@@ -95,6 +96,8 @@ from __future__ import annotations
 
 from grpo import Case, Verdict, VerifierSpec, hookimpl, verifier
 
+grpo_contract = $contract
+
 
 @verifier(
     version=1,
@@ -166,6 +169,7 @@ from typing import Any
 
 from grpo import Case, EnvSpec, RewardSpec, Verdict, VerifierSpec, env, hookimpl, reward, verifier
 
+grpo_contract = $contract
 _CASES = (("42", True), ("41", False), ("", False))
 
 

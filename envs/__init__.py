@@ -8,9 +8,11 @@ and `wordle` the environments would hide the modules of the same names.
 from __future__ import annotations
 
 from grpo.envs.registration import register_when_imported
+from grpo.plugins.contract import CONTRACT
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
 
+grpo_contract = CONTRACT
 _PLACES = {
     "arithmetic-v1": "arithmetic:ARITHMETIC",
     "code-v1": "code:CODE",

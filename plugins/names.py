@@ -95,7 +95,7 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
     else:
         message += did_you_mean(text.name, names)
     broken = sorted(
-        {problem.distribution for problem in problems if problem.state in ("broken", "invalid", "misspelt")}
+        {problem.distribution for problem in problems if problem.state in ("broken", "contract", "invalid", "misspelt")}
     )
     if broken:
         message += f" Plugins of {_listed(broken)} did not load; see why with: grpo plugins."

@@ -6,8 +6,11 @@ of the same names.
 
 from __future__ import annotations
 
+from grpo.plugins.contract import CONTRACT
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import RewardSpec, SandboxSpec, VerifierSpec
+
+grpo_contract = CONTRACT
 
 
 @hookimpl

@@ -12,6 +12,7 @@ from typing import Any
 from grpo import Case, EnvSpec, RewardSpec, Verdict, VerifierSpec, env, hookimpl, reward, verifier
 from grpo.plugins.errors import OptionError
 
+grpo_contract = 1
 _CONSONANTS = "bcdfghklmnprstvw"
 _VOWELS = "aeiou"
 

@@ -15,6 +15,8 @@ from grpo import SandboxSpec, hookimpl, sandbox
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
 
+grpo_contract = 1
+
 
 class SpreadPool:
     """Several pools as one."""
