@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from grpo import SandboxSpec, hookimpl, sandbox
-from grpo.plugins.host import Host
-from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
+from grpo import Host, Job, JobResult, SandboxPool, SandboxSpec, hookimpl, sandbox
 
 grpo_contract = $contract
 
@@ -77,9 +75,7 @@ from __future__ import annotations
 
 import asyncio
 
-from grpo import check_sandbox
-from grpo.plugins.host import Host
-from grpo.plugins.sandbox_job import Job, JobResult
+from grpo import Host, Job, JobResult, check_sandbox
 
 from $package import RetryingPool, $name
 

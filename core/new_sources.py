@@ -66,8 +66,7 @@ REWARD_TEST = '''\
 
 from __future__ import annotations
 
-from grpo import check_reward
-from grpo.plugins.host import Host
+from grpo import Host, check_reward
 
 from $package import $name
 
@@ -141,8 +140,7 @@ VERIFIER_TEST = '''\
 
 from __future__ import annotations
 
-from grpo import check_verifier
-from grpo.plugins.host import Host
+from grpo import Host, check_verifier
 
 from $package import $name
 
@@ -302,8 +300,7 @@ ENV_TEST = '''\
 
 from __future__ import annotations
 
-from grpo import check_env, check_reward, check_verifier, validate
-from grpo.plugins.host import Host
+from grpo import Host, check_env, check_reward, check_verifier, validate
 
 from $package import $name, ${name}_reward, ${name}_verifier, rows
 

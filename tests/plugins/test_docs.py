@@ -29,34 +29,8 @@ def blocks(language: str) -> list[str]:
     return [body for name, body in BLOCKS if name == language]
 
 
-def test_the_public_names_are_pinned() -> None:
-    assert sorted(grpo.__all__) == [
-        "Case",
-        "Completion",
-        "Component",
-        "EnvSpec",
-        "RewardSpec",
-        "RubricSpec",
-        "SandboxSpec",
-        "Scored",
-        "Verdict",
-        "VerifierSpec",
-        "check_env",
-        "check_reward",
-        "check_sandbox",
-        "check_verifier",
-        "env",
-        "from_trl",
-        "hookimpl",
-        "reward",
-        "rubric",
-        "sandbox",
-        "to_inspect",
-        "to_trl",
-        "to_verifiers",
-        "validate",
-        "verifier",
-    ]
+def test_the_public_names_can_be_had() -> None:
+    assert grpo.__all__ == sorted(grpo.__all__)
     for name in grpo.__all__:
         assert getattr(grpo, name) is not None
     assert dir(grpo) == sorted([*grpo.__all__, "__version__"])

@@ -12,7 +12,10 @@ from grpo import (
     Case,
     Completion,
     EnvSpec,
+    Job,
+    JobResult,
     RewardSpec,
+    SandboxPool,
     SandboxSpec,
     Scored,
     Verdict,
@@ -22,7 +25,6 @@ from grpo import (
     sandbox,
     verifier,
 )
-from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
 
 
 @reward(version=1, range=(0.0, 1.0), cases=[Case("4", {"answer": "4"}, 1.0)])

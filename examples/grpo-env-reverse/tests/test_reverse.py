@@ -8,9 +8,7 @@ import pytest
 from grpo_env_reverse import reversal, reverse, reversed_word, rows
 from gymnasium.utils.env_checker import check_env
 
-from grpo import Case, Completion
-from grpo.plugins.errors import OptionError
-from grpo.plugins.host import Host
+from grpo import Case, Completion, Host, OptionError
 
 
 def test_the_environment_passes_the_check_of_gymnasium() -> None:

@@ -7,10 +7,7 @@ import asyncio
 import pytest
 from grpo_sandbox_spread import SpreadPool, spread
 
-from grpo import check_sandbox
-from grpo.plugins.errors import UsageError
-from grpo.plugins.host import Host
-from grpo.plugins.sandbox_job import Job, JobResult
+from grpo import Host, Job, JobResult, UsageError, check_sandbox
 
 
 class Away:

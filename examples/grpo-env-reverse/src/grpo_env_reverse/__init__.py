@@ -9,8 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from grpo import Case, EnvSpec, RewardSpec, Verdict, VerifierSpec, env, hookimpl, reward, verifier
-from grpo.plugins.errors import OptionError
+from grpo import Case, EnvSpec, OptionError, RewardSpec, Verdict, VerifierSpec, env, hookimpl, reward, verifier
 
 grpo_contract = 1
 _CONSONANTS = "bcdfghklmnprstvw"

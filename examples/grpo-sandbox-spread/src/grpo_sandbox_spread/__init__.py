@@ -11,9 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 
-from grpo import SandboxSpec, hookimpl, sandbox
-from grpo.plugins.host import Host
-from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
+from grpo import Host, Job, JobResult, SandboxPool, SandboxSpec, hookimpl, sandbox
 
 grpo_contract = 1
 
