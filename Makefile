@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym demo test check lint typecheck reference lock clean
+.PHONY: help vllm reasoning-gym demo test check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -60,6 +60,10 @@ lint: $(READY)  ## style and import directions
 
 typecheck: $(READY)  ## types
 	$(BIN)/mypy
+
+# What goes or changes raises CONTRACT in plugins/contract.py first, unless it was in no release: ARGS=--unreleased
+public-api: $(READY)  ## record the public surface that tests/test_public_api.py holds
+	$(BIN)/python tests/test_public_api.py $(ARGS)
 
 # Finds a Python; sets $$python or ends with what to install.
 define FIND_PYTHON

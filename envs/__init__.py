@@ -1,38 +1,53 @@
 """Built-in environments: offered to the host by a hook, and to gymnasium under the namespace `grpo/`.
 
 In: nothing. Out: the specs of the environments, and registrations that wait until gymnasium is imported. Importing
-this package does not import gymnasium.
+this package does not import gymnasium. The specs are imported when the hook asks for them: at the top, `guess`
+and `wordle` the environments would hide the folders of the same names.
 """
 
 from __future__ import annotations
 
-from grpo.envs.arithmetic.spec import ARITHMETIC
-from grpo.envs.code.spec import CODE
-from grpo.envs.countdown.spec import COUNTDOWN
-from grpo.envs.email.spec import EMAIL
-from grpo.envs.gsm8k.spec import GSM8K
-from grpo.envs.guess.spec import GUESS
-from grpo.envs.gym.spec import GYM
-from grpo.envs.openenv.spec import OPENENV
-from grpo.envs.python_tool.spec import PYTHON_TOOL
-from grpo.envs.reasoning_gym.spec import REASONING_GYM
 from grpo.envs.registration import register_when_imported
-from grpo.envs.textarena.spec import TEXTARENA
-from grpo.envs.trl.spec import TRL
-from grpo.envs.verifiers.spec import VERIFIERS
-from grpo.envs.wordle.spec import WORDLE
+from grpo.plugins.contract import CONTRACT
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec
 
-for _spec in (ARITHMETIC, CODE, COUNTDOWN, EMAIL, GSM8K, GUESS, PYTHON_TOOL, WORDLE):
-    register_when_imported(f"grpo/{_spec.name}-v{_spec.version}", entry_point=f"{_spec.factory.__module__}:make")
+grpo_contract = CONTRACT
+_PLACES = {
+    "arithmetic-v1": "arithmetic.spec:ARITHMETIC",
+    "code-v1": "code.spec:CODE",
+    "countdown-v1": "countdown.spec:COUNTDOWN",
+    "email-v1": "email.spec:EMAIL",
+    "gsm8k-v1": "gsm8k.spec:GSM8K",
+    "guess-v1": "guess.spec:guess",
+    "python-tool-v1": "python_tool.spec:PYTHON_TOOL",
+    "wordle-v1": "wordle.spec:wordle",
+}
+
+for _name, _place in _PLACES.items():
+    register_when_imported(f"grpo/{_name}", entry_point=f"grpo.envs.{_place}")
 
 
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Returns the built-in environments."""
+    from grpo.envs.arithmetic.spec import ARITHMETIC
+    from grpo.envs.code.spec import CODE
+    from grpo.envs.countdown.spec import COUNTDOWN
+    from grpo.envs.email.spec import EMAIL
+    from grpo.envs.gsm8k.spec import GSM8K
+    from grpo.envs.guess.spec import guess
+    from grpo.envs.gym.spec import GYM
+    from grpo.envs.openenv.spec import OPENENV
+    from grpo.envs.python_tool.spec import PYTHON_TOOL
+    from grpo.envs.reasoning_gym.spec import REASONING_GYM
+    from grpo.envs.textarena.spec import TEXTARENA
+    from grpo.envs.trl.spec import TRL
+    from grpo.envs.verifiers.spec import VERIFIERS
+    from grpo.envs.wordle.spec import wordle
+
     families = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
-    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GUESS, WORDLE, PYTHON_TOOL, *families]
+    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, guess, wordle, PYTHON_TOOL, *families]
 
 
 if __name__ == "envs":

@@ -1,23 +1,86 @@
-"""`@reward` and `@verifier`: a plain function in, a callable spec out."""
+"""`@reward` and `@verifier`: a plain function in, a callable spec out that keeps the function's types.
+
+A type checker refuses a function that returns what no score or verdict can be, and a wrong call of the spec.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from grpo.plugins.errors import SpecError
 from grpo.plugins.signature import named_otherwise, read_signature
 from grpo.plugins.soundness import metadata_fault
-from grpo.plugins.specs import RewardSpec, VerifierSpec
-from grpo.plugins.types import Case, Isolation
+from grpo.plugins.specs import Parameters, RewardFunction, VerifierFunction
+from grpo.plugins.types import Case, Isolation, Scored, Verdict
 
 _EVERYTHING = (float("-inf"), float("inf"))
+_Given = float | Scored | None
+_Score = TypeVar("_Score", bound=_Given | Awaitable[_Given])
+_Scores = TypeVar("_Scores", bound=Sequence[_Given] | Awaitable[Sequence[_Given]])
+_Verdict = TypeVar("_Verdict", bound=Verdict | Awaitable[Verdict])
+_Verdicts = TypeVar("_Verdicts", bound=Sequence[Verdict] | Awaitable[Sequence[Verdict]])
+
+
+class RewardDecorator(Protocol):
+    """Makes a reward of a function that returns a score."""
+
+    def __call__(self, function: Callable[Parameters, _Score], /) -> RewardFunction[Parameters, _Score]: ...
+
+
+class BatchRewardDecorator(Protocol):
+    """Makes a reward of a function that returns a list of scores."""
+
+    def __call__(self, function: Callable[Parameters, _Scores], /) -> RewardFunction[Parameters, _Scores]: ...
+
+
+class VerifierDecorator(Protocol):
+    """Makes a verifier of a function that returns a verdict."""
+
+    def __call__(self, function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Parameters, _Verdict]: ...
+
+
+class BatchVerifierDecorator(Protocol):
+    """Makes a verifier of a function that returns a list of verdicts."""
+
+    def __call__(self, function: Callable[Parameters, _Verdicts], /) -> VerifierFunction[Parameters, _Verdicts]: ...
+
+
+class FunctionSettings(TypedDict, total=False):
+    """The arguments that say nothing about a function's type, the same for `reward` and `verifier`."""
+
+    name: str | None
+    cases: Sequence[Case]
+    isolation: Isolation
+    timeout: float
+    prepare: Callable[..., None] | None
+    aliases: Mapping[str, Sequence[str]] | None
+
+
+@overload
+def reward(
+    *,
+    version: int = ...,
+    range: tuple[float, float] = ...,
+    batch: Literal[False] = ...,
+    **settings: Unpack[FunctionSettings],
+) -> RewardDecorator: ...
+
+
+@overload
+def reward(
+    *,
+    version: int = ...,
+    range: tuple[float, float] = ...,
+    batch: Literal[True],
+    **settings: Unpack[FunctionSettings],
+) -> BatchRewardDecorator: ...
 
 
 def reward(
     *misplaced: object,
-    version: int,
+    version: int = 0,
     range: tuple[float, float] = _EVERYTHING,
     name: str | None = None,
     cases: Sequence[Case] = (),
@@ -26,14 +89,14 @@ def reward(
     batch: bool = False,
     prepare: Callable[..., None] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
-) -> Callable[[Callable[..., Any]], RewardSpec]:
+) -> Any:
     """Makes a reward of a function that scores one completion (or, with `batch`, a list of them).
 
     The function returns a float (the score), None (abstain: the reward does not apply here) or a `Scored`. Raising is
     a failure of the plugin and never a score of zero.
 
     Args:
-        version: the scoring contract; raise it when scores change.
+        version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
         range: lowest and highest score.
         name: the public name; default: the function's.
         cases: examples with their expected scores.
@@ -54,16 +117,16 @@ def reward(
         >>> short("hello")
         1.0
     """
-    _refuse_positional("reward", misplaced)
+    refuse_positional("reward", misplaced)
 
-    def decorate(function: Callable[..., Any]) -> RewardSpec:
+    def decorate(function: Callable[..., Any]) -> RewardFunction[..., Any]:
         signature = read_signature(function)
         public = name or function.__name__
         _check_metadata(public, version, timeout)
         low, high = range
         if not low <= high:
             raise SpecError(f"reward '{public}': range {range} is empty; write it as (lowest, highest).")
-        return RewardSpec(
+        return RewardFunction(
             name=public,
             version=version,
             function=function,
@@ -82,9 +145,21 @@ def reward(
     return decorate
 
 
+@overload
+def verifier(
+    *, version: int = ..., batch: Literal[False] = ..., **settings: Unpack[FunctionSettings]
+) -> VerifierDecorator: ...
+
+
+@overload
+def verifier(
+    *, version: int = ..., batch: Literal[True], **settings: Unpack[FunctionSettings]
+) -> BatchVerifierDecorator: ...
+
+
 def verifier(
     *misplaced: object,
-    version: int,
+    version: int = 0,
     name: str | None = None,
     cases: Sequence[Case] = (),
     isolation: Isolation = "process",
@@ -92,7 +167,7 @@ def verifier(
     batch: bool = False,
     prepare: Callable[..., None] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
-) -> Callable[[Callable[..., Any]], VerifierSpec]:
+) -> Any:
     """Makes a verifier of a function that judges one completion and returns a `Verdict`.
 
     The arguments mean what they mean for `reward`.
@@ -100,13 +175,13 @@ def verifier(
     Raises:
         SpecError: the signature or the metadata is not allowed.
     """
-    _refuse_positional("verifier", misplaced)
+    refuse_positional("verifier", misplaced)
 
-    def decorate(function: Callable[..., Any]) -> VerifierSpec:
+    def decorate(function: Callable[..., Any]) -> VerifierFunction[..., Any]:
         signature = read_signature(function)
         public = name or function.__name__
         _check_metadata(public, version, timeout)
-        return VerifierSpec(
+        return VerifierFunction(
             name=public,
             version=version,
             function=function,
@@ -124,8 +199,8 @@ def verifier(
     return decorate
 
 
-def _refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
-    """Refuses what is given by position, so that Python says of a bare `@reward` that its version is missing."""
+def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
+    """Refuses what is given by position, such as the function below a bare `@reward`."""
     if misplaced:
         raise SpecError(f"@{name} takes its arguments by name. Write @{name}(version=1) above the function.")
 

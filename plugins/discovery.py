@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.hookspecs import ENTRY_POINT_GROUP
 
-_OURS = re.compile(r"grpo[-_.]+kit\b", re.IGNORECASE)
 PIN_VARIABLE = "GRPO_PLUGINS"
 
 
@@ -29,14 +28,12 @@ class Entry:
         distribution_version: its version.
         name: the name in the entry-point group.
         load: imports and returns the module (or object) with the hooks.
-        asks_for: the versions of grpo-kit that the distribution requires, as "grpo-kit<0.2,>=0.1", or "".
     """
 
     distribution: str
     distribution_version: str
     name: str
     load: Callable[[], object]
-    asks_for: str = ""
 
 
 def normalized(distribution: str) -> str:
@@ -71,8 +68,7 @@ def _entries_of(distribution: importlib.metadata.Distribution) -> list[Entry]:
         points = [point for point in distribution.entry_points if point.group == ENTRY_POINT_GROUP]
     except Exception as error:
         return [Entry(name, version, "entry_points.txt", _raising(error))]
-    wanted = next((text for text in distribution.requires or () if _OURS.match(text)), "")
-    return [Entry(name, version, p.name, p.load, wanted) for p in sorted(points, key=lambda point: point.name)]
+    return [Entry(name, version, p.name, p.load) for p in sorted(points, key=lambda point: point.name)]
 
 
 def _raising(error: Exception) -> Callable[[], object]:

@@ -86,7 +86,7 @@ class AsyncTrlFunction(TrlFunction):
 def from_trl(
     function: Callable[..., Any],
     *,
-    version: int,
+    version: int = 0,
     name: str | None = None,
     form: Form | None = None,
     range: tuple[float, float] = (float("-inf"), float("inf")),
@@ -103,7 +103,7 @@ def from_trl(
 
     Args:
         function: a function, an `async def`, or an object that can be called.
-        version: the scoring contract; raise it when scores change.
+        version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
         name: the public name; default: the function's.
         form: whether prompts and completions are lists of messages ("messages") or strings ("text"); default: text
             when `completions` is annotated as a list of strings, else messages. Users can set it: `name:form=text`.

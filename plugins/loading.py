@@ -10,16 +10,16 @@ print while they load goes to stderr, so that the output of a command stays read
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pluggy
 
 from grpo.plugins import hookspecs
+from grpo.plugins.contract import contract_fault, import_fault, stated_by
 from grpo.plugins.discovery import Entry
 from grpo.plugins.errors import did_you_mean
 from grpo.plugins.problems import Problem, State, one_line, traceback_text
@@ -64,19 +64,22 @@ class Loaded:
 
 
 def load_entry(entry: Entry) -> Loaded:
-    """Imports the plugin of an entry and collects its specs."""
+    """Imports the plugin of an entry and collects its specs, where it was written for this contract."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             plugin = entry.load()
+            fault = contract_fault(stated_by(plugin))
+            if fault:
+                return Loaded(entry, None, (), (_problem(entry, "contract", fault),))
             manager.register(plugin, name=entry.name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin may also call sys.exit() or raise an exception of its own kind
-        return Loaded(
-            entry, None, (), (_problem(entry, "broken", one_line(error) + _version_hint(entry, error), error),)
-        )
+        hint, other_contract = import_fault(error)
+        line = f"{one_line(error)}. {hint[:1].upper()}{hint[1:]}" if hint else one_line(error)
+        return Loaded(entry, None, (), (_problem(entry, "contract" if other_contract else "broken", line, error),))
     problems = list(_hook_problems(entry, manager, plugin))
     registrations: list[Registration] = []
     for kind, hook in HOOK_OF_KIND.items():
@@ -90,21 +93,6 @@ def load_entry(entry: Entry) -> Loaded:
             else:
                 registrations.append(found)
     return Loaded(entry, manager, tuple(registrations), tuple(problems))
-
-
-def _version_hint(entry: Entry, error: BaseException) -> str:
-    """Returns what to do where a plugin imports from grpo what this release does not have, or ""."""
-    if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != "grpo":
-        return ""
-    asked = f"It asks for {entry.asks_for}, and this" if entry.asks_for else "This"
-    return f". {asked} is grpo-kit {_our_version()}: install releases that fit each other"
-
-
-def _our_version() -> str:
-    try:
-        return importlib.metadata.version("grpo-kit")
-    except importlib.metadata.PackageNotFoundError:
-        return "from a folder"
 
 
 def _hook_problems(entry: Entry, manager: pluggy.PluginManager, plugin: object) -> Iterator[Problem]:
@@ -149,6 +137,12 @@ def _specs(entry: Entry, manager: pluggy.PluginManager, kind: Kind, hook: str) -
             fault = spec_fault(kind, spec)
             if fault:
                 yield _problem(entry, "invalid", f"{hook}: {fault}")
+            elif not spec.version:
+                line = (
+                    f"{kind} '{spec.name}' has no version, and in a package it needs one, so that users can tell that "
+                    "its scores changed; give it version=1"
+                )
+                yield replace(_problem(entry, "invalid", line), plugin=f"{kind}:{spec.name}")
             else:
                 yield Registration(kind, spec, entry.distribution, entry.distribution_version, entry.name)
 

@@ -86,6 +86,8 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
     here = [other for other in registrations if other.spec.name == text.name]
     if text.distribution and normalized(text.distribution) not in {normalized(known) for known in distributions}:
         message += f" No distribution of that name offers plugins.{did_you_mean(text.distribution, distributions)}"
+    elif unusable := _unusable(problems, kind, text):
+        message += f" {unusable.distribution} has one that cannot be used: {unusable.line}."
     elif any(other.kind == kind for other in here):
         message += f" It is in {_listed(other.distribution for other in here if other.kind == kind)}."
     elif here:
@@ -93,11 +95,20 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
     else:
         message += did_you_mean(text.name, names)
     broken = sorted(
-        {problem.distribution for problem in problems if problem.state in ("broken", "invalid", "misspelt")}
+        {problem.distribution for problem in problems if problem.state in ("broken", "contract", "invalid", "misspelt")}
     )
     if broken:
         message += f" Plugins of {_listed(broken)} did not load; see why with: grpo plugins."
     return f"{message} List them with: grpo plugins"
+
+
+def _unusable(problems: Sequence[Problem], kind: Kind, text: SpecText) -> Problem | None:
+    """Returns why the plugin that is meant was not registered, where that is known, or None."""
+    for problem in problems:
+        ours = not text.distribution or normalized(problem.distribution) == normalized(text.distribution)
+        if ours and problem.state == "invalid" and problem.plugin == f"{kind}:{text.name}":
+            return problem
+    return None
 
 
 def _listed(words: Iterable[str], quoted: bool = True) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 _CONTRACT = Path(__file__).resolve().parent
-State = Literal["broken", "misspelt", "invalid", "clash", "observer"]
+State = Literal["broken", "contract", "misspelt", "invalid", "clash", "observer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,15 @@ class Problem:
     """One thing that is wrong with one entry point.
 
     Attributes:
-        state: "broken" (import or a hook raised), "misspelt" (a hook that nothing calls), "invalid" (a hook returned
-            something that is no usable spec), "clash" (another distribution offers the name too), "observer"
-            (`grpo_observe` raised).
+        state: "broken" (import or a hook raised), "contract" (the package was written for another contract), "misspelt"
+            (a hook that nothing calls), "invalid" (a hook returned something that is no usable spec), "clash" (another
+            distribution offers the name too), "observer" (`grpo_observe` raised).
         distribution: the distribution that declares the entry point.
         distribution_version: its version.
         entry_point: the name in the entry-point group.
         line: what happened, in one line.
         traceback: the traceback as text, "" when nothing was raised.
-        plugin: for a clash, "kind:name", for example "reward:proximity"; otherwise "".
+        plugin: the plugin that it is about, where that is known, as "reward:proximity"; otherwise "".
     """
 
     state: State

@@ -84,8 +84,8 @@ class RubricSpec(RewardSpec):
 def rubric(
     *,
     name: str,
-    version: int,
     components: Sequence[Component],
+    version: int = 0,
     combine: Combine = "sum",
     doc: str = "",
     cases: Sequence[Case] = (),
@@ -94,8 +94,8 @@ def rubric(
 
     Args:
         name: the public name.
-        version: the scoring contract; raise it when scores change.
         components: the parts, gates before what they guard.
+        version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
         combine: what is made of their scores; see `rubric_total`.
         doc: for `grpo plugins show`.
         cases: examples with the expected score of the whole.

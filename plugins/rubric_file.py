@@ -81,7 +81,7 @@ def rubric_from_file(path: Path) -> RubricSpec:
             f"{path}: a rubric is called as its file unless it says otherwise, and {fault}. Give it a name = ..."
         )
     try:
-        return _rubric({"name": path.stem, "version": 1, **table}, path.resolve().parent, _RUBRIC_KEYS)
+        return _rubric({"name": path.stem, **table}, path.resolve().parent, _RUBRIC_KEYS)
     except SpecError as error:
         raise UsageError(f"{path}: {error}") from error
 
@@ -91,7 +91,7 @@ def _rubric(table: Mapping[str, Any], folder: Path, known: tuple[str, ...]) -> R
     parts = [_component(part, folder, table["name"]) for part in table.get("components", [])]
     return rubric(
         name=table["name"],
-        version=table["version"],
+        version=table.get("version", 0),
         components=parts,
         combine=table.get("combine", "sum"),
         doc=table.get("doc", ""),
@@ -121,7 +121,7 @@ def _component(table: object, folder: Path, inside: str) -> Component:
             raise SpecError(f"{what}: components of its own need a 'name'.")
         inner = {key: value for key, value in table.items() if key in (*_RUBRIC_KEYS, "reward")}
         _refuse_unknown(table, (*_RUBRIC_KEYS, *_COMPONENT_KEYS[1:]), what)
-        reward = _rubric({"version": 1, **inner}, folder, _RUBRIC_KEYS)
+        reward = _rubric(inner, folder, _RUBRIC_KEYS)
     given = {key: table[key] for key in _COMPONENT_KEYS[1:] if key in table}
     return Component(reward, **given)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 from grpo.plugins.errors import SpecError
@@ -83,12 +83,13 @@ def named_otherwise(columns: Sequence[Column], aliases: Mapping[str, Sequence[st
 
 
 def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
-    """Returns the keyword-only parameters of a function or factory as options.
+    """Returns the keyword-only parameters of a function, a factory or a class as options.
 
     Raises:
         SpecError: an option has a name that SPECs reserve.
     """
-    hints = resolved_hints(function)
+    plain_class = inspect.isclass(function) and not is_dataclass(function)
+    hints = resolved_hints(function.__init__ if plain_class else function)
     options = tuple(
         Option(p.name, hints.get(p.name, Any), REQUIRED if p.default is p.empty else p.default)
         for p in inspect.signature(function).parameters.values()

@@ -12,7 +12,7 @@ from typing import Any
 
 from grpo.plugins.errors import with_article
 from grpo.plugins.signature import RESERVED_OPTIONS
-from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, Spec, VerifierSpec
 from grpo.plugins.types import Case, Isolation
 
 SPEC_OF_KIND: dict[Kind, type[Any]] = {
@@ -30,10 +30,10 @@ def spec_fault(kind: Kind, spec: object) -> str:
     expected = SPEC_OF_KIND[kind]
     if not isinstance(spec, expected):
         hint = ""
-        if inspect.isfunction(spec) and kind in _DECORATED:
+        if inspect.isfunction(spec):
             hint = f"; decorate it with @{kind}(version=1)"
-        elif callable(spec) and kind not in _DECORATED:
-            hint = f"; write {with_article(expected.__name__)} with it as the factory"
+        elif inspect.isclass(spec) and kind in ("env", "sandbox"):
+            hint = f"; make a spec of it: {kind}(version=1)({spec.__name__})"
         return f"expected {with_article(expected.__name__)}, got {_described(spec)}{hint}"
     known: Any = spec
     family = isinstance(spec, EnvSpec) and spec.resolve is not None
@@ -42,13 +42,10 @@ def spec_fault(kind: Kind, spec: object) -> str:
     fault = "" if family else metadata_fault(known.name, known.version, getattr(known, "timeout", 1.0))
     if fault:
         return fault
-    function = known.function if kind in _DECORATED else known.factory
+    function = known.factory if kind in ("env", "sandbox") else known.function
     if not callable(function):
         return f"'{known.name}': {_described(function)} is not callable"
     return _fields_fault(known)
-
-
-_DECORATED: tuple[Kind, ...] = ("reward", "verifier")
 
 
 def metadata_fault(name: object, version: object, timeout: object) -> str:
@@ -57,11 +54,21 @@ def metadata_fault(name: object, version: object, timeout: object) -> str:
         return f"{name!r} cannot be a plugin name: SPECs use '/', '@', ':', ',', '=' and blanks as separators"
     if name in RESERVED_PREFIXES or name.endswith((".py", ".toml")):
         return f"'{name}' cannot be a plugin name: SPECs give it another meaning"
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
         return f"'{name}': version {version!r} must be a whole number, 1 or more"
     if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
         return f"'{name}': timeout {timeout!r} must be a finite number of seconds above 0"
     return ""
+
+
+def version_note(spec: Spec) -> str:
+    """Returns what to know of a spec without a version, or ""."""
+    if spec.version:
+        return ""
+    return (
+        f"{spec.kind} '{spec.name}' has no version and counts as 0: later runs cannot tell that its scores changed. "
+        "Give it version=1, and raise that when they do."
+    )
 
 
 def _fields_fault(spec: Any) -> str:
@@ -87,6 +94,10 @@ def _fields_fault(spec: Any) -> str:
 def _described(value: object) -> str:
     if inspect.isfunction(value):
         return f"the plain function '{value.__name__}'"
+    if inspect.isclass(value):
+        return f"the class '{value.__name__}'"
+    if isinstance(value, RewardSpec | VerifierSpec | EnvSpec | SandboxSpec):
+        return f"the {value.kind} '{value.name}'"
     return (
         f"{type(value).__name__} {str(value)[:60]!r}" if isinstance(value, (str, int, float)) else type(value).__name__
     )

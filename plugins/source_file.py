@@ -50,7 +50,7 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     spec = values.get(function) or next((value for value in named if value.name == function), None)
     if kind == "reward" and is_trl_function(spec):
         try:
-            spec = from_trl(spec, version=1, name=function)
+            spec = from_trl(spec, name=function)
         except SpecError as error:
             raise UsageError(f"{path_text}:{function} is not a reward: {error}") from error
     if spec is None:

@@ -1,20 +1,25 @@
 """What a plugin offers, as frozen descriptions: one spec per reward, verifier, environment or sandbox.
 
 In: a function or factory with its metadata (usually through the decorators). Out: a spec that the host lists,
-checks and binds to options. A reward or verifier spec stays callable like the function that it describes.
+checks and binds to options. A spec stays callable like the function that it describes; what a decorator returns has the
+function's own signature for type checkers too (`RewardFunction` and its like).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
 
 from grpo.plugins.types import Case, Isolation, Row
 
 if TYPE_CHECKING:
     import gymnasium
 
+    from grpo.plugins.sandbox_job import SandboxPool
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
 Kind = Literal["reward", "verifier", "env", "sandbox"]
 KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox")
 
@@ -115,6 +120,16 @@ class RewardSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardFunction(RewardSpec, Generic[Parameters, Returned]):
+    """What `@reward` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
 class VerifierSpec:
     """A verifier function and its contract; the attributes mean what they mean for a `RewardSpec`.
 
@@ -136,6 +151,16 @@ class VerifierSpec:
     prepare: Callable[..., None] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierFunction(VerifierSpec, Generic[Parameters, Returned]):
+    """What `@verifier` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         return self.function(*args, **kwargs)
 
 
@@ -194,6 +219,19 @@ class EnvSpec:
         """True when rollouts step the environment; else an answer to its prompt is the whole rollout."""
         return self.max_turns > 1 or self.scores_itself
 
+    def __call__(self, *args: Any, **options: Any) -> gymnasium.Env[Any, Any]:
+        return self.factory(*args, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFunction(EnvSpec, Generic[Parameters]):
+    """What `@env` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+
+    factory: Callable[Parameters, gymnasium.Env[Any, Any]]
+
+    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> gymnasium.Env[Any, Any]:
+        return self.factory(*args, **options)
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
@@ -206,9 +244,22 @@ class SandboxSpec:
     kind: ClassVar[Kind] = "sandbox"
     name: str
     version: int
-    factory: Callable[..., Any]
+    factory: Callable[..., SandboxPool]
     doc: str = ""
     options: tuple[Option, ...] = ()
+
+    def __call__(self, *args: Any, **options: Any) -> SandboxPool:
+        return self.factory(*args, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxFunction(SandboxSpec, Generic[Parameters]):
+    """What `@sandbox` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+
+    factory: Callable[Parameters, SandboxPool]
+
+    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> SandboxPool:
+        return self.factory(*args, **options)
 
 
 Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec

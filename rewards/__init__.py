@@ -6,8 +6,11 @@ of the same names.
 
 from __future__ import annotations
 
+from grpo.plugins.contract import CONTRACT
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import RewardSpec, SandboxSpec, VerifierSpec
+
+grpo_contract = CONTRACT
 
 
 @hookimpl
@@ -79,10 +82,10 @@ def grpo_verifiers() -> list[VerifierSpec]:
 @hookimpl
 def grpo_sandboxes() -> list[SandboxSpec]:
     """Returns the built-in sandboxes."""
-    from grpo.rewards.sandbox.docker import DOCKER
-    from grpo.rewards.sandbox.local import LOCAL
+    from grpo.rewards.sandbox.docker import docker
+    from grpo.rewards.sandbox.local import local
 
-    return [LOCAL, DOCKER]
+    return [local, docker]
 
 
 if __name__ == "rewards":

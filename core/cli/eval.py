@@ -17,6 +17,7 @@ from grpo.core.cli.bar import ProgressBar
 from grpo.core.text.printable import counted, printable
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.soundness import version_note
 
 if TYPE_CHECKING:
     from grpo.core.measure.model import EvaluationPlan, Measurement
@@ -66,7 +67,9 @@ def evaluate(
     with contextlib.redirect_stdout(sys.stderr):  # what environments print is no result
         choices = for_each_env(weights, host, Choices(**given), envs)
         plans = [plan_evaluation(weights, host, chosen) for chosen in choices]
-    for note in filter(None, [weights.note, *(plan.env.spec.note for plan in plans)]):
+    used = [bound.spec for plan in plans for bound in (plan.env, *plan.rewards, plan.verifier) if bound]
+    notes = [weights.note, *(plan.env.spec.note for plan in plans), *map(version_note, used)]
+    for note in dict.fromkeys(filter(None, notes)):
         click.echo(f"note: {note}", err=True)
     found: list[tuple[EvaluationPlan, Measurement]] = []
     for plan in plans:

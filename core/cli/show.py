@@ -14,6 +14,7 @@ from grpo.plugins.host import Host, Registration
 from grpo.plugins.names import clash_of
 from grpo.plugins.options import type_name
 from grpo.plugins.rubric import RubricSpec, terms
+from grpo.plugins.soundness import version_note
 from grpo.plugins.spec_text import is_file, parse
 from grpo.plugins.specs import KINDS, EnvSpec, Kind, RewardSpec, SandboxSpec, VerifierSpec
 from grpo.plugins.types import Case
@@ -75,8 +76,7 @@ def described(host: Host, known: Registration) -> Iterator[str]:
     else:
         yield f"from {known.distribution}"
     clash = clash_of(host.problems, known)
-    if clash is not None:
-        yield f"note: {clash.line}"
+    yield from (f"note: {note}" for note in (clash.line if clash else "", version_note(spec)) if note)
     yield from ["", *(spec.doc or "(no documentation)").splitlines(), ""]
     yield "Options:" if spec.options else "Options: none"
     width = max((len(option.name) for option in spec.options), default=0)

@@ -51,6 +51,7 @@ from grpo.core.scoring.known import canaries_of
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.soundness import version_note
 
 RUNS = Path("runs")  # where run directories appear that the user does not name
 ADAM_BYTES = 8  # two float32 moments per trained parameter
@@ -107,6 +108,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     tokenizer = load_tokenizer(source.path)
     notes = [turn_note(config, part.env, tokenizer, part.train) or "" for part in parts]
     notes += [part.env.spec.note for part in parts]
+    notes += [version_note(bound.spec) for part in parts for bound in (part.env, *part.plugins)]
     if config.train.checkpointing == "auto":
         config = _update(config, train={"checkpointing": fastest_checkpointing(config, model_config, longest)})
     if config.train.check_memory:

@@ -11,17 +11,16 @@ from string import Template
 from typing import Literal
 
 import grpo
-from grpo.core.scaffold import sandbox_sources as new_sandbox_sources
-from grpo.core.scaffold import sources as new_sources
-from grpo.core.scaffold import texts as new_texts
+from grpo.core.scaffold import sandbox_sources, sources, texts
+from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 
 NewKind = Literal["reward", "verifier", "env", "sandbox"]
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
 _LONGEST = 30
 _TAKEN = {
-    *("reward", "verifier", "env", "sandbox", "case", "verdict", "hookimpl", "grpo", "re", "random", "inspect"),
-    *("rows", "make", "asyncio", "shaky"),
+    *("reward", "verifier", "env", "sandbox", "case", "verdict", "hookimpl", "grpo", "re", "random"),
+    *("rows", "environment", "asyncio", "shaky"),
 }
 
 
@@ -51,16 +50,17 @@ def package_files(kind: NewKind, name: str) -> dict[str, str]:
         "distribution": distribution,
         "package": package,
         "kind": kind,
-        "grpo": f"grpo-kit>={major}.{minor},<{major}.{int(minor) + 1}",
+        "grpo": f"grpo-kit>={major}.{minor}",
+        "contract": str(CONTRACT),
         "year": str(datetime.datetime.now(datetime.UTC).year),
     }
-    fields["use"] = Template(new_texts.USES[kind]).substitute(fields)
+    fields["use"] = Template(texts.USES[kind]).substitute(fields)
     templates = {
-        "pyproject.toml": new_texts.PYPROJECT,
-        "README.md": new_texts.README,
-        "LICENSE": new_texts.LICENSE,
-        ".gitignore": new_texts.GITIGNORE,
-        ".github/workflows/tests.yml": new_texts.CONTINUOUS_INTEGRATION,
+        "pyproject.toml": texts.PYPROJECT,
+        "README.md": texts.README,
+        "LICENSE": texts.LICENSE,
+        ".gitignore": texts.GITIGNORE,
+        ".github/workflows/tests.yml": texts.CONTINUOUS_INTEGRATION,
         f"src/{package}/py.typed": "",
         **_sources(kind, package, identifier),
     }
@@ -92,13 +92,13 @@ def write_package(folder: Path, files: dict[str, str]) -> None:
 def _sources(kind: NewKind, package: str, name: str) -> dict[str, str]:
     module, test = f"src/{package}/__init__.py", f"tests/test_{name}.py"
     if kind == "reward":
-        return {module: new_sources.REWARD, test: new_sources.REWARD_TEST}
+        return {module: sources.REWARD, test: sources.REWARD_TEST}
     if kind == "sandbox":
-        return {module: new_sandbox_sources.SANDBOX, test: new_sandbox_sources.SANDBOX_TEST}
+        return {module: sandbox_sources.SANDBOX, test: sandbox_sources.SANDBOX_TEST}
     if kind == "verifier":
-        return {module: new_sources.VERIFIER, test: new_sources.VERIFIER_TEST}
+        return {module: sources.VERIFIER, test: sources.VERIFIER_TEST}
     return {
-        module: new_sources.ENV,
-        f"src/{package}/environment.py": new_sources.ENVIRONMENT,
-        test: new_sources.ENV_TEST,
+        module: sources.ENV,
+        f"src/{package}/environment.py": sources.ENVIRONMENT,
+        test: sources.ENV_TEST,
     }

@@ -12,13 +12,11 @@ container engine, a virtual machine. Whatever fails there is the outcome "unavai
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 
-from grpo import SandboxSpec, hookimpl
-from grpo.plugins.host import Host
-from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
-from grpo.plugins.signature import options_of
+from grpo import Host, Job, JobResult, SandboxPool, SandboxSpec, hookimpl, sandbox
+
+grpo_contract = $contract
 
 
 class RetryingPool:
@@ -50,6 +48,7 @@ class RetryingPool:
         return 0
 
 
+@sandbox(version=1)
 def $name(*, inner: str = "local") -> SandboxPool:
     """Runs programs in another sandbox, and once more when that one fails.
 
@@ -63,13 +62,10 @@ def $name(*, inner: str = "local") -> SandboxPool:
     return RetryingPool(Host.discover().sandbox(inner).make())
 
 
-SPEC = SandboxSpec("$name", 1, $name, doc=inspect.getdoc($name) or "", options=options_of($name))
-
-
 @hookimpl
 def grpo_sandboxes() -> list[SandboxSpec]:
     """Offers the sandbox to grpo."""
-    return [SPEC]
+    return [$name]
 '''
 
 SANDBOX_TEST = '''\
@@ -79,11 +75,9 @@ from __future__ import annotations
 
 import asyncio
 
-from grpo import check_sandbox
-from grpo.plugins.host import Host
-from grpo.plugins.sandbox_job import Job, JobResult
+from grpo import Host, Job, JobResult, check_sandbox
 
-from $package import SPEC, RetryingPool
+from $package import RetryingPool, $name
 
 
 class Shaky:
@@ -108,7 +102,7 @@ class Shaky:
 
 
 def test_it_keeps_what_a_sandbox_promises() -> None:
-    report = check_sandbox(SPEC, attacks=[])
+    report = check_sandbox($name, attacks=[])
     assert report.ok, str(report)
 
 
@@ -120,5 +114,5 @@ def test_trouble_is_tried_again_once() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().sandbox("$distribution/$name@1").spec is SPEC
+    assert Host.discover().sandbox("$distribution/$name@1").spec is $name
 '''

@@ -15,6 +15,7 @@ import re
 
 from grpo import Case, RewardSpec, hookimpl, reward
 
+grpo_contract = $contract
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(?:[.][0-9]+)?")
 
 
@@ -65,8 +66,7 @@ REWARD_TEST = '''\
 
 from __future__ import annotations
 
-from grpo import check_reward
-from grpo.plugins.host import Host
+from grpo import Host, check_reward
 
 from $package import $name
 
@@ -94,6 +94,8 @@ Keep the imports light: every grpo command that lists plugins makes them.
 from __future__ import annotations
 
 from grpo import Case, Verdict, VerifierSpec, hookimpl, verifier
+
+grpo_contract = $contract
 
 
 @verifier(
@@ -138,8 +140,7 @@ VERIFIER_TEST = '''\
 
 from __future__ import annotations
 
-from grpo import check_verifier
-from grpo.plugins.host import Host
+from grpo import Host, check_verifier
 
 from $package import $name
 
@@ -161,13 +162,12 @@ Keep the imports light: every grpo command that lists plugins makes them. Gymnas
 
 from __future__ import annotations
 
-import inspect
 import random
 from typing import Any
 
-from grpo import Case, EnvSpec, RewardSpec, Verdict, VerifierSpec, hookimpl, reward, verifier
-from grpo.plugins.signature import options_of
+from grpo import Case, EnvSpec, RewardSpec, Verdict, VerifierSpec, env, hookimpl, reward, verifier
 
+grpo_contract = $contract
 _CASES = (("42", True), ("41", False), ("", False))
 
 
@@ -207,7 +207,15 @@ def _value(text: object) -> float | None:
         return None
 
 
-def make(*, largest: int = 50, size: int = 200) -> Any:
+def rows(split: str, *, largest: int = 50, size: int = 200) -> list[dict[str, str]]:
+    """Makes up the rows of a split; those of one split do not depend on those of another."""
+    source = random.Random(f"$name {split}")
+    pairs = [(source.randint(0, largest), source.randint(0, largest)) for _ in range(size)]
+    return [{"question": f"What is {a} + {b}?", "answer": str(a + b)} for a, b in pairs]
+
+
+@env(version=1, dataset=rows, rewards=["${name}_reward"], verifier="${name}_verifier")
+def $name(*, largest: int = 50, size: int = 200) -> Any:
     """Asks for the sum of two numbers; the answer is the number alone.
 
     Args:
@@ -219,29 +227,10 @@ def make(*, largest: int = 50, size: int = 200) -> Any:
     return SumEnv(rows("train", largest=largest, size=size))
 
 
-def rows(split: str, *, largest: int = 50, size: int = 200) -> list[dict[str, str]]:
-    """Makes up the rows of a split; those of one split do not depend on those of another."""
-    source = random.Random(f"$name {split}")
-    pairs = [(source.randint(0, largest), source.randint(0, largest)) for _ in range(size)]
-    return [{"question": f"What is {a} + {b}?", "answer": str(a + b)} for a, b in pairs]
-
-
-SPEC = EnvSpec(
-    name="$name",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    dataset=rows,
-    rewards=("${name}_reward",),
-    verifier="${name}_verifier",
-)
-
-
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Offers the environment to grpo."""
-    return [SPEC]
+    return [$name]
 
 
 @hookimpl
@@ -311,10 +300,9 @@ ENV_TEST = '''\
 
 from __future__ import annotations
 
-from grpo import check_env, check_reward, check_verifier, validate
-from grpo.plugins.host import Host
+from grpo import Host, check_env, check_reward, check_verifier, validate
 
-from $package import SPEC, ${name}_reward, ${name}_verifier, rows
+from $package import $name, ${name}_reward, ${name}_verifier, rows
 
 
 def test_the_environment_can_be_trusted() -> None:
@@ -338,5 +326,5 @@ def test_the_splits_differ() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().env("$distribution/$name").spec is SPEC
+    assert Host.discover().env("$distribution/$name").spec is $name
 '''

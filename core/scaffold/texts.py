@@ -1,6 +1,6 @@
 """The texts of a new plugin package that do not depend on its kind, as `string.Template`s.
 
-The fields: $name, $distribution, $package, $kind, $article, $grpo (the requirement), $year.
+The fields: $name, $distribution, $package, $kind, $article, $grpo (the requirement), $contract, $year.
 """
 
 PYPROJECT = """\
@@ -49,7 +49,8 @@ The $kind `$name` for grpo.
 $use
 
 Everything that grpo knows of it is in `src/$package`; the entry point in `pyproject.toml` leads there. Raise
-`version` in the source whenever some completion would score differently.
+`version` in the source whenever some completion would score differently. `grpo_contract` says which contract of grpo
+the package was written for; a host with another one says so and does not load it.
 """
 
 CONTINUOUS_INTEGRATION = """\

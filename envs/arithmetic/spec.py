@@ -6,7 +6,6 @@ light; gymnasium is imported when an environment is made.
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -17,9 +16,8 @@ from grpo.envs.rows.generated import generated_split
 from grpo.envs.rows.problem import read_problem
 from grpo.envs.text.templates import Template, TemplateName, choose_template
 from grpo.plugins.errors import OptionError, did_you_mean
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -83,7 +81,7 @@ class Arithmetic:
         if self.schedule not in (known := get_args(Schedule)):
             near = did_you_mean(self.schedule, known)
             raise OptionError(f"no schedule '{self.schedule}'.{near} Choose one of: {', '.join(known)}.")
-        rising = self.rising and split == "train"
+        rising = self.ordered and split == "train"
 
         def draw(draws: Draws, progress: float) -> dict[str, Any]:
             level = lowest + int(progress * (highest - lowest + 1)) if rising else draws.whole(lowest, highest)
@@ -93,7 +91,7 @@ class Arithmetic:
         return PlacedRows((where, read_problem(row, where).row()) for where, row in placed)
 
     @property
-    def rising(self) -> bool:
+    def ordered(self) -> bool:
         """Whether the rows get harder, and are to be trained on in their order."""
         return self.schedule == "rising"
 
@@ -101,29 +99,4 @@ class Arithmetic:
         return choose_template(self.template, system=self.system, pattern=self.pattern)
 
 
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    """Makes the environment; the options are those of `Arithmetic`."""
-    return Arithmetic(**options).env()
-
-
-def rows(split: str, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a split; the options are those of `Arithmetic`."""
-    return Arithmetic(**options).rows(split)
-
-
-def _ordered(**options: Any) -> bool:
-    return Arithmetic(**options).rising
-
-
-ARITHMETIC = EnvSpec(
-    name="arithmetic",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(Arithmetic) or "",
-    options=options_of(Arithmetic),
-    dataset=rows,
-    rewards=("arithmetic",),
-    verifier="gsm8k",
-    max_turns=1,
-    ordered=_ordered,
-)
+ARITHMETIC = env(name="arithmetic", version=1, rewards=("arithmetic",), verifier="gsm8k")(Arithmetic)

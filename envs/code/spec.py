@@ -7,16 +7,14 @@ when an environment is made.
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
 from grpo.plugins.errors import DatasetError, OptionError
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -97,16 +95,6 @@ class Code:
         return PlacedRows((where, dict(read_code_row(row, where, question=self.question).row)) for where, row in placed)
 
 
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    """Makes the environment; the options are those of `Code`."""
-    return Code(**options).env()
-
-
-def rows(split: str, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a split; the options are those of `Code`."""
-    return Code(**options).rows(split)
-
-
 def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
     """Returns embedded tasks with their places; every fifth is held out for the test split.
 
@@ -130,15 +118,10 @@ def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
     return [(f"{where}, row {number}", row) for number, row in enumerate(kept, start=1)]
 
 
-CODE = EnvSpec(
+CODE = env(
     name="code",
     version=1,
-    factory=make,
-    doc=inspect.getdoc(Code) or "",
-    options=options_of(Code),
-    dataset=rows,
     rewards=("code:credit=fraction",),
     verifier="code",
-    max_turns=1,
     hub_dataset="google-research-datasets/mbpp",
-)
+)(Code)

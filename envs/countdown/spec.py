@@ -7,7 +7,6 @@ is made.
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -16,9 +15,8 @@ from grpo.envs.rows.generated import generated_split
 from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
 from grpo.envs.text.templates import Template, choose_template
 from grpo.plugins.errors import OptionError, did_you_mean
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -124,24 +122,4 @@ class Countdown:
         return choose_template(self.template, system=self.system, pattern=self.pattern, answer="the expression alone")
 
 
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    """Makes the environment; the options are those of `Countdown`."""
-    return Countdown(**options).env()
-
-
-def rows(split: str, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a split; the options are those of `Countdown`."""
-    return Countdown(**options).rows(split)
-
-
-COUNTDOWN = EnvSpec(
-    name="countdown",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(Countdown) or "",
-    options=options_of(Countdown),
-    dataset=rows,
-    rewards=("countdown",),
-    verifier="countdown",
-    max_turns=1,
-)
+COUNTDOWN = env(name="countdown", version=1, rewards=("countdown",), verifier="countdown")(Countdown)

@@ -6,16 +6,14 @@ asks for their e-mails. This module is light; gymnasium is imported when an envi
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.envs.rows.generated import generated_split
 from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -89,23 +87,4 @@ class Email:
         )
 
 
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    """Makes the environment; the options are those of `Email`."""
-    return Email(**options).env()
-
-
-def rows(split: str, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a split; the options are those of `Email`."""
-    return Email(**options).rows(split)
-
-
-EMAIL = EnvSpec(
-    name="email",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(Email) or "",
-    options=options_of(Email),
-    dataset=rows,
-    rewards=("email",),
-    max_turns=1,
-)
+EMAIL = env(name="email", version=1, rewards=("email",))(Email)

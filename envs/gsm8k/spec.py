@@ -6,25 +6,16 @@ environment that asks their questions. This module is light; gymnasium is import
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
-from grpo.envs.rows.embedded import read_embedded
-from grpo.envs.rows.problem import read_problem
-from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+from grpo.envs.rows.number_problems import Level, read_number_problems
 from grpo.envs.text.templates import Template, TemplateName, choose_template
-from grpo.plugins.errors import OptionError
-from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
+from grpo.plugins.factory_decorators import env
 
 if TYPE_CHECKING:
     import gymnasium
-
-Level = Literal["easy", "medium", "mixed", "hard"]
-_USED_BY = {"subset": "hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,41 +68,12 @@ class Gsm8k:
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
         self._template()
-        if self.level not in get_args(Level):
-            raise OptionError(f"no level '{self.level}'. Choose one of: {', '.join(get_args(Level))}.")
-        kind = dataset_kind(self.dataset)
-        refuse_unused(GSM8K.options, asdict(self), _USED_BY, kind)
-        if kind == "embedded":
-            placed = read_embedded(self.level, self.size, self.data_seed, split)
-        else:
-            placed = read_placed(self.dataset, self.subset, split, kind)
-        return PlacedRows(
-            (where, read_problem(row, where, question=self.question, answer=self.answer).row()) for where, row in placed
-        )
+        return read_number_problems(split, GSM8K.options, asdict(self))
 
     def _template(self) -> Template:
         return choose_template(self.template, system=self.system, pattern=self.pattern)
 
 
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    """Makes the environment; the options are those of `Gsm8k`."""
-    return Gsm8k(**options).env()
-
-
-def rows(split: str, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a split; the options are those of `Gsm8k`."""
-    return Gsm8k(**options).rows(split)
-
-
-GSM8K = EnvSpec(
-    name="gsm8k",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(Gsm8k) or "",
-    options=options_of(Gsm8k),
-    dataset=rows,
-    rewards=("proximity", "gsm8k.soft_format"),
-    verifier="gsm8k",
-    max_turns=1,
-    hub_dataset="openai/gsm8k",
-)
+GSM8K = env(
+    name="gsm8k", version=1, rewards=("proximity", "gsm8k.soft_format"), verifier="gsm8k", hub_dataset="openai/gsm8k"
+)(Gsm8k)

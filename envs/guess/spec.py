@@ -6,12 +6,10 @@ when an environment is made.
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import OptionError
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
+from grpo.plugins.factory_decorators import env
 
 if TYPE_CHECKING:
     import gymnasium
@@ -20,7 +18,8 @@ MOST_TURNS = 20
 HIGHEST = 10**6
 
 
-def make(
+@env(version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS)
+def guess(
     *, lowest: int = 1, highest: int = 15, turns: int | None = None, reminds: bool = True
 ) -> gymnasium.Env[Any, Any]:
     """Find a number by the hints "higher" and "lower"; the reward is 1 for finding it in time.
@@ -42,15 +41,3 @@ def make(
     from grpo.envs.guess.game import NumberGame
 
     return NumberGame(lowest, highest, chosen, reminds=reminds)
-
-
-GUESS = EnvSpec(
-    name="guess",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
-    max_turns=MOST_TURNS,
-)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from grpo.envs.named_module import named_module
 from grpo.plugins.errors import OptionError, PluginNotFound
-from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.factory_decorators import env
+from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import REQUIRED, EnvSpec, Option
 
 if TYPE_CHECKING:
@@ -166,14 +167,6 @@ def _action_names(
     return tuple(given)
 
 
-GYM = EnvSpec(
-    name="gym",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
-    max_turns=USUAL_TURNS,
-    resolve=resolve,
-)
+GYM = env(
+    name="gym", version=1, rewards=("environment",), verifier="environment", max_turns=USUAL_TURNS, resolve=resolve
+)(make)

@@ -6,14 +6,13 @@ each episode a session of its own on the server. This module is light; nothing i
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from grpo.plugins.errors import PluginNotFound
-from grpo.plugins.signature import options_of
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
@@ -73,14 +72,6 @@ def resolve(member: str) -> EnvSpec:
     return replace(OPENENV, name=f"openenv:{member}", factory=partial(make, member), resolve=None)
 
 
-OPENENV = EnvSpec(
-    name="openenv",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
-    max_turns=MOST_TURNS,
-    resolve=resolve,
-)
+OPENENV = env(
+    name="openenv", version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS, resolve=resolve
+)(make)

@@ -6,15 +6,13 @@ runs the policy's programs in a sandbox. This module is light; gymnasium is impo
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.gsm8k.spec import Gsm8k, Level
+from grpo.envs.rows.number_problems import Level, read_number_problems
 from grpo.plugins.errors import OptionError
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
+from grpo.plugins.factory_decorators import env
 
 if TYPE_CHECKING:
     import gymnasium
@@ -93,15 +91,7 @@ class PythonTool:
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
         self._refuse_unusable()
-        return Gsm8k(
-            dataset=self.dataset,
-            subset=self.subset,
-            level=self.level,
-            size=self.size,
-            data_seed=self.data_seed,
-            question=self.question,
-            answer=self.answer,
-        ).rows(split)
+        return read_number_problems(split, PYTHON_TOOL.options, asdict(self))
 
     def _refuse_unusable(self) -> None:
         for name, most in (("calls", MOST_CALLS), ("memory", 16384), ("shown", 20000)):
@@ -111,25 +101,11 @@ class PythonTool:
             raise OptionError(f"seconds={self.seconds:g} must be above 0 and at most 10.")
 
 
-def make(**options: Any) -> gymnasium.Env[Any, Any]:
-    """Makes the environment; the options are those of `PythonTool`."""
-    return PythonTool(**options).env()
-
-
-def rows(split: str, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a split; the options are those of `PythonTool`."""
-    return PythonTool(**options).rows(split)
-
-
-PYTHON_TOOL = EnvSpec(
+PYTHON_TOOL = env(
     name="python-tool",
     version=1,
-    factory=make,
-    doc=inspect.getdoc(PythonTool) or "",
-    options=options_of(PythonTool),
-    dataset=rows,
     rewards=("gsm8k.correctness",),
     verifier="gsm8k",
     max_turns=MOST_CALLS + 1,
     hub_dataset="openai/gsm8k",
-)
+)(PythonTool)

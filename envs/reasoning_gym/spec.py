@@ -8,14 +8,14 @@ import, is imported when a name is looked up.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
-from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.factory_decorators import env
+from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import EnvSpec, Option
 
 if TYPE_CHECKING:
@@ -133,14 +133,11 @@ def _classes(member: str) -> tuple[Any, Any]:
     return classes
 
 
-REASONING_GYM = EnvSpec(
+REASONING_GYM = env(
     name="reasoning_gym",
     version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
     rewards=("environment",),
     verifier="environment",
     scores_itself=True,
     resolve=resolve,
-)
+)(make)

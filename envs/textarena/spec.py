@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import PluginNotFound, did_you_mean
-from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.factory_decorators import env
+from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import EnvSpec, Option
 
 if TYPE_CHECKING:
@@ -86,14 +87,11 @@ def _registered(member: str) -> Any:
     return registry[member]
 
 
-TEXTARENA = EnvSpec(
+TEXTARENA = env(
     name="textarena",
     version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
     rewards=("environment",),
     verifier="environment",
     max_turns=USUAL_TURNS,
     resolve=resolve,
-)
+)(make)

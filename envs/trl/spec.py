@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.envs.named_module import named_module
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.signature import options_of
 from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
@@ -116,13 +116,4 @@ def _factory(member: str) -> Callable[[], Any]:
     return found  # type: ignore[no-any-return]
 
 
-TRL = EnvSpec(
-    name="trl",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    max_turns=MOST_TURNS,
-    resolve=resolve,
-)
+TRL = env(name="trl", version=1, rewards=("environment",), max_turns=MOST_TURNS, resolve=resolve)(make)

@@ -7,14 +7,14 @@ is imported when an id is looked up.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import PluginNotFound
-from grpo.plugins.signature import RESERVED_OPTIONS, options_of
+from grpo.plugins.factory_decorators import env
+from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import EnvSpec, Option
 
 if TYPE_CHECKING:
@@ -119,14 +119,6 @@ def _plain(default: Any) -> Any:
     return dump(mode="json", exclude_defaults=True) if callable(dump) else default
 
 
-VERIFIERS = EnvSpec(
-    name="verifiers",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
-    scores_itself=True,
-    resolve=resolve,
-)
+VERIFIERS = env(
+    name="verifiers", version=1, rewards=("environment",), verifier="environment", scores_itself=True, resolve=resolve
+)(make)

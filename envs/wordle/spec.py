@@ -6,13 +6,11 @@ when an environment is made.
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from grpo.envs.wordle.words import WORDS
 from grpo.plugins.errors import OptionError
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import EnvSpec
+from grpo.plugins.factory_decorators import env
 
 if TYPE_CHECKING:
     import gymnasium
@@ -20,7 +18,8 @@ if TYPE_CHECKING:
 MOST_TURNS = 12
 
 
-def make(*, turns: int = 6, words: int = len(WORDS), known: bool = False) -> gymnasium.Env[Any, Any]:
+@env(version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS)
+def wordle(*, turns: int = 6, words: int = len(WORDS), known: bool = False) -> gymnasium.Env[Any, Any]:
     """Find a word of five letters, as in Wordle; the reward is 1 for finding it in time.
 
     Args:
@@ -39,15 +38,3 @@ def make(*, turns: int = 6, words: int = len(WORDS), known: bool = False) -> gym
 
     chosen = tuple(WORDS[number * len(WORDS) // words] for number in range(words))
     return WordGame(chosen, turns, known=known)
-
-
-WORDLE = EnvSpec(
-    name="wordle",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    rewards=("environment",),
-    verifier="environment",
-    max_turns=MOST_TURNS,
-)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from grpo.envs.gsm8k.spec import GSM8K, rows
+from grpo.envs.gsm8k.spec import GSM8K
 from grpo.envs.rows.word_problems import LEVELS, generate
 
 GUESS_SHARE = {1: 0.3, 2: 0.53, 3: 0.8}  # by the number of steps of the problem
@@ -72,7 +72,7 @@ def sloppy_examples(count: int, seed: int) -> Iterator[Example]:
 def held_out_examples(count: int) -> list[Example]:
     """Worked answers to the first questions of the environment's own test split."""
     env = GSM8K.factory()
-    return [_ask(env, row) for row in rows("test")[:count]]
+    return [_ask(env, row) for row in GSM8K.dataset("test")[:count]]
 
 
 def corpus(count: int, seed: int) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _practice_rows(count: int, seed: int) -> Iterator[dict[str, str]]:
         row["question"]
         for level in LEVELS
         for data_seed in HELD_OUT_SEEDS
-        for row in rows("test", level=level, data_seed=data_seed)
+        for row in GSM8K.dataset("test", level=level, data_seed=data_seed)
     }
     rng = random.Random(seed)
     streams = {

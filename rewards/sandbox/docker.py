@@ -5,15 +5,14 @@ What runs them is loaded when a pool is made, so that listing the plugins loads 
 
 from __future__ import annotations
 
-import inspect
 import os
 from typing import Any
 
+from grpo.plugins.factory_decorators import sandbox
 from grpo.plugins.sandbox_job import SandboxPool
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import SandboxSpec
 
 
+@sandbox(version=1)
 def docker(
     *,
     image: str = "python:3.12-slim",
@@ -45,8 +44,3 @@ def docker(
         settings["runtime"] = runtime
     plan = {"slots": slots or 2 * len(os.sched_getaffinity(0)), "allow_degraded": allow_degraded}
     return DockerPool(image, settings, plan, patience, host)
-
-
-DOCKER = SandboxSpec(
-    name="docker", version=1, factory=docker, doc=inspect.getdoc(docker) or "", options=options_of(docker)
-)

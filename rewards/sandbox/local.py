@@ -6,14 +6,13 @@ unless `allow_degraded` is set; then each result names it. What runs the program
 
 from __future__ import annotations
 
-import inspect
 import os
 
+from grpo.plugins.factory_decorators import sandbox
 from grpo.plugins.sandbox_job import SandboxPool
-from grpo.plugins.signature import options_of
-from grpo.plugins.specs import SandboxSpec
 
 
+@sandbox(version=1)
 def local(*, slots: int = 0, python: str = "", allow_degraded: bool = False) -> SandboxPool:
     """Runs programs on this machine in namespaces, with seccomp, Landlock and limits; needs no server.
 
@@ -30,6 +29,3 @@ def local(*, slots: int = 0, python: str = "", allow_degraded: bool = False) -> 
     from grpo.rewards.sandbox.pool import LocalPool
 
     return LocalPool(Plans(python or default_python(), allow_degraded), slots or 2 * len(os.sched_getaffinity(0)))
-
-
-LOCAL = SandboxSpec(name="local", version=1, factory=local, doc=inspect.getdoc(local) or "", options=options_of(local))

@@ -13,34 +13,80 @@ if TYPE_CHECKING:
     from grpo.core.check.reward import check_env, check_reward, check_verifier
     from grpo.core.check.sandbox import check_sandbox
     from grpo.core.scoring.interop import to_inspect, to_trl, to_verifiers
+    from grpo.core.scoring.scorer import Scorer
+    from grpo.envs.text.spaces import AnyText
     from grpo.plugins.decorators import reward, verifier
+    from grpo.plugins.errors import (
+        AmbiguousName,
+        DatasetError,
+        GrpoError,
+        OptionError,
+        PluginError,
+        PluginNotFound,
+        RunError,
+        SandboxUnavailable,
+        SpecError,
+        TransientError,
+        UsageError,
+    )
+    from grpo.plugins.factory_decorators import env, sandbox
     from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
+    from grpo.plugins.host import Host
+    from grpo.plugins.placed_rows import PlacedRows
     from grpo.plugins.rubric import Component, RubricSpec, rubric
+    from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
+    from grpo.plugins.sandbox_pools import pool_of, run_jobs
     from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
-    from grpo.plugins.types import Case, Completion, Scored, Verdict
+    from grpo.plugins.types import Case, Completion, RunEnded, RunStarted, Scored, StepEnded, Verdict
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AmbiguousName",
+    "AnyText",
     "Case",
     "Completion",
     "Component",
+    "DatasetError",
     "EnvSpec",
+    "GrpoError",
+    "Host",
+    "Job",
+    "JobResult",
+    "Limits",
+    "OptionError",
+    "PlacedRows",
+    "PluginError",
+    "PluginNotFound",
     "RewardSpec",
     "RubricSpec",
+    "RunEnded",
+    "RunError",
+    "RunStarted",
+    "SandboxPool",
     "SandboxSpec",
+    "SandboxUnavailable",
     "Scored",
+    "Scorer",
+    "SpecError",
+    "StepEnded",
+    "TransientError",
+    "UsageError",
     "Verdict",
     "VerifierSpec",
     "check_env",
     "check_reward",
     "check_sandbox",
     "check_verifier",
+    "env",
     "from_trl",
     "hookimpl",
+    "pool_of",
     "reward",
     "rubric",
+    "run_jobs",
+    "sandbox",
     "to_inspect",
     "to_trl",
     "to_verifiers",
@@ -49,24 +95,50 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AmbiguousName": "plugins.errors",
+    "AnyText": "envs.text.spaces",
     "Case": "plugins.types",
     "Completion": "plugins.types",
     "Component": "plugins.rubric",
+    "DatasetError": "plugins.errors",
     "EnvSpec": "plugins.specs",
+    "GrpoError": "plugins.errors",
+    "Host": "plugins.host",
+    "Job": "plugins.sandbox_job",
+    "JobResult": "plugins.sandbox_job",
+    "Limits": "plugins.sandbox_job",
+    "OptionError": "plugins.errors",
+    "PlacedRows": "plugins.placed_rows",
+    "PluginError": "plugins.errors",
+    "PluginNotFound": "plugins.errors",
     "RewardSpec": "plugins.specs",
     "RubricSpec": "plugins.rubric",
+    "RunEnded": "plugins.types",
+    "RunError": "plugins.errors",
+    "RunStarted": "plugins.types",
+    "SandboxPool": "plugins.sandbox_job",
     "SandboxSpec": "plugins.specs",
+    "SandboxUnavailable": "plugins.errors",
     "Scored": "plugins.types",
+    "Scorer": "core.scoring.scorer",
+    "SpecError": "plugins.errors",
+    "StepEnded": "plugins.types",
+    "TransientError": "plugins.errors",
+    "UsageError": "plugins.errors",
     "Verdict": "plugins.types",
     "VerifierSpec": "plugins.specs",
     "check_env": "core.check.env",
     "check_reward": "core.check.reward",
     "check_sandbox": "core.check.sandbox",
     "check_verifier": "core.check.reward",
+    "env": "plugins.factory_decorators",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
+    "pool_of": "plugins.sandbox_pools",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
+    "run_jobs": "plugins.sandbox_pools",
+    "sandbox": "plugins.factory_decorators",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",
     "to_verifiers": "core.scoring.interop",

@@ -17,12 +17,12 @@ from grpo.envs.code.spec import CODE
 from grpo.envs.countdown.spec import COUNTDOWN
 from grpo.envs.email.spec import EMAIL
 from grpo.envs.gsm8k.spec import GSM8K
-from grpo.envs.guess.spec import GUESS
+from grpo.envs.guess.spec import guess
 from grpo.envs.gym.spec import GYM
 from grpo.envs.python_tool.spec import PYTHON_TOOL
 from grpo.envs.rows.problem import read_problem
 from grpo.envs.text.templates import TEMPLATES
-from grpo.envs.wordle.spec import WORDLE
+from grpo.envs.wordle.spec import wordle
 from grpo.envs.wordle.words import WORDS
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.specs import EnvSpec
@@ -96,7 +96,7 @@ def test_the_example_of_tools_can_be_called() -> None:
         weigh("D")
 
 
-@pytest.mark.parametrize("spec", [GUESS, WORDLE, PYTHON_TOOL], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [guess, wordle, PYTHON_TOOL], ids=lambda spec: spec.name)
 def test_every_option_of_the_games_is_in_their_tables(spec: EnvSpec) -> None:
     rows = PAGE.partition(f"| option of {spec.name} |")[2].partition("\n\n")[0].splitlines()[2:]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}

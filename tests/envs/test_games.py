@@ -12,9 +12,9 @@ from gymnasium.error import ResetNeeded
 
 import grpo.envs
 from grpo import check_env
-from grpo.envs.guess.spec import GUESS
+from grpo.envs.guess.spec import guess
 from grpo.envs.wordle.game import marks
-from grpo.envs.wordle.spec import WORDLE
+from grpo.envs.wordle.spec import wordle
 from grpo.envs.wordle.words import WORDS
 from grpo.plugins.errors import OptionError
 
@@ -36,7 +36,7 @@ def test_both_pass_their_check(spec: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_guess_gets_a_hint_until_it_is_right() -> None:
-    env = GUESS.factory(highest=15)
+    env = guess(highest=15)
     question, info = env.reset(options={"row": {"number": 6}})
     assert question == "Guess a number from 1 to 15. You have 4 guesses."
     assert info["row"] == {"number": 6}
@@ -56,7 +56,7 @@ def test_a_guess_gets_a_hint_until_it_is_right() -> None:
     "action", ["", "none", "99", "-3", "3.5", "1,5", "7" * 500, "\ud800", "\x00", "\uff15", "3 or 40"]
 )
 def test_an_action_without_a_number_in_the_range_costs_a_turn(action: str) -> None:
-    env = GUESS.factory(highest=15, turns=2)
+    env = guess(highest=15, turns=2)
     env.reset(options={"row": {"number": 3}})
     hint, reward, terminated, _, info = env.step(action)
     assert (hint, reward, terminated) == ("Write a number from 1 to 15.", 0.0, False)
@@ -65,13 +65,13 @@ def test_an_action_without_a_number_in_the_range_costs_a_turn(action: str) -> No
 
 
 def test_only_the_last_number_counts() -> None:
-    env = GUESS.factory(highest=15)
+    env = guess(highest=15)
     env.reset(options={"row": {"number": 3}})
     assert env.step("1 2 3 4 5")[1] == 0.0
 
 
 def test_demonstrations_win_in_time_and_use_what_is_known() -> None:
-    for spec, options in ((GUESS, {"highest": 31}), (GUESS, {"highest": 9, "turns": 1}), (WORDLE, {"words": 50})):
+    for spec, options in ((guess, {"highest": 31}), (guess, {"highest": 9, "turns": 1}), (wordle, {"words": 50})):
         env = spec.factory(**options)
         for seed in range(40):
             shown = env.reset(seed=seed)[1]["demonstration"]
@@ -83,18 +83,18 @@ def test_demonstrations_win_in_time_and_use_what_is_known() -> None:
 def test_marks_are_those_of_the_definition() -> None:
     """Counted the other way: a letter elsewhere is marked as often as it is left over, from the left."""
     rng = random.Random(1)
-    for guess, word in itertools.product(rng.sample(WORDS, 60), rng.sample(WORDS, 60)):
-        shown = marks(guess, word)
-        assert [a == b for a, b in zip(guess, word, strict=True)] == [mark == "+" for mark in shown]
-        for letter in set(guess):
-            got = sum(mark != "-" for mark, own in zip(shown, guess, strict=True) if own == letter)
-            assert got == min(guess.count(letter), word.count(letter))
+    for guessed, word in itertools.product(rng.sample(WORDS, 60), rng.sample(WORDS, 60)):
+        shown = marks(guessed, word)
+        assert [a == b for a, b in zip(guessed, word, strict=True)] == [mark == "+" for mark in shown]
+        for letter in set(guessed):
+            got = sum(mark != "-" for mark, own in zip(shown, guessed, strict=True) if own == letter)
+            assert got == min(guessed.count(letter), word.count(letter))
     assert marks("level", "eagle") == "??-?-"
     assert marks("eerie", "elite") == "+--?+"
 
 
 def test_a_word_gets_marks_and_scores_of_its_letters() -> None:
-    env = WORDLE.factory(turns=3)
+    env = wordle(turns=3)
     env.reset(options={"row": {"word": "crane"}})
     steps = played(env, "My guess: CRATE", "xyz", "zebra!")
     assert [step[0] for step in steps] == [
@@ -106,7 +106,7 @@ def test_a_word_gets_marks_and_scores_of_its_letters() -> None:
 
 
 def test_unknown_words_can_be_refused() -> None:
-    env = WORDLE.factory(known=True)
+    env = wordle(known=True)
     env.reset(options={"row": {"word": "crane"}})
     assert env.step("zzzzz")[0] == "zzzzz is not in the list of words."
     assert env.step("crane")[1:3] == (1.0, True)
@@ -121,12 +121,12 @@ def test_the_words_are_common_ones_of_five_letters_each_once() -> None:
 @pytest.mark.parametrize(
     ("spec", "options"),
     [
-        (GUESS, {"highest": 1}),
-        (GUESS, {"lowest": -1}),
-        (GUESS, {"turns": 21}),
-        (GUESS, {"highest": 10**7}),
-        (WORDLE, {"turns": 0}),
-        (WORDLE, {"words": 1}),
+        (guess, {"highest": 1}),
+        (guess, {"lowest": -1}),
+        (guess, {"turns": 21}),
+        (guess, {"highest": 10**7}),
+        (wordle, {"turns": 0}),
+        (wordle, {"words": 1}),
     ],
 )
 def test_options_that_cannot_work_are_refused(spec: Any, options: dict[str, Any]) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from grpo import EnvSpec, validate
 from grpo.core.check.gold.report import Validation
-from grpo.envs.guess.spec import GUESS
-from grpo.envs.wordle.spec import WORDLE
+from grpo.envs.guess.spec import guess
+from grpo.envs.wordle.spec import wordle
 from grpo.envs.wordle.words import WORDS
 from grpo.plugins.host import Host
 from grpo.plugins.placed_rows import PlacedRows
@@ -52,7 +52,7 @@ def test_every_embedded_row_can_be_solved(spec: str, rows: int | dict[str, int],
 
 @pytest.mark.parametrize(
     ("spec", "column", "values"),
-    [(GUESS, "number", range(1, 16)), (WORDLE, "word", WORDS)],
+    [(guess, "number", range(1, 16)), (wordle, "word", WORDS)],
     ids=["guess", "wordle"],
 )
 def test_every_number_and_every_word_can_be_found(spec: EnvSpec, column: str, values: list[object]) -> None:

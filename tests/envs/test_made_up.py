@@ -12,17 +12,16 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import grpo.core.check.env as grpo_check
-from grpo.envs.arithmetic import spec as arithmetic
-from grpo.envs.countdown import spec as countdown
-from grpo.envs.email import spec as email
+from grpo.envs.arithmetic.spec import ARITHMETIC
+from grpo.envs.countdown.spec import COUNTDOWN
+from grpo.envs.email.spec import EMAIL
 from grpo.envs.rows.draws import Draws
 from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion
 
-MODULES = [arithmetic, countdown, email]
-SPECS = [arithmetic.ARITHMETIC, countdown.COUNTDOWN, email.EMAIL]
+SPECS = [ARITHMETIC, COUNTDOWN, EMAIL]
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +34,14 @@ def test_every_option_is_documented(spec: EnvSpec) -> None:
     assert all(f"\n    {option.name}: " in spec.doc for option in spec.options)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_seed_means_the_same_rows_and_no_question_is_in_both_splits(module: Any) -> None:
-    train, test = module.rows("train", size=60), module.rows("test", size=60)
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_seed_means_the_same_rows_and_no_question_is_in_both_splits(spec: EnvSpec) -> None:
+    train, test = spec.dataset("train", size=60), spec.dataset("test", size=60)
     assert (len(train), len(test)) == (60, 60)
-    assert train == module.rows("train", size=60)
-    assert train != module.rows("train", size=60, data_seed=1)
+    assert train == spec.dataset("train", size=60)
+    assert train != spec.dataset("train", size=60, data_seed=1)
     assert not {row["question"] for row in train} & {
-        row["question"] for seed in range(3) for row in module.rows("test", size=60, data_seed=seed)
+        row["question"] for seed in range(3) for row in spec.dataset("test", size=60, data_seed=seed)
     }
 
 
@@ -70,37 +69,37 @@ def test_gymnasium_makes_checks_and_batches_it(name: str) -> None:
 
 
 def test_a_rising_schedule_goes_from_the_easiest_to_the_hardest_and_is_trained_on_in_order(host: Host) -> None:
-    levels = [row["level"] for row in arithmetic.rows("train", schedule="rising", lowest=2, highest=4, size=30)]
+    levels = [row["level"] for row in ARITHMETIC.dataset("train", schedule="rising", lowest=2, highest=4, size=30)]
     assert levels == [2] * 10 + [3] * 10 + [4] * 10
     assert host.env("arithmetic:schedule=rising").ordered
     assert not host.env("arithmetic").ordered
     assert not host.env("gsm8k").ordered
-    test = [row["level"] for row in arithmetic.rows("test", schedule="rising", size=30)]
+    test = [row["level"] for row in ARITHMETIC.dataset("test", schedule="rising", size=30)]
     assert test != sorted(test)
 
 
 def test_every_level_is_asked_about() -> None:
-    assert set(Counter(row["level"] for row in arithmetic.rows("train", size=100))) == {1, 2, 3, 4, 5}
+    assert set(Counter(row["level"] for row in ARITHMETIC.dataset("train", size=100))) == {1, 2, 3, 4, 5}
 
 
 @pytest.mark.parametrize(
-    ("module", "options", "fault"),
+    ("spec", "options", "fault"),
     [
-        (arithmetic, {"lowest": 4, "highest": 2}, "lowest=4, highest=2"),
-        (arithmetic, {"highest": 6}, "levels from 1 to 5"),
-        (arithmetic, {"schedule": "risng"}, "Did you mean 'rising'"),
-        (arithmetic, {"size": 0}, "size=0"),
-        (countdown, {"template": "hash"}, "no template 'hash'"),
-        (countdown, {"fewest": 5, "most": 4}, "fewest=5, most=4"),
-        (countdown, {"most": 9}, "2 to 8 numbers"),
-        (countdown, {"subset": "main"}, "'subset' means nothing"),
-        (email, {"question": "task"}, "'question' means nothing"),
-        (email, {"data_seed": -1}, "data_seed=-1"),
+        (ARITHMETIC, {"lowest": 4, "highest": 2}, "lowest=4, highest=2"),
+        (ARITHMETIC, {"highest": 6}, "levels from 1 to 5"),
+        (ARITHMETIC, {"schedule": "risng"}, "Did you mean 'rising'"),
+        (ARITHMETIC, {"size": 0}, "size=0"),
+        (COUNTDOWN, {"template": "hash"}, "no template 'hash'"),
+        (COUNTDOWN, {"fewest": 5, "most": 4}, "fewest=5, most=4"),
+        (COUNTDOWN, {"most": 9}, "2 to 8 numbers"),
+        (COUNTDOWN, {"subset": "main"}, "'subset' means nothing"),
+        (EMAIL, {"question": "task"}, "'question' means nothing"),
+        (EMAIL, {"data_seed": -1}, "data_seed=-1"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_an_error(module: Any, options: dict[str, Any], fault: str) -> None:
+def test_an_option_that_cannot_be_used_is_an_error(spec: EnvSpec, options: dict[str, Any], fault: str) -> None:
     with pytest.raises(OptionError) as caught:
-        module.rows("train", **options)
+        spec.dataset("train", **options)
     assert fault in str(caught.value)
 
 
@@ -114,20 +113,20 @@ def test_an_option_that_cannot_be_used_is_an_error(module: Any, options: dict[st
 )
 def test_puzzles_that_cannot_be_made_are_an_error(options: dict[str, Any], split: str, fault: str) -> None:
     with pytest.raises(DatasetError) as caught:
-        countdown.rows(split, **options)
+        COUNTDOWN.dataset(split, **options)
     assert fault in str(caught.value)
 
 
 def test_puzzles_of_a_file_are_read_in_the_published_form(tmp_path: Path, host: Host) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps({"nums": [8, 3, number], "target": 24 * number}) + "\n" for number in (1, 2)))
-    row = countdown.rows("test", dataset=str(path))[0]
+    row = COUNTDOWN.dataset("test", dataset=str(path))[0]
     assert row == {
         "question": "Use each of the numbers 8, 3, 2 exactly once, with + - * / and brackets, to reach 48.",
         "numbers": [8, 3, 2],
         "target": 48,
     }
-    info = countdown.make(dataset=str(path)).reset(options={"row": row})[1]
+    info = COUNTDOWN(dataset=str(path)).reset(options={"row": row})[1]
     assert "demonstration" not in info
     reward = host.reward("countdown")
     assert reward.call(Completion("<answer>8*3*2</answer>", row=info["row"])) == 1.0
@@ -147,7 +146,7 @@ def test_a_puzzle_that_is_none_is_named(tmp_path: Path, line: str, fault: str) -
     path = tmp_path / "rows.jsonl"
     path.write_text(line + "\n" + '{"numbers": [1, 2], "target": 3}\n')
     with pytest.raises(DatasetError) as caught:
-        countdown.rows("train", dataset=str(path))
+        COUNTDOWN.dataset("train", dataset=str(path))
     assert str(caught.value).startswith(f"{path}, line 1: ")
     assert fault in str(caught.value)
 
@@ -155,13 +154,13 @@ def test_a_puzzle_that_is_none_is_named(tmp_path: Path, line: str, fault: str) -
 def test_emails_of_a_file_do_without_the_columns_that_are_missing(tmp_path: Path, host: Host) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text((json.dumps({"task": "Thank Tom.", "recipient": "Tom Baker"}) + "\n") * 2)
-    row = email.rows("test", dataset=str(path), question="task")[0]
+    row = EMAIL.dataset("test", dataset=str(path), question="task")[0]
     assert (row["question"], row["keywords"], row["answer"]) == ("Thank Tom.", None, None)
     with pytest.raises(DatasetError, match="'question' must hold the task"):
-        email.rows("test", dataset=str(path))
+        EMAIL.dataset("test", dataset=str(path))
 
 
 def test_the_ideal_email_is_paid_for_only_on_request() -> None:
-    plain, ideal = (email.rows("train", size=3, ideal=ideal)[0] for ideal in (False, True))
+    plain, ideal = (EMAIL.dataset("train", size=3, ideal=ideal)[0] for ideal in (False, True))
     assert plain["answer"] is None
     assert ideal["answer"] == plain["letter"] == ideal["letter"]

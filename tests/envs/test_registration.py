@@ -28,7 +28,8 @@ def test_importing_the_environments_imports_nothing_heavy() -> None:
         "import gymnasium, grpo.envs; env = gymnasium.make('grpo/gsm8k-v1', size=5)",
         "import gymnasium; env = gymnasium.make('grpo.envs:grpo/gsm8k-v1', size=5)",
         "import grpo.envs; from gymnasium.envs.registration import make; env = make('grpo/gsm8k-v1', size=5)",
-        "import grpo.envs; env = grpo.envs.GSM8K.factory(size=5); import gymnasium; gymnasium.spec('grpo/gsm8k-v1')",
+        "import grpo.envs; from grpo.envs.gsm8k.spec import GSM8K; env = GSM8K(size=5); import gymnasium;"
+        "gymnasium.spec('grpo/gsm8k-v1')",
         "import grpo.envs, gymnasium, importlib; importlib.reload(grpo.envs); env = gymnasium.make('grpo/gsm8k-v1')",
         "import grpo.envs, importlib; importlib.reload(grpo.envs); import gymnasium;"
         "env = gymnasium.make('grpo/gsm8k-v1', size=5)",
@@ -69,3 +70,12 @@ def test_a_missing_gymnasium_stays_an_ordinary_import_error() -> None:
         "except ModuleNotFoundError as error: print(error.name)"
     )
     assert _python(code) == "gymnasium"
+
+
+def test_every_environment_with_rows_or_rules_of_its_own_is_registered_with_its_version() -> None:
+    code = (
+        "import grpo.envs, gymnasium\n"
+        "ids = {f'grpo/{spec.name}-v{spec.version}' for spec in grpo.envs.grpo_envs() if spec.resolve is None}\n"
+        "print(ids == {name for name in gymnasium.registry if name.startswith('grpo/')})"
+    )
+    assert _python(code) == "True"

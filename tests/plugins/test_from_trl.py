@@ -178,7 +178,7 @@ def test_what_trl_could_not_call_is_refused_in_words(source: str, words: str) ->
         from_trl(eval(source), version=1, name="mine")
 
 
-@pytest.mark.parametrize("wrong", [{"version": 0}, {"name": "a b"}, {"timeout": 0}, {"range": (1.0, 0.0)}])
+@pytest.mark.parametrize("wrong", [{"version": -1}, {"name": "a b"}, {"timeout": 0}, {"range": (1.0, 0.0)}])
 def test_wrong_metadata_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SpecError):
         from_trl(lambda completions: [], **{"version": 1, "name": "mine", **wrong})
@@ -218,7 +218,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_function_of_a_file_is_wrapped_as_it_is(file: Path) -> None:
     bound = Host([]).reward("./trl_rewards.py:brief:as=short,weight=2")
-    assert (bound.name, bound.spec.version, bound.spec.isolation) == ("short", 1, "process")
+    assert (bound.name, bound.spec.version, bound.spec.isolation) == ("short", 0, "process")
     assert bound.call_batch([completion("abc", limit=3), completion("abcd", limit=3)]) == [1.0, 0.0]
     assert Host([]).reward("./trl_rewards.py:brief:form=messages").options == {"form": "messages"}
     assert Host([]).reward("./trl_rewards.py:longest").call_batch([completion("abc")]) == [-3.0]

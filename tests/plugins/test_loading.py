@@ -8,7 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from grpo.plugins.discovery import Entry
+from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.host import Host, Problem
+from grpo.plugins.loading import HOOK_OF_KIND
+from grpo.plugins.specs import Kind
 
 GOOD = """
 @reward(version=1)
@@ -41,7 +44,7 @@ def only_problem(host: Host) -> Problem:
         ("class Odd(BaseException):\n    pass\nraise Odd('of its own kind')", ["Odd: of its own kind"]),
         ("1 / 0", ["ZeroDivisionError", "plugin_0.py:3"]),
         ("raise RuntimeError('two\\nlines \\x1b[31m')", ["RuntimeError: two lines ?[31m"]),
-        ("@reward(version=0)\ndef f(completion):\n    return 0.0", ["SpecError", "version 0"]),
+        ("@reward(version=-1)\ndef f(completion):\n    return 0.0", ["SpecError", "version -1"]),
         ("@reward(version=1)\ndef f(text):\n    return 0.0", ["SpecError", "first parameter must be named"]),
         ("@reward(version=1)\ndef f(completion, **row):\n    return 0.0", ["SpecError", "**row"]),
     ],
@@ -78,11 +81,11 @@ def test_ctrl_c_during_the_import_is_the_users(make_entry: HookSource) -> None:
         ("raise SystemExit('bye')", "broken", "grpo_rewards raised SystemExit: bye"),
         ("return None", "invalid", "returned None; return a list"),
         ("return {'good': good}", "invalid", "type dict; return a list"),
-        ("return good", "invalid", "type RewardSpec; return a list"),
+        ("return good", "invalid", "type RewardFunction; return a list"),
         ("return (good for _ in range(1))", "invalid", "type generator; return a list"),
         ("return ['good']", "invalid", "expected a RewardSpec, got str 'good'"),
         ("return [lambda completion: 1.0]", "invalid", "decorate it with @reward(version=1)"),
-        ("return [judge]", "invalid", "expected a RewardSpec, got VerifierSpec"),
+        ("return [judge]", "invalid", "expected a RewardSpec, got the verifier 'judge'"),
         ("return [good, good]", "invalid", "two rewards named 'good'"),
     ],
 )
@@ -204,3 +207,26 @@ def test_every_kind_is_collected(make_entry: HookSource) -> None:
         ("sandbox", "s"),
     ]
     assert [known.spec.name for known in host.registrations("env")] == ["e"]
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("@reward()\ndef near(completion: str) -> float:\n    return 1.0\n", "reward"),
+        ("@verifier()\ndef near(completion: str) -> Verdict:\n    return Verdict(None)\n", "verifier"),
+        ("@env()\ndef near(*, size: int = 1):\n    return size\n", "env"),
+        ("@sandbox()\ndef near():\n    return None\n", "sandbox"),
+    ],
+)
+def test_a_plugin_of_a_package_needs_a_version(make_entry: HookSource, source: str, kind: Kind) -> None:
+    hook = HOOK_OF_KIND[kind]
+    host = Host([make_entry(f"from grpo import env, sandbox\n{source}\n@hookimpl\ndef {hook}():\n    return [near]\n")])
+    problem = only_problem(host)
+    line = (
+        f"{kind} 'near' has no version, and in a package it needs one, so that users can tell that its scores changed; "
+        "give it version=1"
+    )
+    assert (problem.state, problem.line, problem.plugin) == ("invalid", line, f"{kind}:near")
+    with pytest.raises(PluginNotFound) as caught:
+        getattr(host, kind)("near")
+    assert f"some-dist has one that cannot be used: {line}." in str(caught.value)

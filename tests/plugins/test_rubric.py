@@ -196,7 +196,7 @@ def test_a_rubric_comes_from_a_toml_file(tidy: Path, near_entry: Entry) -> None:
     host = Host([near_entry])
     bound = host.reward(f"{tidy}:weight=2,either.near.limit=1")
     assert isinstance(bound.spec, RubricSpec)
-    assert (bound.name, bound.spec.version, bound.spec.doc, bound.weight) == ("tidy", 1, "Both.", 2.0)
+    assert (bound.name, bound.spec.version, bound.spec.doc, bound.weight) == ("tidy", 0, "Both.", 2.0)
     names = [part.name for part in parts(bound)]
     assert names == ["tidy", "tidy.close", "tidy.either", "tidy.either.near", "tidy.either.mine"]
     assert bound.call(Completion("4", row={"answer": "4"})) == bound.spec.cases[0].expect

@@ -28,7 +28,7 @@ SOUND = RewardSpec("near", 1, score, options=(Option("a", int, 1),), columns=(Co
         ({"name": "a b"}, "cannot be a plugin name"),
         ({"name": "gym"}, "another meaning"),
         ({"name": "x.py"}, "another meaning"),
-        ({"version": 0}, "version 0"),
+        ({"version": -1}, "version -1"),
         ({"version": True}, "version True"),
         ({"version": "1"}, "version '1'"),
         ({"function": "score"}, "not callable"),

@@ -10,6 +10,7 @@ import pytest
 from grpo import Completion
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.soundness import version_note
 
 SOURCE = """
 from __future__ import annotations
@@ -86,7 +87,7 @@ def test_a_file_is_executed_once_until_it_changes(folder: Path, capsys: pytest.C
         ("./none.py:score", "no file './none.py'"),
         ("./mine.py:scor", "Did you mean 'score'?"),
         ("./mine.py:nothing", "The file offers: score."),
-        ("./mine.py:judge", "expected a RewardSpec, got VerifierSpec"),
+        ("./mine.py:judge", "expected a RewardSpec, got the verifier 'judge'"),
         ("./mine.py:plain", "decorate it with @reward(version=1)"),
         ("./mine.py:score@9", "the file has version 3"),
         ("./mine.py:score:limt=3", "Did you mean 'limit'?"),
@@ -103,8 +104,8 @@ def test_a_class_is_told_how_to_become_an_environment(folder: Path) -> None:
     with pytest.raises(UsageError) as caught:
         HOST.env("./game.py:Game")
     assert str(caught.value) == (
-        "./game.py:Game is not an env: expected an EnvSpec, got type; write an EnvSpec with it as the factory (one "
-        "that is registered with gymnasium is gym:./game.py:ID)."
+        "./game.py:Game is not an env: expected an EnvSpec, got the class 'Game'; make a spec of it: "
+        "env(version=1)(Game) (one that is registered with gymnasium is gym:./game.py:ID)."
     )
 
 
@@ -127,7 +128,10 @@ def test_a_missing_file_is_not_found(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("from grpo import reward\n@reward\ndef f(completion):\n    return 1.0\n", "missing 1 required.*'version'"),
+        (
+            "from grpo import reward\n@reward\ndef f(completion):\n    return 1.0\n",
+            r"Write @reward\(version=1\) above the function",
+        ),
         ("from grpo import reward\nreward(len, version=1)\n", r"Write @reward\(version=1\) above .*slip\.py:2"),
         ("from grpo import reward\nreward(version=1)(object())\n", "is no function. Decorate a function"),
         (
@@ -143,3 +147,21 @@ def test_a_slip_is_told_in_words_with_the_authors_own_line(folder: Path, source:
     with pytest.raises(UsageError, match=told) as caught:
         HOST.reward("./slip.py:f")
     assert "grpo_file_" not in str(caught.value)
+
+
+def test_the_version_may_be_left_out_in_a_file(folder: Path) -> None:
+    (folder / "scratch.py").write_text(
+        "from grpo import env, reward, rubric, Component\n\n"
+        "@reward()\ndef near(completion):\n    return 1.0\n\n"
+        "@env()\ndef sums(*, size=3):\n    return size\n\n"
+        "both = rubric(name='both', components=[Component(near)])\n"
+    )
+    (folder / "tidy.toml").write_text('components = [{ reward = "./scratch.py:near" }]\n')
+    for bound in (HOST.reward("./scratch.py:near"), HOST.env("./scratch.py:sums"), HOST.reward("./scratch.py:both")):
+        assert bound.spec.version == 0
+        assert HOST.lock(bound)["version"] == 0
+        assert version_note(bound.spec).startswith(
+            f"{bound.spec.kind} '{bound.spec.name}' has no version and counts as 0"
+        )
+    assert HOST.reward("./tidy.toml").spec.version == 0
+    assert version_note(HOST.reward("./mine.py:score").spec) == ""

@@ -5,19 +5,17 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from grpo_env_reverse import make, reversal, reversed_word, rows
+from grpo_env_reverse import reversal, reverse, reversed_word, rows
 from gymnasium.utils.env_checker import check_env
 
-from grpo import Case, Completion
-from grpo.plugins.errors import OptionError
-from grpo.plugins.host import Host
+from grpo import Case, Completion, Host, OptionError
 
 
 def test_the_environment_passes_the_check_of_gymnasium() -> None:
     with warnings.catch_warnings():
         # An environment that was not made by gymnasium.make has no spec for the checker to rebuild it from.
         warnings.filterwarnings("ignore", message=".*not having a spec")
-        check_env(make())
+        check_env(reverse())
 
 
 @pytest.mark.parametrize("case", reversal.cases, ids=lambda case: repr(case.completion))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from grpo_reward_brevity import brevity, within_words
 
-from grpo import Case
-from grpo.plugins.host import Host
+from grpo import Case, Host
 
 
 @pytest.mark.parametrize("case", brevity.cases, ids=lambda case: repr(case.completion))

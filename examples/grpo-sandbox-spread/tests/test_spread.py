@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from grpo_sandbox_spread import SPREAD, SpreadPool, spread
+from grpo_sandbox_spread import SpreadPool, spread
 
-from grpo import check_sandbox
-from grpo.plugins.errors import UsageError
-from grpo.plugins.host import Host
-from grpo.plugins.sandbox_job import Job, JobResult
+from grpo import Host, Job, JobResult, UsageError, check_sandbox
 
 
 class Away:
@@ -31,7 +28,7 @@ class Away:
 
 
 def test_it_keeps_what_a_sandbox_promises() -> None:
-    check_sandbox(SPREAD, attacks=[]).require()
+    check_sandbox(spread, attacks=[]).require()
 
 
 def test_a_member_that_is_away_costs_a_try() -> None:

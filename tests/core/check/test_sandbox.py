@@ -30,10 +30,10 @@ def test_it_holds_for_an_ordinary_user() -> None:
         pytest.skip("it runs as an ordinary user already, and so did the test above")
     program = (
         "from grpo.core.check.sandbox import check_sandbox\n"
-        "from grpo.rewards.sandbox.local import LOCAL\n"
+        "from grpo.rewards.sandbox.local import local\n"
         "import os\n"
         "assert os.geteuid() == 65534\n"
-        "print(check_sandbox(LOCAL))\n"
+        "print(check_sandbox(local))\n"
     )
     found = next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if usable_by_all(path)), "")
     if not found:

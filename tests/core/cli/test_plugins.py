@@ -206,6 +206,15 @@ def test_show_reads_files(site: Path) -> None:
     assert f"Use: grpo run --reward {site}/near_dist.py:near:level=...\n" in text
 
 
+def test_show_notes_that_a_scratch_file_gives_no_version(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "scratch.py").write_text(
+        "from grpo import reward\n\n@reward()\ndef near(completion: str) -> float:\n    return 1.0\n"
+    )
+    text = grpo(site, "show", f"{tmp_path}/scratch.py:near").stdout
+    assert "reward near, version 0\n" in text
+    assert "note: reward 'near' has no version and counts as 0: later runs cannot tell" in text
+
+
 def test_an_unknown_pin_is_exit_code_2(site: Path) -> None:
     done = grpo(site, pins="no-such-dist")
     assert done.returncode == 2

@@ -347,3 +347,10 @@ def test_the_context_is_the_models_own(plan_of: MakePlan, tiny_model: Path, tmp_
 def test_float16_is_for_adapters_only(plan_of: MakePlan) -> None:
     assert "too small for float16" in refusal(plan_of, train={"dtype": "float16"})
     assert plan_of(train={"dtype": "float16"}, lora={"enabled": True})
+
+
+def test_a_reward_without_a_version_is_a_note_of_the_run(plan_of: MakePlan, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(REWARDS.replace("version=1, ", "").replace("difficulty", "answer"))
+    plan = plan_of(rewards=["./mine.py:level"])
+    assert [note for note in plan.notes if "'level' has no version and counts as 0" in note]
+    assert len(plan.notes) == len(plan_of().notes) + 1

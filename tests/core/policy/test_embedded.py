@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo.core.policy.embedded import embedded_model_path
-from grpo.envs.gsm8k.spec import GSM8K, rows
+from grpo.envs.gsm8k.spec import GSM8K
 
 TAGS = (
     *("<reasoning>", "</reasoning>", "<answer>", "</answer>"),
@@ -38,7 +38,7 @@ def model() -> Any:
 
 def asked(split: str, count: int, **options: Any) -> list[dict[str, Any]]:
     env = GSM8K.factory(**options)
-    return [env.reset(options={"row": row})[1] for row in rows(split, **options)[:count]]
+    return [env.reset(options={"row": row})[1] for row in GSM8K.dataset(split, **options)[:count]]
 
 
 def test_finding_the_model_loads_no_heavy_package() -> None:

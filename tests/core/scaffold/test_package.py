@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from grpo.core.scaffold.package import NewKind, package_files
+from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 
 KINDS: tuple[NewKind, ...] = ("reward", "verifier", "env", "sandbox")
@@ -34,6 +35,7 @@ def test_a_package_has_all_that_a_package_needs(kind: NewKind) -> None:
         if path.endswith(".py"):
             compile(text, path, "exec")
             assert max(map(len, text.splitlines())) <= 120
+    assert f"\ngrpo_contract = {CONTRACT}\n" in files[f"src/{package}/__init__.py"]
     assert "python-version: ${{ matrix.python }}" in files[".github/workflows/tests.yml"]
     assert not [path for path, text in files.items() if "$name" in text or "$package" in text]
 

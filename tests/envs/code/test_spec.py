@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env
 
 import grpo.envs
 from grpo.envs.code.problems import PROBLEMS
-from grpo.envs.code.spec import CODE, make, rows
+from grpo.envs.code.spec import CODE
 from grpo.plugins.errors import DatasetError, OptionError
 
 TASK = {"question": "Write f.", "test_list": ["assert f(1) == 1", "assert f(2) == 4"]}
@@ -31,8 +31,8 @@ def test_every_option_is_documented() -> None:
 
 @pytest.mark.parametrize("level", ["exercises", "problems"])
 def test_the_embedded_rows_are_the_same_each_time_and_the_splits_share_none(level: Any) -> None:
-    train, test = rows("train", level=level), rows("test", level=level)
-    assert train == rows("train", level=level)
+    train, test = CODE.dataset("train", level=level), CODE.dataset("test", level=level)
+    assert train == CODE.dataset("train", level=level)
     assert not {row["question"] for row in train} & {row["question"] for row in test}
     assert all({"question", "entry_point", "code", "test_list"} == set(row) for row in train + test)
     assert len(train) + len(test) == (796 if level == "exercises" else len(PROBLEMS))
@@ -40,7 +40,7 @@ def test_the_embedded_rows_are_the_same_each_time_and_the_splits_share_none(leve
 
 @pytest.mark.parametrize("level", ["exercises", "problems"])
 def test_the_embedded_solutions_pass_and_no_constant_does(level: Any) -> None:
-    for row in rows("train", level=level) + rows("test", level=level):
+    for row in CODE.dataset("train", level=level) + CODE.dataset("test", level=level):
         space: dict[str, Any] = {}
         exec(row["code"], space)
         for test in row["test_list"]:
@@ -50,7 +50,7 @@ def test_the_embedded_solutions_pass_and_no_constant_does(level: Any) -> None:
 
 
 def test_another_seed_gives_other_exercises() -> None:
-    assert rows("train", size=20) != rows("train", size=20, data_seed=1)
+    assert CODE.dataset("train", size=20) != CODE.dataset("train", size=20, data_seed=1)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_another_seed_gives_other_exercises() -> None:
 )
 def test_the_published_files_load_as_they_are(shared_data: Path, file: str, train: int, test: int) -> None:
     path = str(shared_data / file)
-    assert [len(rows(split, dataset=path)) for split in ("train", "test")] == [train, test]
-    env = make(dataset=path)
-    for row in rows("test", dataset=path):
+    assert [len(CODE.dataset(split, dataset=path)) for split in ("train", "test")] == [train, test]
+    env = CODE(dataset=path)
+    for row in CODE.dataset("test", dataset=path):
         question, info = env.reset(options={"row": row})
         assert info["row"] == row
         assert info["prompt"][-1] == {"role": "user", "content": question}
@@ -71,8 +71,8 @@ def test_the_published_files_load_as_they_are(shared_data: Path, file: str, trai
 
 def test_a_human_eval_question_shows_the_program_to_complete(shared_data: Path) -> None:
     path = str(shared_data / "humaneval" / "HumanEval.jsonl.gz")
-    row = rows("train", dataset=path)[0]
-    question, info = make(dataset=path).reset(options={"row": row})
+    row = CODE.dataset("train", dataset=path)[0]
+    question, info = CODE(dataset=path).reset(options={"row": row})
     assert question == f"Complete this Python program:\n```python\n{row['prompt'].rstrip()}\n```"
     assert info["demonstration"] == f"```python\n{(row['prompt'] + row['canonical_solution']).strip()}\n```"
 
@@ -86,12 +86,12 @@ def test_a_human_eval_question_shows_the_program_to_complete(shared_data: Path) 
     ],
 )
 def test_a_question_shows_as_many_assertions_as_asked_for(shown: int, text: str) -> None:
-    assert make(show_tests=shown).reset(options={"row": TASK})[0] == text
+    assert CODE(show_tests=shown).reset(options={"row": TASK})[0] == text
 
 
 def test_the_system_message_asks_for_a_block_unless_another_is_given() -> None:
     def prompt(**options: Any) -> list[dict[str, str]]:
-        shown: list[dict[str, str]] = make(**options).reset(options={"row": TASK})[1]["prompt"]
+        shown: list[dict[str, str]] = CODE(**options).reset(options={"row": TASK})[1]["prompt"]
         return shown
 
     assert "```python" in prompt()[0]["content"]
@@ -103,11 +103,11 @@ def test_columns_that_data_sets_use_are_found_and_others_are_named(tmp_path: Pat
     path = tmp_path / "rows.jsonl"
     row = {"id": 3, "statement": "Echo it.", "inputs": ["1"], "outputs": ["1"]}
     path.write_text((json.dumps(row) + "\n") * 10)
-    assert rows("test", dataset=str(path)) == [row]
+    assert CODE.dataset("test", dataset=str(path)) == [row]
     path.write_text((json.dumps({"ask": "Echo it.", "tests": "assert f()"}) + "\n") * 10)
-    assert rows("train", dataset=str(path), question="ask")[0]["ask"] == "Echo it."
+    assert CODE.dataset("train", dataset=str(path), question="ask")[0]["ask"] == "Echo it."
     with pytest.raises(DatasetError, match=r"rows.jsonl, line 1: no column 'question'; the row has: ask, tests"):
-        rows("train", dataset=str(path))
+        CODE.dataset("train", dataset=str(path))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, row: Any, fault: str
     path = tmp_path / "rows.json"
     path.write_text(json.dumps([{"question": "q", "tests": "assert f()"}, row] * 5))
     with pytest.raises(DatasetError, match=f"rows.json, row 2: .*{fault}"):
-        rows("train", dataset=str(path))
+        CODE.dataset("train", dataset=str(path))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, row: Any, fault: str
 def test_a_broken_file_is_named(tmp_path: Path, name: str, content: bytes, fault: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DatasetError, match=f"{name}.*{fault}"):
-        rows("train", dataset=str(tmp_path / name))
+        CODE.dataset("train", dataset=str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_broken_file_is_named(tmp_path: Path, name: str, content: bytes, fault
 )
 def test_an_option_that_cannot_be_used_is_an_error(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
-        rows("train", **options)
+        CODE.dataset("train", **options)
 
 
 def test_gymnasium_makes_an_environment_that_passes_its_checker() -> None:

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import grpo.envs
-from grpo.envs.gsm8k.spec import GSM8K, make, rows
+from grpo.envs.gsm8k.spec import GSM8K
 from grpo.envs.text.templates import TEMPLATES
 from grpo.plugins.errors import DatasetError, OptionError
 
@@ -37,13 +37,13 @@ def test_the_embedded_rows_need_no_options() -> None:
 
 def test_all_real_rows_load(shared_data: Path) -> None:
     folder = str(shared_data / "gsm8k")
-    assert [len(rows(split, dataset=folder)) for split in ("train", "test")] == [7473, 1319]
+    assert [len(GSM8K.dataset(split, dataset=folder)) for split in ("train", "test")] == [7473, 1319]
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_every_real_row_can_be_asked_and_demonstrated(shared_data: Path, template: Any) -> None:
-    env = make(template=template)
-    for row in rows("test", dataset=str(shared_data / "gsm8k")):
+    env = GSM8K(template=template)
+    for row in GSM8K.dataset("test", dataset=str(shared_data / "gsm8k")):
         observation, info = env.reset(options={"row": row})
         assert info["row"] == row
         assert info["prompt"][-1] == {"role": "user", "content": observation}
@@ -89,7 +89,7 @@ def test_a_bad_line_of_a_file_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "rows.jsonl").write_text(GOOD * 2 + line + "\n" + GOOD * 20)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DatasetError) as caught:
-        rows("train", dataset="rows.jsonl")
+        GSM8K.dataset("train", dataset="rows.jsonl")
     assert str(caught.value).startswith("rows.jsonl, line 3: ")
     assert fault in str(caught.value)
 
@@ -97,9 +97,9 @@ def test_a_bad_line_of_a_file_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 def test_columns_of_a_file_are_named_by_options(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps({"ask": f"q{n}", "gold": n, "hint": "h"}) + "\n" for n in range(10)))
-    (row,) = rows("test", dataset=str(path), question="ask", answer="gold")
+    (row,) = GSM8K.dataset("test", dataset=str(path), question="ask", answer="gold")
     assert row == {"ask": "q9", "gold": 9, "hint": "h", "question": "q9", "answer": "9", "solution": "9"}
-    env = make(dataset=str(path), question="ask", answer="gold")
+    env = GSM8K(dataset=str(path), question="ask", answer="gold")
     assert env.reset(options={"row": row})[1]["row"] == row
 
 
@@ -121,7 +121,7 @@ def test_a_dataset_that_is_nowhere_is_an_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DatasetError) as caught:
-        rows("train", dataset=dataset)
+        GSM8K.dataset("train", dataset=dataset)
     assert fault in str(caught.value)
 
 
@@ -139,5 +139,5 @@ def test_a_dataset_that_is_nowhere_is_an_error(
 )
 def test_an_option_that_cannot_be_used_is_an_error(options: dict[str, Any], fault: str) -> None:
     with pytest.raises(OptionError) as caught:
-        rows("train", **options)
+        GSM8K.dataset("train", **options)
     assert fault in str(caught.value)

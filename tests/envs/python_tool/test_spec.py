@@ -11,7 +11,7 @@ import pytest
 
 import grpo.envs
 from grpo import check_env
-from grpo.envs.python_tool.spec import PYTHON_TOOL, rows
+from grpo.envs.python_tool.spec import PYTHON_TOOL
 from grpo.plugins import sandbox_pools
 from grpo.plugins.errors import OptionError, PluginNotFound, TransientError
 from grpo.plugins.sandbox_job import Job, JobResult
@@ -21,7 +21,7 @@ ROW = {"question": "Two boxes of 12 and 5 more?", "answer": "2*12=<<2*12=24>>24\
 
 @pytest.fixture(scope="module")
 def env() -> Any:
-    return PYTHON_TOOL.factory(seconds=0.5, calls=7, shown=60)
+    return PYTHON_TOOL(seconds=0.5, calls=7, shown=60)
 
 
 def told(env: Any, *programs: str) -> list[str]:
@@ -77,7 +77,7 @@ def test_hostile_programs_are_contained_and_the_next_one_runs(env: Any, tmp_path
 
 
 def test_calls_are_counted_in_each_episode_anew() -> None:
-    env = PYTHON_TOOL.factory(calls=1)
+    env = PYTHON_TOOL(calls=1)
     for seed in (1, 2):
         env.reset(seed=seed)
         assert env.python("print(1)") == "1"
@@ -109,7 +109,7 @@ def test_trouble_of_the_sandbox_is_tried_again_and_then_no_answer(monkeypatch: p
     for times, answered in ((2, True), (3, False)):
         pool = Failing(times)
         monkeypatch.setattr(sandbox_pools, "pool_of", lambda spec, pool=pool: pool)
-        env = PYTHON_TOOL.factory()
+        env = PYTHON_TOOL()
         env.reset(seed=1)
         if answered:
             assert env.python("print(42)") == "42"
@@ -132,9 +132,10 @@ def test_trouble_of_the_sandbox_is_tried_again_and_then_no_answer(monkeypatch: p
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        PYTHON_TOOL.factory(**options)
+        PYTHON_TOOL(**options)
 
 
 def test_rows_are_those_of_gsm8k_the_same_for_the_same_seed() -> None:
+    rows = PYTHON_TOOL.dataset
     assert rows("train", size=5, data_seed=3) == rows("train", size=5, data_seed=3, calls=2)
     assert not {row["question"] for row in rows("train", size=50)} & {row["question"] for row in rows("test", size=50)}

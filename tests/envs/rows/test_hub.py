@@ -25,7 +25,7 @@ configs:
 """
 TRY = """
 import json, sys
-from grpo.envs import GSM8K
+from grpo.envs.gsm8k.spec import GSM8K
 from grpo.plugins.errors import DatasetError
 for split, options in json.loads(sys.argv[1]):
     try:

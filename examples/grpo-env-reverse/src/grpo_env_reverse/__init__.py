@@ -6,14 +6,12 @@ lists plugins, so it imports nothing heavy: gymnasium waits in `environment`.
 
 from __future__ import annotations
 
-import inspect
 import random
 from typing import Any
 
-from grpo import Case, EnvSpec, RewardSpec, Verdict, VerifierSpec, hookimpl, reward, verifier
-from grpo.plugins.errors import OptionError
-from grpo.plugins.signature import options_of
+from grpo import Case, EnvSpec, OptionError, RewardSpec, Verdict, VerifierSpec, env, hookimpl, reward, verifier
 
+grpo_contract = 1
 _CONSONANTS = "bcdfghklmnprstvw"
 _VOWELS = "aeiou"
 
@@ -63,19 +61,6 @@ def reversed_word(completion: str, word: str) -> Verdict:
     return Verdict(answer == word[::-1], extracted=answer or None, reason=f"expected {word[::-1]!r}")
 
 
-def make(*, syllables: int = 2, size: int = 200, data_seed: int = 0) -> Any:
-    """Asks for a made-up word, backwards; the answer is the word alone.
-
-    Args:
-        syllables: the length of the words, two letters each.
-        size: the number of rows in each split.
-        data_seed: seeds the words.
-    """
-    from grpo_env_reverse.environment import ReverseEnv
-
-    return ReverseEnv(rows("train", syllables=syllables, size=size, data_seed=data_seed))
-
-
 def rows(split: str, *, syllables: int = 2, size: int = 200, data_seed: int = 0) -> list[dict[str, str]]:
     """Makes up the rows of a split; the words of one split do not depend on those of another.
 
@@ -91,22 +76,24 @@ def rows(split: str, *, syllables: int = 2, size: int = 200, data_seed: int = 0)
     ]
 
 
-REVERSE = EnvSpec(
-    name="reverse",
-    version=1,
-    factory=make,
-    doc=inspect.getdoc(make) or "",
-    options=options_of(make),
-    dataset=rows,
-    rewards=("reversal",),
-    verifier="reversed_word",
-)
+@env(version=1, dataset=rows, rewards=["reversal"], verifier="reversed_word")
+def reverse(*, syllables: int = 2, size: int = 200, data_seed: int = 0) -> Any:
+    """Asks for a made-up word, backwards; the answer is the word alone.
+
+    Args:
+        syllables: the length of the words, two letters each.
+        size: the number of rows in each split.
+        data_seed: seeds the words.
+    """
+    from grpo_env_reverse.environment import ReverseEnv
+
+    return ReverseEnv(rows("train", syllables=syllables, size=size, data_seed=data_seed))
 
 
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
     """Offers the environment to grpo."""
-    return [REVERSE]
+    return [reverse]
 
 
 @hookimpl

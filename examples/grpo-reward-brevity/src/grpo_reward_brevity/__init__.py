@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from grpo import Case, RewardSpec, Verdict, VerifierSpec, hookimpl, reward, verifier
 
+grpo_contract = 1
+
 
 @reward(
     version=1,

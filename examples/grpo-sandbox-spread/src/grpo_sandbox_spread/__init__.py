@@ -7,15 +7,13 @@ unavailable only when every one is.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 
-from grpo import SandboxSpec, hookimpl
-from grpo.plugins.host import Host
-from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
-from grpo.plugins.signature import options_of
+from grpo import Host, Job, JobResult, SandboxPool, SandboxSpec, hookimpl, sandbox
+
+grpo_contract = 1
 
 
 class SpreadPool:
@@ -62,6 +60,7 @@ class SpreadPool:
                 return result
 
 
+@sandbox(version=1)
 def spread(*, members: str = "local:slots=2+local:slots=2") -> SpreadPool:
     """Spreads programs over several sandboxes.
 
@@ -79,10 +78,7 @@ def spread(*, members: str = "local:slots=2+local:slots=2") -> SpreadPool:
     return SpreadPool(pools)
 
 
-SPREAD = SandboxSpec("spread", 1, spread, doc=inspect.getdoc(spread) or "", options=options_of(spread))
-
-
 @hookimpl
 def grpo_sandboxes() -> list[SandboxSpec]:
     """Returns the sandbox of this package."""
-    return [SPREAD]
+    return [spread]

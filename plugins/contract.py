@@ -1,0 +1,74 @@
+"""The contract's own version: what a plugin package states in, why this host cannot load it out.
+
+`CONTRACT` rises by one when a public name or a hook goes, or changes what it takes or means; tests/public_api.txt is
+what the number stands for. What is added raises nothing: a package that needs it asks for the release that brought it,
+`grpo-kit>=...`. A package states the contract that it was written for beside its hooks, `grpo_contract = 1`; one that
+states none was written for the first. Only the same number is loaded.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import traceback
+from pathlib import Path
+
+CONTRACT = 1
+STATEMENT = "grpo_contract"
+
+
+def contract_fault(stated: object) -> str:
+    """Returns why a package that states this contract cannot be loaded, or ""."""
+    if stated == CONTRACT and not isinstance(stated, bool):
+        return ""
+    if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
+        return (
+            f"{STATEMENT} is {stated!r}; write the number of the contract that the package was written for, as in "
+            f"{STATEMENT} = {CONTRACT}"
+        )
+    update = "a newer grpo-kit, or an older release of it" if stated > CONTRACT else "a newer release of it"
+    return (
+        f"it was written for contract {stated}, and {_ours()}, which means other names or hooks; install {update} (its "
+        f"author states {STATEMENT} = {CONTRACT} once it works with docs/plugins.md as it is now)"
+    )
+
+
+def stated_by(plugin: object) -> object:
+    """Returns the contract that a module or object with hooks states; 1 without a statement."""
+    return getattr(plugin, STATEMENT, 1)
+
+
+def import_fault(error: BaseException) -> tuple[str, bool]:
+    """Returns what to say of a plugin that imports from grpo what is not there, and whether its contract is the cause.
+
+    The statement is read from the source of the modules that were being imported: execution did not come to it.
+    """
+    if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != "grpo":
+        return "", False
+    stated = _stated_in_source(error)
+    fault = contract_fault(stated)
+    if fault:
+        return fault, True
+    return (
+        f"{_ours()}: the name came with a newer release (pip install -U grpo-kit), or it is private and not in "
+        "docs/plugins.md"
+    ), False
+
+
+def _stated_in_source(error: BaseException) -> object:
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.name != "<module>" or not Path(frame.filename).is_file():
+            continue
+        for node in ast.parse(Path(frame.filename).read_text(encoding="utf-8")).body:
+            names = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
+            if isinstance(node, ast.Assign) and STATEMENT in names and isinstance(node.value, ast.Constant):
+                return node.value.value
+    return 1
+
+
+def _ours() -> str:
+    try:
+        release = importlib.metadata.version("grpo-kit")
+    except importlib.metadata.PackageNotFoundError:
+        release = "from a folder"
+    return f"this is grpo-kit {release} with contract {CONTRACT}"

@@ -1,0 +1,201 @@
+"""`@env` and `@sandbox`: a factory in, a callable spec out that keeps the factory's types.
+
+A factory is a function with its options as keyword-only parameters, or a class of which they make an instance. A class
+whose instances are no environments but the options of one has the method `env()`, which makes the environment; where it
+has them, `rows(split)` returns the rows of a split, and `ordered` says whether they are trained on in their order. Such
+a class says its options once. Type checkers differ on decorated classes, so a class is given to the decorator in an
+assignment: `SUMS = env(version=1)(Sums)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from grpo.plugins.decorators import refuse_positional
+from grpo.plugins.errors import SpecError
+from grpo.plugins.signature import options_of
+from grpo.plugins.soundness import spec_fault
+from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction, SandboxSpec
+from grpo.plugins.types import Row
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from grpo.plugins.sandbox_job import SandboxPool
+
+
+class EnvOptions(Protocol):
+    """The options of an environment."""
+
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Makes the environment."""
+
+
+class EnvDecorator(Protocol):
+    """Makes an environment's spec of its factory."""
+
+    def __call__(
+        self, factory: Callable[Parameters, gymnasium.Env[Any, Any] | EnvOptions], /
+    ) -> EnvFunction[Parameters]: ...
+
+
+class SandboxDecorator(Protocol):
+    """Makes a sandbox's spec of its factory."""
+
+    def __call__(self, factory: Callable[Parameters, SandboxPool], /) -> SandboxFunction[Parameters]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FromOptions:
+    """A function of an environment's options that asks an instance of their class.
+
+    Attributes:
+        func: the class.
+        attribute: the method to call with what stands before the options, or the value to return.
+    """
+
+    func: Any
+    attribute: str
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Returns what the method returns, or the value."""
+        value = getattr(self.func(**options), self.attribute)
+        return value(*args) if callable(value) else value
+
+
+def env(
+    *misplaced: object,
+    version: int = 0,
+    name: str | None = None,
+    dataset: Callable[..., Sequence[Row]] | None = None,
+    rewards: Sequence[str] = (),
+    verifier: str | None = None,
+    max_turns: int = 1,
+    scores_itself: bool = False,
+    hub_dataset: str | None = None,
+    ordered: Callable[..., bool] | None = None,
+    resolve: Callable[[str], EnvSpec] | None = None,
+    note: str = "",
+) -> EnvDecorator:
+    """Makes an environment's spec of its factory; name, documentation and options are those of the factory.
+
+    Args:
+        version: raise it when the rows, the prompts or the scores change. It may be left out in a file, not in a
+            package.
+        name: the public name; default: the factory's.
+        dataset: `(split, **options) -> rows`, with the options of the factory; see `EnvSpec`.
+        rewards: the SPECs scored when the user names none.
+        verifier: the SPEC of the verifier that decides accuracy.
+        max_turns: how often the policy may speak.
+        scores_itself: `step` is called, and its reward counts, also where there is only one turn.
+        hub_dataset: the value of the option `dataset` to use when the user names a model of their own.
+        ordered: `(**options) -> bool`, whether a run goes through the rows once, from first to last.
+        resolve: for a family of environments, its member's name in, that one's own spec out.
+        note: what a user should know before trusting its scores.
+
+    Raises:
+        SpecError: the factory, its options or the metadata are not allowed.
+
+    Example:
+        >>> from grpo import env
+        >>> def rows(split: str, *, size: int = 2) -> list[dict[str, str]]:
+        ...     return [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(size)]
+        >>> @env(version=1, dataset=rows, rewards=["proximity"], verifier="gsm8k")
+        ... def sums(*, size: int = 2):
+        ...     "Asks for small sums."
+        ...     from my_package.environment import SumEnv
+        ...     return SumEnv(rows("train", size=size))
+        >>> sums.name, sums.doc, [option.name for option in sums.options]
+        ('sums', 'Asks for small sums.', ['size'])
+    """
+    refuse_positional("env", misplaced)
+
+    def decorate(factory: Callable[Parameters, gymnasium.Env[Any, Any] | EnvOptions], /) -> EnvFunction[Parameters]:
+        options = _options(factory, family=resolve is not None)
+        holder = factory if inspect.isclass(factory) and callable(getattr(factory, "env", None)) else None
+        make: Callable[..., Any] = factory if holder is None else FromOptions(holder, "env")
+        spec: EnvFunction[Parameters] = EnvFunction(
+            name=name or factory.__name__,
+            version=version,
+            factory=make,
+            doc=inspect.cleandoc(factory.__doc__ or ""),
+            options=options,
+            dataset=dataset or (FromOptions(holder, "rows") if hasattr(holder, "rows") else None),
+            rewards=tuple(rewards),
+            verifier=verifier,
+            max_turns=max_turns,
+            scores_itself=scores_itself,
+            hub_dataset=hub_dataset,
+            ordered=ordered or (FromOptions(holder, "ordered") if hasattr(holder, "ordered") else None),
+            resolve=resolve,
+            note=note,
+        )
+        _refuse_faults(spec)
+        if dataset is not None:
+            _refuse_other_options(spec.name, dataset, options)
+        return spec
+
+    return decorate
+
+
+def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> SandboxDecorator:
+    """Makes a sandbox's spec of its factory; name, documentation and options are those of the factory.
+
+    Args:
+        version: raise it when programs come out otherwise.
+        name: the public name; default: the factory's.
+
+    Raises:
+        SpecError: the factory, its options or the metadata are not allowed.
+    """
+    refuse_positional("sandbox", misplaced)
+
+    def decorate(factory: Callable[Parameters, SandboxPool], /) -> SandboxFunction[Parameters]:
+        options = _options(factory, family=False)
+        doc = inspect.cleandoc(factory.__doc__ or "")
+        spec = SandboxFunction(name or factory.__name__, version, factory, doc, options)
+        _refuse_faults(spec)
+        return spec
+
+    return decorate
+
+
+def _options(factory: Callable[..., Any], family: bool) -> tuple[Option, ...]:
+    """Returns the options of a factory.
+
+    Raises:
+        SpecError: it is no factory, or has parameters that no option can fill. That of a family takes the member's name
+            before its options, and options that only the member knows.
+    """
+    if not inspect.isfunction(factory) and not inspect.isclass(factory):
+        raise SpecError(f"{factory!r:.80} is neither a function nor a class. Decorate a function that returns it.")
+    for parameter in () if family else inspect.signature(factory).parameters.values():
+        if parameter.kind is not parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise SpecError(
+                f"'{factory.__qualname__}': nothing fills '{parameter}'. Name every option as a keyword-only parameter "
+                "(after a bare '*'; of a dataclass, kw_only=True)."
+            )
+    return options_of(factory)
+
+
+def _refuse_faults(spec: EnvSpec | SandboxSpec) -> None:
+    fault = spec_fault(spec.kind, spec)
+    if fault:
+        raise SpecError(f"{fault}.")
+
+
+def _refuse_other_options(name: str, dataset: Callable[..., Any], options: Sequence[Option]) -> None:
+    """Refuses a dataset that does not take the options of its environment, with which it is called."""
+    parameters = inspect.signature(dataset).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    taken = [parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY]
+    lacking = [option.name for option in options if option.name not in taken]
+    if lacking:
+        raise SpecError(
+            f"env '{name}': its dataset does not take the option '{lacking[0]}', with which it is called. Give it the "
+            "keyword-only parameters of the factory."
+        )
