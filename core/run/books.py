@@ -93,7 +93,7 @@ class Ledger:
 
     def begin_scoring(self) -> EarlyCalls:
         """Returns what begins to score the completions of a batch as they end."""
-        return self._scorer.early()
+        return self._scorer.early(self._plan.config.train.group_size)
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
         """Scores a batch with the run's rewards; a failing reward shows its first traceback once."""

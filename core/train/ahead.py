@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.env.episodes import Episode
+from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.planning.backends import tolerance_of
 from grpo.core.planning.decide import Plan
 from grpo.core.policy.load import encode_starts
@@ -208,7 +208,8 @@ class OverlappedSteps:
         if first >= len(self.train_dataset):
             return
         rows = self.train_dataset[first : first + count]["episode"]
-        starts = [self._plan.train[row] for row in rows for _ in range(self._plan.config.train.group_size)]
+        size = self._plan.config.train.group_size
+        starts = in_groups([self._plan.train[row] for row in rows for _ in range(size)], size)
         prompt_ids = encode_starts(self._tokenizer, starts)
         self.synced()
         self._ahead = Ahead(starts, partial(self.generate, starts, prompt_ids))

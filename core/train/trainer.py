@@ -35,6 +35,7 @@ from trl.chat_template_utils import add_response_schema
 from trl.models import unwrap_model_for_generation
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
+from grpo.core.env.episodes import in_groups
 from grpo.core.planning.backends import tolerance_of
 from grpo.core.planning.decide import Plan
 from grpo.core.planning.turns import players_of
@@ -180,7 +181,8 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
         return gathered
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self._starts = [self._plan.train[row["episode"]] for row in inputs]
+        here = self.accelerator.process_index * len(inputs)
+        self._starts = in_groups([self._plan.train[row["episode"]] for row in inputs], self.num_generations, here)
         iterations = self.num_iterations
         if self._own_head:
             self.num_iterations = 1  # the first pass finds the old log-probabilities, TRL need not
@@ -190,7 +192,6 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
             self.num_iterations = iterations
         batch = self._gather_batch()
         stop_on_failures(batch, self._plan.rewards, self._plan.config.failures.stop_share)
-        here = self.accelerator.process_index * len(inputs)
         local = slice(here, here + len(inputs))
         trained = trained_of(batch, self._plan.config.loss)[local].to(output["completion_mask"].dtype)
         output["advantages"] = batch.advantages.values[local]

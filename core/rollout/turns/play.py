@@ -303,6 +303,7 @@ class _Rollout:
             turns=self.turns,
             info={**self.info, "rewards": list(self.rewards), **({"tool_calls": self.used} if self.tools else {})},
             env=self.episode.env,
+            group=self.episode.group,
         )
 
     def trajectory(self, end: int) -> Trajectory:
