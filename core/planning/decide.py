@@ -149,6 +149,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
             refuse_missing_columns(episode, part.plugins)
     rewards = tuple(reward for part in parts for reward in part.rewards)
     verifiers = [part.verifier for part in parts if part.verifier is not None]
+    _refuse_split_groups(config, rewards, processes)
     canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifiers)
     if config.train.warmup_steps:
         _refuse_no_demonstrations(parts)
@@ -296,6 +297,18 @@ def default_dtype(config: RunConfig) -> str:
     import torch
 
     return "bfloat16" if torch.cuda.is_available() and config.model is not None else "float32"
+
+
+def _refuse_split_groups(config: RunConfig, rewards: Sequence[BoundReward], processes: int) -> None:
+    """Refuses rewards of groups where a process would have a part of a group: each scores what is its own."""
+    grouped = next((reward for reward in rewards if reward.grouped), None)
+    prompts = config.train.prompts_per_step
+    if grouped is not None and prompts % processes:
+        raise UsageError(
+            f"reward '{grouped.name}' scores the completions of a prompt together, and {processes} processes that share "
+            f"{prompts} prompts would split a group. Choose train.prompts_per_step as a multiple of {processes}, for "
+            f"example {-(-prompts // processes) * processes}."
+        )
 
 
 def _update(config: RunConfig, **sections: dict[str, Any]) -> RunConfig:
