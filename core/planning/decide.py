@@ -305,9 +305,9 @@ def _refuse_split_groups(config: RunConfig, rewards: Sequence[BoundReward], proc
     prompts = config.train.prompts_per_step
     if grouped is not None and prompts % processes:
         raise UsageError(
-            f"reward '{grouped.name}' scores the completions of a prompt together, and {processes} processes that share "
-            f"{prompts} prompts would split a group. Choose train.prompts_per_step as a multiple of {processes}, for "
-            f"example {-(-prompts // processes) * processes}."
+            f"reward '{grouped.name}' scores the completions of a prompt together, and {processes} processes that "
+            f"share {prompts} prompts would split a group. Choose train.prompts_per_step as a multiple of {processes}, "
+            f"for example {-(-prompts // processes) * processes}."
         )
 
 

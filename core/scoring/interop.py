@@ -90,8 +90,8 @@ class LentReward:
         """
         if self.bound.grouped:
             raise UsageError(
-                f"reward '{self.name}' scores the completions of a prompt together, and {library} shows a reward one at "
-                "a time. Use it with grpo or TRL (to_trl), or write one that scores a completion by itself."
+                f"reward '{self.name}' scores the completions of a prompt together, and {library} shows a reward one "
+                "at a time. Use it with grpo or TRL (to_trl), or write one that scores a completion by itself."
             )
 
     def failed(self, reason: str | None) -> PluginError:
