@@ -346,3 +346,19 @@ def test_the_context_is_the_models_own(plan_of: MakePlan, tiny_model: Path, tmp_
 def test_float16_is_for_adapters_only(plan_of: MakePlan) -> None:
     assert "too small for float16" in refusal(plan_of, train={"dtype": "float16"})
     assert plan_of(train={"dtype": "float16"}, lora={"enabled": True})
+
+
+def test_a_reward_of_groups_is_refused_where_a_process_would_have_a_part_of_a_group(
+    plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from grpo import reward\n@reward(version=1, scope='group')\n"
+        "def mine(completions: list[str]) -> list[float]:\n    return [1.0] * len(completions)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    message = refusal(plan_of, rewards=[f"{file}:mine"], train={"prompts_per_step": 3, "group_size": 4})
+    assert "'mine' scores the completions of a prompt together, and 2 processes that share 3 prompts" in message
+    assert "multiple of 2, for example 4" in message
+    assert plan_of(rewards=[f"{file}:mine"], train={"prompts_per_step": 4, "group_size": 4}).processes == 2
