@@ -29,7 +29,8 @@ _WIDTH = 100
 @click.option(
     "--group-column",
     metavar="NAME",
-    help="The column that says which rows of a JSONL file are one group.  [default: group, prompt or question]",
+    help="The column that says which rows of a JSONL file are one group.  [default: group, problem, prompt or "
+    "question]",
 )
 @click.option(
     "--scale",

@@ -49,8 +49,8 @@ def _files(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--group-column",
     metavar="NAME",
-    help="The column that says which rows are one group, for a reward that scores groups.  [default: group, prompt or "
-    "question, with step and env]",
+    help="The column that says which rows are one group, for a reward that scores groups.  [default: group, "
+    "problem, prompt or question, with step and env]",
 )
 @_files
 def score(rewards: tuple[str, ...], group_column: str | None, source: str, target: str, workers: int | None) -> None:

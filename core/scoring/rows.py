@@ -14,7 +14,7 @@ from typing import Any
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.types import Completion, Message
 
-GROUP_COLUMNS = ("group", "prompt", "question")
+GROUP_COLUMNS = ("group", "problem", "prompt", "question")  # "problem" as `grpo eval` numbers them, or its text
 _BOM = b"\xef\xbb\xbf"
 
 

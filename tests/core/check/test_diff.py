@@ -134,4 +134,4 @@ def test_a_reward_of_groups_is_compared_with_the_groups_of_the_advantages(folder
         encoding="utf-8",
     )
     values = json.loads(grpo("rows.jsonl", "--old", "format", "--new", "./mine.py:fewer", "--json"))
-    assert values["mean"][1] == 0.5, "one of the two in each group"
+    assert values["mean"][1] == 0.75, "one of the first group, and both of the second, which are as long"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,7 @@ def early(completions: list[str]) -> list[float]:
 
 @reward(version=1, range=(0.0, 1.0), scope="group", isolation="inline")
 def late(completions: list[Completion]) -> list[float]:
-    assert len({(one.group, str(sorted(one.row.items()))) for one in completions}) == 1
+    assert len({(one.group, str(one.row.get("answer"))) for one in completions}) == 1
     return among([one.text for one in completions])
 
 @reward(version=1, range=(0.0, 1.0), isolation="inline")
@@ -119,3 +122,27 @@ def test_the_samples_of_a_problem_are_a_group_in_an_evaluation(
         texts = [row["completion"] for row in rows[first : first + 4]]
         expected = [sum(len(other) >= len(text) for other in texts) / 4 for text in texts]
         assert [row["scores"]["late"]["score"] for row in rows[first : first + 4]] == expected
+    done = CliRunner().invoke(
+        cli, ["score", "--reward", "./groups.py:late", "--input", "rows.jsonl", "--output", "again"]
+    )
+    assert "3 groups: rows with the same env and problem" in done.stderr
+    assert [json.loads(line)["scores"] for line in Path("again").read_text().splitlines()] == [
+        r["scores"] for r in rows
+    ]
+
+
+@pytest.mark.slow
+def test_two_processes_score_whole_groups(tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "groups.py").write_text(REWARD, encoding="utf-8")
+    words = (
+        f"run --env gsm8k:dataset=embedded --reward {tmp_path}/groups.py:early --reward {tmp_path}/groups.py:late "
+        f"--model {tiny_model} --out {tmp_path}/run --steps 2 --prompts-per-step 2 --group-size 4 --eval-size 0 "
+        "--max-completion-length 12"
+    )
+    launcher = [str(Path(sys.executable).parent / "accelerate"), "launch", "--cpu", "--num_processes", "2"]
+    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "grpo"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [*launcher, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    again(tmp_path / "run", ["early", "late"])
