@@ -18,7 +18,14 @@ from typing import Any
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode, episodes_of
-from grpo.core.env.mixture import RunEnv, bound_envs, refuse_missing_columns, rewards_by_env, verifier_of
+from grpo.core.env.mixture import (
+    RunEnv,
+    bound_envs,
+    refuse_missing_columns,
+    refuse_split_groups,
+    rewards_by_env,
+    verifier_of,
+)
 from grpo.core.planning.backends import correction_of, refuse_impossible_rollouts, refuse_unfit_server
 from grpo.core.planning.memory.budget import fastest_checkpointing, refuse_no_room
 from grpo.core.planning.turns import turn_note, with_turns
@@ -149,7 +156,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
             refuse_missing_columns(episode, part.plugins)
     rewards = tuple(reward for part in parts for reward in part.rewards)
     verifiers = [part.verifier for part in parts if part.verifier is not None]
-    _refuse_split_groups(config, rewards, processes)
+    refuse_split_groups(rewards, config.train.prompts_per_step, processes)
     canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifiers)
     if config.train.warmup_steps:
         _refuse_no_demonstrations(parts)
@@ -297,18 +304,6 @@ def default_dtype(config: RunConfig) -> str:
     import torch
 
     return "bfloat16" if torch.cuda.is_available() and config.model is not None else "float32"
-
-
-def _refuse_split_groups(config: RunConfig, rewards: Sequence[BoundReward], processes: int) -> None:
-    """Refuses rewards of groups where a process would have a part of a group: each scores what is its own."""
-    grouped = next((reward for reward in rewards if reward.grouped), None)
-    prompts = config.train.prompts_per_step
-    if grouped is not None and prompts % processes:
-        raise UsageError(
-            f"reward '{grouped.name}' scores the completions of a prompt together, and {processes} processes that "
-            f"share {prompts} prompts would split a group. Choose train.prompts_per_step as a multiple of {processes}, "
-            f"for example {-(-prompts // processes) * processes}."
-        )
 
 
 def _update(config: RunConfig, **sections: dict[str, Any]) -> RunConfig:
