@@ -38,6 +38,16 @@ class _BoundFunction:
         """The alias, or else the spec's name: the key in metrics and records."""
         return self.alias or self.spec.name
 
+    @property
+    def grouped(self) -> bool:
+        """Whether one call scores the completions of a prompt; of a rubric, whether that holds of a component."""
+        return isinstance(self.spec, RewardSpec) and self.spec.scope == "group"
+
+    @property
+    def together(self) -> bool:
+        """Whether one call takes several completions: a whole batch, or a group."""
+        return self.spec.batch or self.grouped
+
     def prepare(self) -> None:
         """Lets the plugin look at its options before anything is loaded.
 
@@ -66,7 +76,7 @@ class _BoundFunction:
         return [replace(one, text="\n".join(turns or [one.text])) for one, turns in zip(completions, said, strict=True)]
 
     def call(self, completion: Completion) -> Any:
-        """Calls the function for one completion (a coroutine for async functions; not for batch specs).
+        """Calls the function for one completion (a coroutine for async functions; not where it takes several).
 
         Raises:
             MissingColumn: the completion's row lacks a column.
@@ -98,14 +108,16 @@ class _BoundFunction:
 
         return with_one if only else with_several
 
-    def call_batch(self, completions: Sequence[Completion]) -> Any:
-        """Calls a batch function for several completions: lists in, list out.
+    def call_together(self, completions: Sequence[Completion]) -> Any:
+        """Calls a function once for several completions: a batch with its columns as lists, or a group with its row.
 
         Raises:
             MissingColumn: some row lacks a column.
             Exception: whatever the plugin raises.
         """
         first: list[Any] = list(completions) if self.spec.whole else [c.text for c in completions]
+        if self.grouped:
+            return self.spec.function(first, *self._columns(completions[0]), **self.options)
         columns = [list(values) for values in zip(*(self._columns(c) for c in completions), strict=True)]
         return self.spec.function(first, *columns, **self.options)
 

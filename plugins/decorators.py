@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from grpo.plugins.errors import SpecError
-from grpo.plugins.signature import named_otherwise, read_signature
-from grpo.plugins.soundness import metadata_fault
+from grpo.plugins.signature import named_otherwise, read_signature, refuse_unfit_scope
+from grpo.plugins.soundness import case_fault, metadata_fault
 from grpo.plugins.specs import Parameters, RewardFunction, VerifierFunction
-from grpo.plugins.types import Case, Isolation, Scored, Verdict
+from grpo.plugins.types import Case, Isolation, Scope, Scored, Verdict
 
 _EVERYTHING = (float("-inf"), float("inf"))
 _Given = float | Scored | None
@@ -64,6 +64,7 @@ def reward(
     version: int = ...,
     range: tuple[float, float] = ...,
     batch: Literal[False] = ...,
+    scope: Literal["completion"] = ...,
     **settings: Unpack[FunctionSettings],
 ) -> RewardDecorator: ...
 
@@ -74,6 +75,18 @@ def reward(
     version: int = ...,
     range: tuple[float, float] = ...,
     batch: Literal[True],
+    scope: Literal["completion"] = ...,
+    **settings: Unpack[FunctionSettings],
+) -> BatchRewardDecorator: ...
+
+
+@overload
+def reward(
+    *,
+    version: int = ...,
+    range: tuple[float, float] = ...,
+    batch: Literal[False] = ...,
+    scope: Literal["group"],
     **settings: Unpack[FunctionSettings],
 ) -> BatchRewardDecorator: ...
 
@@ -87,10 +100,11 @@ def reward(
     isolation: Isolation = "process",
     timeout: float = 10.0,
     batch: bool = False,
+    scope: Scope = "completion",
     prepare: Callable[..., None] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
 ) -> Any:
-    """Makes a reward of a function that scores one completion (or, with `batch`, a list of them).
+    """Makes a reward of a function that scores one completion (or, with `batch` or of a group, a list of them).
 
     The function returns a float (the score), None (abstain: the reward does not apply here) or a `Scored`. Raising is
     a failure of the plugin and never a score of zero.
@@ -103,6 +117,8 @@ def reward(
         isolation: "process", "thread" or "inline"; see `RewardSpec`.
         timeout: seconds for one call.
         batch: the completion and the columns are lists.
+        scope: "completion", or "group": one call gets the completions of one prompt, a list, with the columns of its
+            row as they are, and returns a list with a score or None for each, in their order.
         prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
         aliases: column to other names under which data sets have it, as in `{"numbers": ["nums"]}`.
 
@@ -122,10 +138,11 @@ def reward(
     def decorate(function: Callable[..., Any]) -> RewardFunction[..., Any]:
         signature = read_signature(function)
         public = name or function.__name__
-        _check_metadata(public, version, timeout)
+        _check_metadata(public, version, timeout, scope, cases)
         low, high = range
         if not low <= high:
             raise SpecError(f"reward '{public}': range {range} is empty; write it as (lowest, highest).")
+        refuse_unfit_scope(public, function, scope, batch=batch)
         return RewardFunction(
             name=public,
             version=version,
@@ -139,6 +156,7 @@ def reward(
             timeout=timeout,
             batch=batch,
             whole=signature.whole,
+            scope=scope,
             prepare=prepare,
         )
 
@@ -180,7 +198,7 @@ def verifier(
     def decorate(function: Callable[..., Any]) -> VerifierFunction[..., Any]:
         signature = read_signature(function)
         public = name or function.__name__
-        _check_metadata(public, version, timeout)
+        _check_metadata(public, version, timeout, "completion", cases)
         return VerifierFunction(
             name=public,
             version=version,
@@ -205,7 +223,7 @@ def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
         raise SpecError(f"@{name} takes its arguments by name. Write @{name}(version=1) above the function.")
 
 
-def _check_metadata(name: str, version: int, timeout: float) -> None:
-    fault = metadata_fault(name, version, timeout)
+def _check_metadata(name: str, version: int, timeout: float, scope: Scope, cases: Sequence[Case]) -> None:
+    fault = metadata_fault(name, version, timeout) or case_fault(name, scope, cases)
     if fault:
         raise SpecError(f"{fault}.")

@@ -17,9 +17,9 @@ from typing import Any, get_args
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import PluginError, SpecError, did_you_mean
 from grpo.plugins.rubric_total import STOPPED, Combine, Lack, Term, Value, opens, reach, total
-from grpo.plugins.soundness import metadata_fault
+from grpo.plugins.soundness import case_fault, metadata_fault
 from grpo.plugins.specs import Column, Option, RewardSpec
-from grpo.plugins.types import Case, Completion, Isolation, Scored
+from grpo.plugins.types import Case, Completion, Isolation, Scope, Scored
 
 _STRICTEST: tuple[Isolation, ...] = ("process", "thread", "inline")
 
@@ -64,7 +64,8 @@ class Component:
 class RubricSpec(RewardSpec):
     """A reward that is made of others; build it with `rubric`.
 
-    Of the attributes of a `RewardSpec`, columns, options, range, isolation and timeout follow from the components.
+    Of the attributes of a `RewardSpec`, columns, options, range, isolation, timeout and scope follow from the
+    components: with one that scores groups, the scope is "group".
 
     Attributes:
         components: in the order in which gates stop them.
@@ -143,6 +144,11 @@ def completed(spec: RubricSpec, components: Sequence[Component]) -> RubricSpec:
         aliases = tuple(dict.fromkeys((*known.aliases, *column.aliases)))
         columns[column.name] = replace(column if column.required else known, aliases=aliases)
     isolations = [component.spec.isolation for component in components]
+    scopes = [component.spec.scope for component in components]
+    scope: Scope = "group" if "group" in scopes else "completion"
+    fault = case_fault(spec.name, scope, spec.cases)
+    if fault:
+        raise SpecError(f"{fault}.")
     return replace(
         spec,
         function=_Plain(spec.components, spec.combine, tuple(columns)),
@@ -152,6 +158,7 @@ def completed(spec: RubricSpec, components: Sequence[Component]) -> RubricSpec:
         isolation=next(isolation for isolation in _STRICTEST if isolation in isolations),
         timeout=max(component.timeout or component.spec.timeout for component in components),
         whole=True,
+        scope=scope,
     )
 
 
@@ -182,6 +189,7 @@ def bound_components(bound: BoundReward) -> list[BoundReward]:
             alias=f"{bound.name}.{component.name}",
             timeout=min(bound.timeout, component.timeout or component.spec.timeout),
             reads=bound.reads,
+            env=bound.env,
         )
         for component in bound.spec.components
     ]
@@ -197,40 +205,53 @@ def parts(bound: BoundReward) -> Iterator[BoundReward]:
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """A rubric as a plain function of text and columns: one call after the other, here, without any time limit."""
+    """A rubric as a plain function of text and columns: one call after the other, here, without any time limit.
+
+    Several completions in a list are one group, and give a list.
+    """
 
     components: tuple[Component, ...]
     combine: Combine
     columns: tuple[str, ...]
 
-    def __call__(self, completion: Completion | str, *columns: Any, **named: Any) -> float | None:
+    def __call__(self, completion: Completion | str | Sequence[Completion | str], *columns: Any, **named: Any) -> Any:
         if len(columns) > len(self.columns):
             raise TypeError(f"it takes {len(self.columns)} columns ({', '.join(self.columns)}), not {len(columns)}")
         options = {name: value for name, value in named.items() if name not in self.columns}
-        if isinstance(completion, Completion):
-            whole = completion
-        else:
-            given = {name: value for name, value in named.items() if name in self.columns}
-            whole = Completion(completion, row=dict(zip(self.columns, columns, strict=False)) | given)
+        given = {name: value for name, value in named.items() if name in self.columns}
+        row = dict(zip(self.columns, columns, strict=False)) | given
+        alone = isinstance(completion, Completion | str)
+        members = [one if isinstance(one, Completion) else Completion(one, row=row) for one in _listed(completion)]
         spec = RubricSpec("rubric", 1, self, components=self.components, combine=self.combine)
         bound = bound_components(BoundReward(spec, "", options, timeout=math.inf))
-        values: list[Value] = []
-        shut = False
+        values: list[list[Value]] = [[] for _ in members]
+        let_through = list(range(len(members)))
         for part, term in zip(bound, terms(spec), strict=True):
-            value = STOPPED if shut else _called(part, whole)
-            values.append(value)
-            shut = shut or (term.gate and not opens(term, value))
-        found = total(self.combine, terms(spec), values)
-        assert not isinstance(found, Lack)  # a component that fails has raised
-        return found
+            called = dict(zip(let_through, _called(part, [members[i] for i in let_through]), strict=True))
+            for index, own in enumerate(values):
+                own.append(called.get(index, STOPPED))
+            if term.gate:
+                let_through = [index for index in let_through if opens(term, called[index])]
+        found = [total(self.combine, terms(spec), own) for own in values]
+        assert not any(isinstance(one, Lack) for one in found)  # a component that fails has raised
+        return found[0] if alone else found
 
 
-def _called(part: BoundReward, completion: Completion) -> Any:
-    value = part.call_batch([completion])[0] if part.spec.batch else part.call(completion)
-    if inspect.iscoroutine(value):
-        value.close()
+def _listed(completion: Completion | str | Sequence[Completion | str]) -> Sequence[Completion | str]:
+    return [completion] if isinstance(completion, Completion | str) else completion
+
+
+def _called(part: BoundReward, completions: Sequence[Completion]) -> list[Any]:
+    """Returns what a component makes of some completions of a group; of none it is not asked."""
+    if not completions:
+        return []
+    values = part.call_together(completions) if part.together else [part.call(one) for one in completions]
+    coroutines = [value for value in (values if isinstance(values, list) else [values]) if inspect.iscoroutine(value)]
+    for coroutine in coroutines:
+        coroutine.close()
+    if coroutines:
         raise PluginError(f"'{part.name}' is async, so its rubric cannot be called as a plain function; score it.")
-    return value.score if isinstance(value, Scored) else value
+    return [value.score if isinstance(value, Scored) else value for value in values]
 
 
 def _own_name(component: Component) -> str:

@@ -49,9 +49,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "options": (dict,),
     "timeout": (int, float),
     "cases": (list,),
-    "completion": (str,),
+    "completion": (list, str),
     "row": (dict,),
-    "expect": (int, float),
+    "expect": (list, int, float),
 }
 _WORDS = {str: "text", int: "a whole number", float: "a number", list: "a list of tables", bool: "true or false"}
 

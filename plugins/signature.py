@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import REQUIRED, Column, Option
-from grpo.plugins.types import Completion
+from grpo.plugins.types import Completion, Scope
 
 RESERVED_OPTIONS = ("weight", "as", "timeout", "reads")
 
@@ -43,7 +43,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     where = f"'{function.__qualname__}'"
     if not parameters or parameters[0].name not in ("completion", "completions"):
         raise SpecError(
-            f"{where}: the first parameter must be named 'completion' (or 'completions' with batch=True). "
+            f"{where}: the first parameter must be named 'completion' ('completions' where it takes a list). "
             "Dataset columns follow it by name, and options are keyword-only (after a bare '*')."
             f"{' A method cannot be one: it needs its object.' if parameters and parameters[0].name == 'self' else ''}"
         )
@@ -62,6 +62,29 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     first = hints.get(parameters[0].name)
     whole = first is Completion or Completion in typing.get_args(first)
     return Signature(columns, options_of(function), whole)
+
+
+def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, *, batch: bool) -> None:
+    """Refuses a scope that a function does not have.
+
+    Raises:
+        SpecError: an unknown scope, or that of groups with `batch` or for a function of one completion.
+    """
+    if scope not in typing.get_args(Scope):
+        raise SpecError(f"'{plugin}': scope {scope!r} must be one of {', '.join(typing.get_args(Scope))}.")
+    if scope == "completion":
+        return
+    if batch:
+        raise SpecError(
+            f"'{plugin}': batch=True gives a function the whole batch, with a list for each column; scope='group' "
+            "gives it the completions of one prompt, with the columns of its row. Keep one of them."
+        )
+    first = next(iter(inspect.signature(function).parameters))
+    if first != "completions":
+        raise SpecError(
+            f"'{plugin}': with scope='group' the first parameter is 'completions', a list (of str, or of Completion if "
+            f"annotated so), not '{first}'."
+        )
 
 
 def named_otherwise(columns: Sequence[Column], aliases: Mapping[str, Sequence[str]], plugin: str) -> tuple[Column, ...]:

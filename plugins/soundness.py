@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 import math
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 from grpo.plugins.errors import with_article
 from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, Spec, VerifierSpec
-from grpo.plugins.types import Case, Isolation
+from grpo.plugins.types import Case, Isolation, Scope
 
 SPEC_OF_KIND: dict[Kind, type[Any]] = {
     "reward": RewardSpec,
@@ -71,6 +72,16 @@ def version_note(spec: Spec) -> str:
     )
 
 
+def case_fault(name: str, scope: str, cases: Sequence[Case]) -> str:
+    """Returns why cases do not fit what one call of a plugin scores, or ""."""
+    if scope == "completion" and any(case.several for case in cases):
+        return (
+            f"'{name}': a case has several completions, but one call scores one. Declare scope='group', or write a "
+            "case for each"
+        )
+    return ""
+
+
 def _fields_fault(spec: Any) -> str:
     where = f"'{spec.name}': "
     if not isinstance(spec.doc, str):
@@ -85,10 +96,14 @@ def _fields_fault(spec: Any) -> str:
     isolations = typing.get_args(Isolation)
     if getattr(spec, "isolation", isolations[0]) not in isolations:
         return f"{where}isolation {spec.isolation!r} must be one of {', '.join(isolations)}"
+    scopes = typing.get_args(Scope)
+    if getattr(spec, "scope", scopes[0]) not in scopes:
+        return f"{where}scope {spec.scope!r} must be one of {', '.join(scopes)}"
     bounds = getattr(spec, "range", (0.0, 1.0))
     if not isinstance(bounds, tuple) or len(bounds) != 2 or not bounds[0] <= bounds[1]:
         return f"{where}range {bounds!r} must be (lowest, highest)"
-    return ""
+    whole = getattr(spec, "complete", True)  # the scope of a rubric follows from its components
+    return case_fault(spec.name, getattr(spec, "scope", scopes[0]), getattr(spec, "cases", ())) if whole else ""
 
 
 def _described(value: object) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
 
-from grpo.plugins.types import Case, Isolation, Row
+from grpo.plugins.types import Case, Isolation, Row, Scope
 
 if TYPE_CHECKING:
     import gymnasium
@@ -90,12 +90,14 @@ class RewardSpec:
         name: unique among the rewards of its distribution, for example "gsm8k.correctness".
         version: the scoring contract; raised whenever some completion would score differently.
         function: `(completion, *columns, **options) -> float | Scored | None`, plain or async. With `batch`, the
-            completion and every column are lists of equal length, and so is the result.
+            completion and every column are lists of equal length, and so is the result. With the scope "group", the
+            first argument and the result are lists, and the columns are those of the one row that the group answers.
         range: lowest and highest score; a score outside it is a failure of the plugin.
         isolation: where it runs: "process" (killable; for anything that can hang or crash), "thread" or
             "inline" (fast and trusted).
         timeout: seconds for one call.
         whole: the function takes a `Completion` and not its text.
+        scope: what one call scores: "completion", or "group" (all completions of one prompt).
         prepare: called with the options as keywords, defaults included, when a user's SPEC is bound and before
             anything is loaded; raises a `UsageError` where the reward cannot work here. None: nothing to look at.
     """
@@ -113,6 +115,7 @@ class RewardSpec:
     timeout: float = 10.0
     batch: bool = False
     whole: bool = False
+    scope: Scope = "completion"
     prepare: Callable[..., None] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
+from grpo.plugins.errors import SpecError
+
 FinishReason = Literal["stop", "length", "error"]
 Isolation = Literal["process", "thread", "inline"]
+Scope = Literal["completion", "group"]
 Reads = Literal["turn", "rollout"]
 Row = Mapping[str, Any]
 
@@ -39,6 +42,8 @@ class Completion:
             its last `info` held that JSON can hold, and `failure` (why it failed) in the place of the latter three;
             with tools, `tool_calls` (how many were answered).
         env: the environment that asked, as the run names it; "" for completions that were read from a file.
+        group: the number of its group in the batch: the completions of one prompt have the same number, and no two
+            groups have one. None for a completion that stands alone, such as the gold solution of a row.
     """
 
     text: str
@@ -51,6 +56,7 @@ class Completion:
     turns: int = 1
     info: Mapping[str, Any] = field(default_factory=dict)
     env: str = ""
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +93,43 @@ class Case:
     """An example that documents a reward or verifier and is checked by its tests.
 
     Attributes:
-        completion: the text to judge.
+        completion: the text to judge; of a reward that scores groups, the texts of a group.
         row: the columns that the function needs.
-        expect: the score (a float), the verdict (a bool), or None for an abstention or an undecided verdict.
+        expect: the score (a float), the verdict (a bool), or None for an abstention or an undecided verdict; of a
+            group, one score or None for each text.
         options: options that differ from the defaults.
+
+    Raises:
+        SpecError: several texts without an expectation for each.
     """
 
-    completion: str
+    completion: str | Sequence[str]
     row: Row = field(default_factory=dict)
-    expect: float | bool | None = None
+    expect: float | bool | Sequence[float | None] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.several != isinstance(self.expect, Sequence) or len(self.texts) != len(self.expected):
+            given = f"{len(self.texts)} completions" if self.several else "one completion"
+            raise SpecError(
+                f"a case has {given} and expects {self.expect!r}. Several completions are a group and need a list with "
+                'a score, or None for an abstention, for each: Case(["#### 4", "#### 5"], expect=[1.0, 0.0]).'
+            )
+
+    @property
+    def several(self) -> bool:
+        """Whether it is a group of completions."""
+        return not isinstance(self.completion, str)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its completions; one, but for a group."""
+        return (self.completion,) if isinstance(self.completion, str) else tuple(self.completion)
+
+    @property
+    def expected(self) -> tuple[float | bool | None, ...]:
+        """What is expected of each of them."""
+        return tuple(self.expect) if isinstance(self.expect, Sequence) else (self.expect,)
 
 
 @dataclass(frozen=True, slots=True)

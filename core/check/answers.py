@@ -17,10 +17,17 @@ _LARGER = 1200
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text with the row that it answers."""
+    """A text with the row that it answers.
+
+    Attributes:
+        text: the completion.
+        row: the columns.
+        group: the number of its group among the examples that it is scored with, or None where it stands alone.
+    """
 
     text: str
     row: Mapping[str, Any]
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from grpo.core.check.answers import Example
 from grpo.core.check.report import Findings
-from grpo.core.check.scores import Bound, Seen, completion_of, placed, see, seen_in, seen_in_loop
+from grpo.core.check.scores import Bound, Seen, completion_of, placed, see, seen_in, seen_in_loop, units_of
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.types import Isolation
@@ -24,14 +24,15 @@ def check_rooms(
 ) -> None:
     """Scores the examples in every room and order and compares with what they scored before.
 
-    Failed examples are left out: nothing that crashes or hangs runs outside a worker process. `room` is where the
-    expected scores come from.
+    Failed examples are left out, with their group: nothing that crashes or hangs runs outside a worker process. `room`
+    is where the expected scores come from.
     """
-    pairs = [(example, seen) for example, seen in zip(examples, expected, strict=True) if seen.kind != "failure"]
-    if not pairs:
+    sound = [unit for unit in units_of(examples) if all(expected[place].kind != "failure" for place in unit)]
+    places = sorted(place for unit in sound for place in unit)
+    if not places:
         return
-    kept = [example for example, _ in pairs]
-    wanted = [seen for _, seen in pairs]
+    kept = [examples[place] for place in places]
+    wanted = [expected[place] for place in places]
 
     def compare(relation: str, got: Sequence[Seen], of: Sequence[Example] = kept, to: Sequence[Seen] = wanted) -> None:
         findings.tried(relation)
@@ -42,7 +43,13 @@ def check_rooms(
     with Scorer([placed(bound, "inline")], workers=1, retries=0) as scorer:
         compare("calling thread", see(scorer, kept))
         compare("repeated call", see(scorer, kept))
-        compare("batch of one", [see(scorer, [example])[0] for example in kept])
+        units = units_of(kept)
+        alone = {
+            place: seen
+            for unit in units
+            for place, seen in zip(unit, see(scorer, [kept[i] for i in unit]), strict=True)
+        }
+        compare("batch of one", [alone[place] for place in range(len(kept))])
         order = random.Random(_SHUFFLE).sample(range(len(kept)), len(kept))
         mixed = [kept[index] for index in order]
         compare("permuted batch", see(scorer, mixed), mixed, [wanted[index] for index in order])

@@ -14,7 +14,7 @@ from grpo.core.check import texts as check_texts
 from grpo.core.check.answers import Example, Slot, answer_column, find_slot
 from grpo.core.check.executors import check_rooms
 from grpo.core.check.report import Findings, Severity
-from grpo.core.check.scores import Bound, Seen, see
+from grpo.core.check.scores import Bound, Seen, note_failure, see
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Isolation
@@ -82,6 +82,8 @@ class Relations:
                 self._probes(kept[0], check_texts.outside_texts(kept[0].example))
         self._megabytes(kept[0])
         self._columns(kept[0], column)
+        if self._bound.grouped:  # its groups are compared in every room, by check_groups
+            return
         derived = [example for _, example in check_texts.layout_forms(kept[0].example)]
         sample = [*examples, *others, *derived][:_MOST_IN_ROOMS]
         check_rooms(self._bound, sample, see(self._scorer, sample), self._findings, self._room)
@@ -198,11 +200,3 @@ class Relations:
             if seen.kind == "abstain" and self._bound.spec.kind == "verifier" and not seen.reason:
                 self._findings.add("error", "undecided with a reason", "it is undecided and does not say why")
         return scored
-
-
-def note_failure(findings: Findings, seen: Seen, example: Example) -> None:
-    """Adds a finding when an example failed."""
-    findings.tried("no crash")
-    if seen.kind == "failure":
-        relation = "range" if "outside its range" in (seen.reason or "") else "no crash"
-        findings.add("error", relation, f"a policy may write this text, and it {seen}", example.text[:200])

@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from grpo.core.check.answers import Example
 from grpo.core.check.env import check_env
-from grpo.core.check.relations import Relations, note_failure
+from grpo.core.check.groups import check_groups
+from grpo.core.check.relations import Relations
 from grpo.core.check.report import Finding, Findings, Report, Severity, title_of
-from grpo.core.check.scores import Bound, Seen, placed, see, with_options
+from grpo.core.check.scores import Bound, Seen, note_failure, placed, see, with_options
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.binding import BoundReward, BoundVerifier
@@ -78,6 +79,8 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
         if room != "process":
             scorer = rooms.enter_context(_scorer(bound, groups, room))
         _check_cases(bound, scorer, groups, findings)
+        if bound.grouped:
+            check_groups(bound, scorer, matching or declared, findings, room)
         golds, others = _golds(bound, scorer, declared, matching, findings)
         if golds:
             Relations(bound, scorer, findings, room).check(golds, others, answer)
@@ -88,7 +91,7 @@ def _safe_room(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Find
     """Returns "process" where the plugin can be sent to one, else the room that it declares."""
     if bound.spec.isolation == "process" or is_async(bound.spec.function) or not cases:
         return bound.spec.isolation
-    examples = [_example(case) for case in cases[:_FEW]]
+    examples = [example for number, case in enumerate(cases[:_FEW]) for example in _examples(case, number)]
     seen_away = see(away, examples)
     if not all(any(words in (seen.reason or "") for words in _NOT_SENT) for seen in seen_away):
         return "process"
@@ -122,12 +125,16 @@ def _check_cases(
         return
     findings.tried("cases")
     for title, (_, group) in groups.items():
-        for case, got in zip(group, see(scorer, [_example(case) for case in group], title), strict=True):
-            if not got.same(_expected(case)):
-                findings.add("error", "cases", f"expected {_words(case)}, but it {got}", case.completion)
+        examples = [example for number, case in enumerate(group) for example in _examples(case, number)]
+        expected = [expect for case in group for expect in case.expected]
+        for example, expect, got in zip(examples, expected, see(scorer, examples, title), strict=True):
+            if not got.same(_expected(expect)):
+                findings.add("error", "cases", f"expected {_words(expect)}, but it {got}", example.text)
 
 
 def _add_cases(bound: Bound) -> str:
+    if bound.grouped:
+        return '. Add some, as in cases=[Case(["#### 4", "#### 5"], row={"answer": "4"}, expect=[1.0, 0.0])]'
     right = "True" if isinstance(bound, BoundVerifier) else "1.0"
     return f'. Add some, as in cases=[Case("#### 4", row={{"answer": "4"}}, expect={right})]'
 
@@ -138,26 +145,32 @@ def _golds(
     """Returns the examples that deserve the highest score, each with what it scores, and the others.
 
     The cases' own expectation says which. When options were set, the cases of other options are texts like any other,
-    and the gold is what scores highest with these options, provided that it scores more than silence.
+    and the gold is what scores highest with these options, provided that it scores more than silence. So it is for a
+    reward of groups, whose cases say what a text scores among others: here each stands alone.
     """
-    cases: list[Case] = []
+    texts: dict[int, tuple[Example, Seen]] = {}
     for case in (*matching, *declared) if bound.options else matching:
-        if all((case.completion, case.row) != (known.completion, known.row) for known in cases):
-            cases.append(case)
-    examples = [_example(case) for case in cases]
-    scored = list(zip(cases, examples, see(scorer, examples) if examples else [], strict=True))
-    for _, example, seen in scored:
+        for text, expect in zip(case.texts, case.expected, strict=True):
+            example = Example(text, case.row)
+            if all(example != known for known, _ in texts.values()):
+                texts[len(texts)] = example, _expected(expect)
+    examples = [example for example, _ in texts.values()]
+    scored = list(zip(texts.values(), see(scorer, examples) if examples else [], strict=True))
+    for (example, _), seen in scored:
         note_failure(findings, seen, example)
-    worth = {
-        index: seen.value if bound.options else _expected(case).value for index, (case, _, seen) in enumerate(scored)
-    }
+    by_score = bool(bound.options) or bound.grouped
+    worth = {index: seen.value if by_score else wanted.value for index, ((_, wanted), seen) in enumerate(scored)}
     known = [value for value in worth.values() if value is not None]
     highest = max(known, default=None)
     golds = [
         (example, seen.value)
-        for index, (_, example, seen) in enumerate(scored)
+        for index, ((example, _), seen) in enumerate(scored)
         if highest is not None and worth[index] == highest and seen.value is not None
     ]
+    if bound.grouped and (not golds or see(scorer, [Example("", golds[0][0].row)])[0].reaches(golds[0][1])):
+        what = "alone, none of its texts scores more than silence, so that only its groups were compared"
+        findings.add("note", "member alone", what)
+        return [], examples
     if not golds:
         findings.add("warning", "gold", "no case has a score to expect, so nothing was tried")
         return [], examples
@@ -169,13 +182,13 @@ def _golds(
     return golds, [example for example in examples if example not in golden]
 
 
-def _example(case: Case) -> Example:
-    return Example(case.completion, case.row)
+def _examples(case: Case, number: int) -> list[Example]:
+    return [Example(text, case.row, number if case.several else None) for text in case.texts]
 
 
-def _expected(case: Case) -> Seen:
-    return Seen("abstain") if case.expect is None else Seen("score", float(case.expect))
+def _expected(expect: float | bool | None) -> Seen:
+    return Seen("abstain") if expect is None else Seen("score", float(expect))
 
 
-def _words(case: Case) -> str:
-    return "it to abstain" if case.expect is None else f"{case.expect}"
+def _words(expect: float | bool | None) -> str:
+    return "it to abstain" if expect is None else f"{expect}"

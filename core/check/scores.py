@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from grpo.core.check.answers import QUESTION_NAMES, Example
+from grpo.core.check.report import Findings
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
 from grpo.plugins.binding import BoundReward, BoundVerifier
 from grpo.plugins.rubric import RubricSpec
@@ -132,7 +133,24 @@ def completion_of(example: Example) -> Completion:
         messages=(Message(role="assistant", content=example.text),),
         prompt=() if asked is None else (Message(role="user", content=asked),),
         row=copy.deepcopy(dict(example.row)),
+        group=example.group,
     )
+
+
+def units_of(examples: Sequence[Example]) -> list[list[int]]:
+    """Returns the places of examples that are scored together: those of a group, and each that stands alone."""
+    units: dict[object, list[int]] = {}
+    for place, example in enumerate(examples):
+        units.setdefault(("alone", place) if example.group is None else example.group, []).append(place)
+    return list(units.values())
+
+
+def note_failure(findings: Findings, seen: Seen, example: Example) -> None:
+    """Adds a finding when an example failed."""
+    findings.tried("no crash")
+    if seen.kind == "failure":
+        relation = "range" if "outside its range" in (seen.reason or "") else "no crash"
+        findings.add("error", relation, f"a policy may write this text, and it {seen}", example.text[:200])
 
 
 def _seen(result: Outcome | Judgement) -> Seen:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from grpo.core.scoring.rows import read_rows
+from grpo.core.scoring.rows import group_columns, groups_of, numbered, read_rows
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from grpo.core.check.diff import Change, Difference
     from grpo.plugins.binding import BoundReward
 
-GROUP_COLUMNS = ("group", "prompt", "question")
 _WIDTH = 100
 
 
@@ -30,7 +29,8 @@ _WIDTH = 100
 @click.option(
     "--group-column",
     metavar="NAME",
-    help="The column that says which rows of a JSONL file are one group.  [default: group, prompt or question]",
+    help="The column that says which rows of a JSONL file are one group.  [default: group, problem, prompt or "
+    "question]",
 )
 @click.option(
     "--scale",
@@ -90,12 +90,12 @@ def _scored(rewards: Sequence[BoundReward], completions: Sequence[Completion]) -
     return {reward.name: outcomes[reward.name] for reward in rewards}
 
 
-def _of_run(path: Path) -> tuple[list[Hashable], list[Completion]]:
+def _of_run(path: Path) -> tuple[list[str], list[Completion]]:
     from grpo.core.record.browse import read_step, to_completion
     from grpo.core.record.run_dir import open_run_dir, rollout_steps
 
     run = open_run_dir(path)
-    groups: list[Hashable] = []
+    groups: list[str] = []
     completions = []
     for step in rollout_steps(run):
         for rollout in read_step(run, step)[1]:
@@ -103,10 +103,10 @@ def _of_run(path: Path) -> tuple[list[Hashable], list[Completion]]:
             completions.append(to_completion(rollout))
     if not completions:
         raise UsageError(f"{path} has no rollouts yet. They appear with the first step.")
-    return groups, completions
+    return groups, numbered(groups, completions)
 
 
-def _of_file(path: Path, column: str | None) -> tuple[list[Hashable], list[Completion]]:
+def _of_file(path: Path, column: str | None) -> tuple[list[str], list[Completion]]:
     try:
         with path.open("rb") as lines:
             rows = list(read_rows(lines, str(path)))
@@ -114,19 +114,8 @@ def _of_file(path: Path, column: str | None) -> tuple[list[Hashable], list[Compl
         raise UsageError(f"{path}: {error.strerror}. Name a run directory or a JSONL file.") from error
     if not rows:
         raise UsageError(f"{path} has no rows.")
-    name = column or next((name for name in GROUP_COLUMNS if name in rows[0].values), None)
-    if name is None:
-        have = ", ".join(rows[0].values)
-        raise UsageError(f"{path}: none of {', '.join(GROUP_COLUMNS)} among its columns ({have}). Use --group-column.")
-    for row in rows:
-        if name not in row.values:
-            raise UsageError(f"{path}, line {row.line}: no column '{name}' to group by. Choose another --group-column.")
-    keys: list[Hashable] = [_key(row.values[name]) for row in rows]
-    return keys, [row.completion for row in rows]
-
-
-def _key(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    groups = groups_of(rows, group_columns(rows[0].values, column), str(path))
+    return groups, numbered(groups, [row.completion for row in rows])
 
 
 def _lines(difference: Difference, worst: Sequence[Change], completions: Sequence[Completion]) -> Iterator[str]:

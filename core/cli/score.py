@@ -1,6 +1,7 @@
 """`grpo score` and `grpo verify`: recorded completions in, the same rows with outcomes out, a summary on stderr.
 
-Both stream in blocks of 512 rows and keep the order. The output is opened when the SPECs and the first block have
+Both stream in blocks of 512 rows and keep the order; with a reward that scores groups, all rows are one block, because
+a group may stand anywhere. The output is opened when the SPECs and the first block have
 been read without fault, so a mistake does not cost an older output.
 """
 
@@ -13,14 +14,16 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
-from grpo.core.scoring.rows import RecordedRow, read_rows
+from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, numbered, read_rows
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.core.scoring.tally import ScoreTally, table
+from grpo.core.text.printable import counted
 from grpo.plugins.errors import DatasetError, PluginError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
@@ -43,8 +46,14 @@ def _files(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @click.option("--reward", "rewards", multiple=True, required=True, metavar="SPEC", help="A reward; may be repeated.")
+@click.option(
+    "--group-column",
+    metavar="NAME",
+    help="The column that says which rows are one group, for a reward that scores groups.  [default: group, "
+    "problem, prompt or question, with step and env]",
+)
 @_files
-def score(rewards: tuple[str, ...], source: str, target: str, workers: int | None) -> None:
+def score(rewards: tuple[str, ...], group_column: str | None, source: str, target: str, workers: int | None) -> None:
     """Score recorded completions with rewards; exit code 1 where one fails on every row.
 
     A row is {"completion": "...", <columns>}; the output row adds "scores": for each reward its outcome (score,
@@ -53,7 +62,18 @@ def score(rewards: tuple[str, ...], source: str, target: str, workers: int | Non
     """
     with _results_apart(target) as stdout:
         bound = Host.discover().rewards(rewards)
+        grouped = any(reward.grouped for reward in bound)
+        if group_column is not None and not grouped:
+            raise UsageError("--group-column is for a reward that scores groups, and none of these does. Leave it out.")
+        told: list[str] = []
         tallies = {part.name: ScoreTally() for reward in bound for part in parts(reward)}
+
+        def gather(rows: list[RecordedRow]) -> list[RecordedRow]:
+            columns = group_columns(rows[0].values, group_column)
+            keys = groups_of(rows, columns, _name(source))
+            told.append(f"{counted(len(set(keys)), 'group')}: rows with the same {' and '.join(columns)}\n")
+            members = numbered(keys, [row.completion for row in rows])
+            return [replace(row, completion=member) for row, member in zip(rows, members, strict=True)]
 
         def add(scorer: Scorer, block: Sequence[RecordedRow]) -> Iterator[Addition]:
             outcomes = scorer.score([row.completion for row in block], rows=[row.line for row in block])
@@ -64,10 +84,10 @@ def score(rewards: tuple[str, ...], source: str, target: str, workers: int | Non
 
         def summary() -> str:
             heading = ("reward", "rows", "mean", "std", "abstain", "failure")
-            return table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
+            return "".join(told) + table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
 
         with Scorer(bound, workers=workers) as scorer:
-            _stream(scorer, add, summary, source, target, stdout)
+            _stream(scorer, add, summary, source, target, stdout, gather if grouped else None)
         _refuse_lost([name for name, tally in tallies.items() if tally.lost])
 
 
@@ -118,18 +138,23 @@ def _stream(
     source: str,
     target: str,
     stdout: BinaryIO,
+    gather: Callable[[list[RecordedRow]], list[RecordedRow]] | None = None,
 ) -> None:
     """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
+
+    With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once.
 
     Raises:
         UsageError: a file that cannot be opened, or a broken line.
     """
     with contextlib.ExitStack() as open_files:
         lines = _open_input(source, open_files)
-        rows = read_rows(lines, "stdin" if source == "-" else source)
-        block, fault = _next_block(rows)
-        if fault is not None and not block:
+        rows = read_rows(lines, _name(source))
+        block, fault = _next_block(rows, _BLOCK if gather is None else None)
+        if fault is not None and (gather is not None or not block):
             raise fault
+        if gather is not None and block:
+            block = gather(block)
         output = stdout if target == "-" else _open_output(target, source, open_files)
         while block:
             for row, (key, value) in zip(block, add(scorer, block), strict=True):
@@ -137,7 +162,7 @@ def _stream(
             output.flush()
             if fault is not None:
                 break
-            block, fault = _next_block(rows)
+            block, fault = _next_block(rows, _BLOCK)
     click.echo(summary(), err=True)
     for text in scorer.first_failure.values():
         click.echo(f"\nfirst failure: {text}", err=True)
@@ -145,15 +170,19 @@ def _stream(
         raise fault
 
 
-def _next_block(rows: Iterator[RecordedRow]) -> tuple[list[RecordedRow], DatasetError | None]:
-    """Returns the next rows, and the fault that ended them early."""
+def _next_block(rows: Iterator[RecordedRow], size: int | None) -> tuple[list[RecordedRow], DatasetError | None]:
+    """Returns the next rows, all that are left for None, and the fault that ended them early."""
     block: list[RecordedRow] = []
     try:
-        for row in itertools.islice(rows, _BLOCK):
+        for row in itertools.islice(rows, size):
             block.append(row)  # noqa: PERF402 - the rows before a fault are kept
     except DatasetError as fault:
         return block, fault
     return block, None
+
+
+def _name(source: str) -> str:
+    return "stdin" if source == "-" else source
 
 
 def _open_input(source: str, open_files: contextlib.ExitStack) -> BinaryIO:

@@ -100,7 +100,8 @@ def _function_lines(spec: RewardSpec | VerifierSpec) -> Iterator[str]:
         yield f"Combines by: {_COMBINES[spec.combine]}"
         yield from _component_lines(spec, "  ")
     else:
-        calls = "a whole batch" if spec.batch else "one completion"
+        grouped = isinstance(spec, RewardSpec) and spec.scope == "group"
+        calls = "the completions of one prompt" if grouped else "a whole batch" if spec.batch else "one completion"
         kind = ", async" if inspect.iscoroutinefunction(spec.function) else ""
         yield f"Runs: {_ISOLATION[spec.isolation]}; {calls} a call{kind}; timeout {spec.timeout:g} s"
     yield f"Cases: {len(spec.cases) or 'none'}"
@@ -122,8 +123,14 @@ def _component_lines(spec: RubricSpec, indent: str) -> Iterator[str]:
 
 
 def _case_line(case: Case) -> str:
-    given = [repr(case.completion), *(f"{name}={value!r}" for name, value in {**case.row, **case.options}.items())]
-    return f"{', '.join(given)} -> {'abstains' if case.expect is None else case.expect}"
+    texts = list(case.texts) if case.several else case.completion
+    given = [repr(texts), *(f"{name}={value!r}" for name, value in {**case.row, **case.options}.items())]
+    return f"{', '.join(given)} -> {_expected(case)}"
+
+
+def _expected(case: Case) -> str:
+    said = ["abstains" if expect is None else str(expect) for expect in case.expected]
+    return f"[{', '.join(said)}]" if case.several else said[0]
 
 
 def _env_lines(spec: EnvSpec) -> Iterator[str]:

@@ -10,7 +10,7 @@ import click
 
 from grpo.core.check.shrink import Shrunk
 from grpo.core.check.shrink import shrink as shrink_text
-from grpo.core.scoring.rows import read_rows
+from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, read_rows
 from grpo.core.scoring.scorer import Outcome, Scorer
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import UsageError
@@ -41,83 +41,116 @@ def shrink(
 ) -> None:
     """Find the smallest text that keeps a suspicious score, and print it as a Case for the reward.
 
-    The completion is number INDEX of a step of RUN, or line ROW of a JSONL file.
+    The completion is number INDEX of a step of RUN, or line ROW of a JSONL file. With a reward that scores groups, the
+    others of its group stay as they are; in a file, those are the lines that `grpo score` takes for one group.
     """
     bound = Host.discover().reward(reward)
-    completion = _recorded(run, step, index, source, row)
+    group, place = _recorded(run, step, index, source, row, grouped=bound.grouped)
+    completion = group[place]
     with Scorer([bound], workers=1, retries=0) as scorer:
-        start = _outcomes(scorer, bound, completion, [completion.text])[0]
+        start = _outcomes(scorer, bound, group, place, [completion.text])[0][place]
         if min_score is not None and (start.score is None or start.score < min_score):
             raise UsageError(f"the completion {_words(start)}, which is not {min_score:g} or more. Lower --min-score.")
 
         def keeps(texts: Sequence[str]) -> list[bool]:
-            return [_kept(outcome, start, min_score) for outcome in _outcomes(scorer, bound, completion, texts)]
+            return [_kept(found[place], start, min_score) for found in _outcomes(scorer, bound, group, place, texts)]
 
         done = shrink_text(completion.text, keeps, calls=calls)
-        end = _outcomes(scorer, bound, completion, [done.text])[0]
+        [end] = _outcomes(scorer, bound, group, place, [done.text])
     click.echo(_summary(completion.text, done, start), err=True)
-    click.echo(case_text(bound, completion, done.text, end))
+    click.echo(case_text(bound, completion, _texts(group, place, done.text), end))
 
 
-def case_text(bound: BoundReward, completion: Completion, text: str, outcome: Outcome) -> str:
-    """Returns a `Case` as Python, with the columns that the reward reads; a failure has no score to expect."""
+def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], outcomes: Sequence[Outcome]) -> str:
+    """Returns a `Case` as Python, with the columns that the reward reads; a failure has no score to expect.
+
+    Args:
+        bound: the reward.
+        completion: one with the row.
+        texts: the completions of the case; several are a group.
+        outcomes: one for each.
+    """
     columns = completion.row
     if not bound.spec.whole:
         names = [name for column in bound.spec.columns for name in column.names]
         columns = {name: completion.row[name] for name in names if name in completion.row}
-    lines = ["Case(", f"    {text!r},", f"    row={dict(columns)!r},"]
-    if outcome.kind == "failure":
-        lines += [f"    expect=...,  # {outcome.reason}"]
+    given = [repr(text) for text in texts]
+    said = ["..." if outcome.kind == "failure" else repr(outcome.score) for outcome in outcomes]
+    failed = next((f"  # {outcome.reason}" for outcome in outcomes if outcome.kind == "failure"), "")
+    if len(texts) > 1:
+        lines = ["Case(", "    [", *(f"        {text}," for text in given), "    ],"]
+        expect = f"[{', '.join(said)}]"
     else:
-        lines += [f"    expect={outcome.score!r},"]
+        lines = ["Case(", f"    {given[0]},"]
+        [expect] = said
+    lines += [f"    row={dict(columns)!r},", f"    expect={expect},{failed}"]
     if bound.options:
         lines += [f"    options={dict(bound.options)!r},"]
     return "\n".join([*lines, ")"])
 
 
 def _recorded(
-    run: Path | None, step: int | None, index: int | None, source: Path | None, row: int | None
-) -> Completion:
+    run: Path | None, step: int | None, index: int | None, source: Path | None, row: int | None, *, grouped: bool
+) -> tuple[list[Completion], int]:
+    """Returns the completion among those of its group, alone unless `grouped`, and its place among them."""
     if (run is None) == (source is None):
         raise UsageError("name RUN with --index, or a file with --input rows.jsonl --row N.")
     if source is not None:
         if row is None or step is not None or index is not None:
             raise UsageError("--input needs --row N, the line of the completion, and neither --step nor --index.")
-        return _line(source, row)
+        return _line(source, row, grouped=grouped)
     if index is None or row is not None:
         raise UsageError("RUN needs --index N, the number of the completion in grpo show, and no --row.")
     assert run is not None
-    return _rollout(run, step, index)
+    return _rollout(run, step, index, grouped=grouped)
 
 
-def _line(source: Path, number: int) -> Completion:
+def _line(source: Path, number: int, *, grouped: bool) -> tuple[list[Completion], int]:
+    rows: list[RecordedRow] = []
     try:
         with source.open("rb") as lines:
-            for recorded in read_rows(lines, str(source)):
-                if recorded.line == number:
-                    return recorded.completion
+            for row in read_rows(lines, str(source)):
+                if grouped or row.line == number:
+                    rows.append(row)
+                if not grouped and rows:
+                    break
     except OSError as error:
         raise UsageError(f"--input {source}: {error.strerror}.") from error
-    raise UsageError(f"{source} has no row on line {number}.")
+    if number not in [row.line for row in rows]:
+        raise UsageError(f"{source} has no row on line {number}.")
+    keys = groups_of(rows, group_columns(rows[0].values, None), str(source)) if grouped else [""]
+    own = keys[[row.line for row in rows].index(number)]
+    members = [row for row, key in zip(rows, keys, strict=True) if key == own]
+    return [row.completion for row in members], [row.line for row in members].index(number)
 
 
-def _rollout(path: Path, step: int | None, index: int) -> Completion:
+def _rollout(path: Path, step: int | None, index: int, *, grouped: bool) -> tuple[list[Completion], int]:
     from grpo.core.record.browse import read_step, to_completion
     from grpo.core.record.run_dir import open_run_dir
 
     found, rollouts = read_step(open_run_dir(path), step)
     if index >= len(rollouts):
         raise UsageError(f"step {found} of {path} has the completions 0 to {len(rollouts) - 1}, and no {index}.")
-    rollout = rollouts[index]
-    return to_completion(rollout)
+    chosen = rollouts[index]
+    others = [one for one in rollouts if grouped and one.group == chosen.group and "failure" not in one.info]
+    members = [one for one in rollouts if one is chosen or one in others]
+    return [to_completion(one) for one in members], members.index(chosen)
 
 
-def _outcomes(scorer: Scorer, bound: BoundReward, completion: Completion, texts: Sequence[str]) -> list[Outcome]:
-    answers = [
-        replace(completion, text=text, messages=({"role": "assistant", "content": text},), token_ids=())
-        for text in texts
-    ]
-    return scorer.score(answers)[bound.name]
+def _outcomes(
+    scorer: Scorer, bound: BoundReward, group: Sequence[Completion], place: int, texts: Sequence[str]
+) -> list[list[Outcome]]:
+    """Returns the outcomes of the group for each text in the place of one of its completions."""
+    answers = []
+    for number, text in enumerate(texts):
+        said = replace(group[place], text=text, messages=({"role": "assistant", "content": text},), token_ids=())
+        answers += [replace(said if at == place else one, group=number) for at, one in enumerate(group)]
+    found = scorer.score(answers)[bound.name]
+    return [found[first : first + len(group)] for first in range(0, len(found), len(group))]
+
+
+def _texts(group: Sequence[Completion], place: int, text: str) -> list[str]:
+    return [text if at == place else one.text for at, one in enumerate(group)]
 
 
 def _kept(outcome: Outcome, start: Outcome, minimum: float | None) -> bool:

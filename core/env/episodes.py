@@ -43,6 +43,7 @@ class Episode:
         tools: schemas of the functions that the policy may call.
         env: the environment's name.
         place: where its row was written, or what it was made from, for messages.
+        group: of an episode in a batch, the number of the group that its rollouts are; else None.
     """
 
     index: int
@@ -54,6 +55,7 @@ class Episode:
     env: str = ""
     gold: str | tuple[Action, ...] | None = None
     place: str = ""
+    group: int | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -133,6 +135,17 @@ def _not_started(env: BoundEnv, error: BaseException, place: str) -> BaseExcepti
     if isinstance(error, TimeoutError):
         told += ". In a run, rollout.step_timeout is the time that the start of an episode may take."
     return PluginError(f"env '{env.name}' ({env.distribution}) cannot start {place}: {told}")
+
+
+def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Episode]:
+    """Returns the episodes of a batch, of which so many neighbours are one group, with the numbers of their groups.
+
+    Args:
+        starts: one for each rollout.
+        size: members of a group.
+        first: how many stand before these in the batch, on other processes.
+    """
+    return [replace(episode, group=number // size) for number, episode in enumerate(starts, first)]
 
 
 def start_episode(

@@ -175,3 +175,23 @@ def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | Bou
                 f"{bound.spec.kind} '{bound.name}' needs the column{'s' if len(missing) > 1 else ''} "
                 f"{', '.join(missing)}, but row {episode.index} has: {', '.join(episode.row) or 'none'}."
             )
+
+
+def refuse_split_groups(rewards: Sequence[BoundReward], prompts: int, processes: int) -> None:
+    """Refuses rewards of groups where a process would have a part of a group: each scores what it sampled.
+
+    Args:
+        rewards: of the run.
+        prompts: of a step, over all processes.
+        processes: that share them.
+
+    Raises:
+        UsageError: names the reward and how many prompts it takes.
+    """
+    grouped = next((reward for reward in rewards if reward.grouped), None)
+    if grouped is not None and prompts % processes:
+        raise UsageError(
+            f"reward '{grouped.name}' scores the completions of a prompt together, and {processes} processes that "
+            f"share {prompts} prompts would split a group. Choose train.prompts_per_step as a multiple of {processes}, "
+            f"for example {-(-prompts // processes) * processes}."
+        )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grpo.core.env.episodes import Episode
+from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.env.prompts import encode_starts
 from grpo.core.rollout.turns.play import Player, completed
 from grpo.core.rollout.types import Rollouts, SamplingParams
@@ -60,13 +60,13 @@ def complete(
     on_batch: Callable[[int], None] = lambda sampled: None,
     player: Player | None = None,
 ) -> list[Completion]:
-    """Samples `samples` completions for each episode, those of an episode adjacent.
+    """Samples `samples` completions for each episode, those of an episode adjacent and one group.
 
     `rollouts` was synced with the policy. `batch_size` is in completions; `on_batch` is told after each batch how many
     completions it had. With a `player`, a completion is a rollout of several turns.
     """
     prompts = [ids for ids in encode_starts(tokenizer, episodes) for _ in range(samples)]
-    starts = [episode for episode in episodes for _ in range(samples)]
+    starts = in_groups([episode for episode in episodes for _ in range(samples)], samples)
     # Prompts of like length share a batch, so that short ones are not padded to the longest of all.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
     done: dict[int, Completion] = {}

@@ -30,7 +30,14 @@ from grpo.core.config.defaults import (
 )
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode, episodes_of
-from grpo.core.env.mixture import RunEnv, bound_envs, refuse_missing_columns, rewards_by_env, verifier_of
+from grpo.core.env.mixture import (
+    RunEnv,
+    bound_envs,
+    refuse_missing_columns,
+    refuse_split_groups,
+    rewards_by_env,
+    verifier_of,
+)
 from grpo.core.env.prompts import encode_starts
 from grpo.core.plan import Plan
 from grpo.core.planning.backends import correction_of, refuse_impossible_rollouts, refuse_unfit_server
@@ -93,6 +100,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
             refuse_missing_columns(episode, part.plugins)
     rewards = tuple(reward for part in parts for reward in part.rewards)
     verifiers = [part.verifier for part in parts if part.verifier is not None]
+    refuse_split_groups(rewards, config.train.prompts_per_step, processes)
     canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifiers)
     if config.train.warmup_steps:
         _refuse_no_demonstrations(parts)

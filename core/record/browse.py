@@ -112,6 +112,7 @@ def to_completion(rollout: Rollout) -> Completion:
         finish_reason="error" if "failure" in rollout.info else "stop",
         info=rollout.info,
         env=rollout.env,
+        group=rollout.group,
     )
 
 

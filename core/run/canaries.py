@@ -266,6 +266,8 @@ class RunCanaries:
 def fingerprint(canaries: Sequence[Canary]) -> str:
     """Returns a hash of what is scored and expected, by which a resumed run knows its baseline."""
     written: list[Any] = [[c.kind, c.name, c.completion.text, dict(c.completion.row), c.expect] for c in canaries]
+    for one, canary in zip(written, canaries, strict=True):
+        one += [] if canary.completion.group is None else [canary.completion.group]
     return hashlib.sha256(json.dumps(written, sort_keys=True, default=str).encode()).hexdigest()
 
 

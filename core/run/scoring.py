@@ -39,6 +39,7 @@ class Scoring:
     def __init__(self, plan: Plan, warned: Callable[[str], None]) -> None:
         self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
         self._envs = plan.envs
+        self._group_size = plan.config.train.group_size
         self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
         self._warned = warned
         self._told: set[str] = set()
@@ -53,7 +54,7 @@ class Scoring:
 
     def begin(self) -> EarlyCalls:
         """Returns what begins to score the completions of a batch as they end."""
-        return self.scorer.early()
+        return self.scorer.early(self._group_size)
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls | None = None) -> dict[str, list[Outcome]]:
         """Scores a batch; reward name to one outcome per completion."""

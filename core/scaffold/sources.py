@@ -6,7 +6,8 @@ The fields are those of `new_texts`.
 REWARD = '''\
 """The reward $name: a completion and the gold in, a score out.
 
-Keep the imports light: every grpo command that lists plugins makes them.
+Keep the imports light: every grpo command that lists plugins makes them. A reward that compares the completions of a
+prompt with each other declares scope="group", and takes and returns lists.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class Caller:
         return results
 
     def many(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
-        """Calls a batch plugin once for several completions, whose row numbers are `rows`."""
-        call, started = self.plugin.call_batch, time.perf_counter()
+        """Calls the plugin once for several completions, a batch or a group, whose row numbers are `rows`."""
+        call, started = self.plugin.call_together, time.perf_counter()
         try:
             values = call(completions)
             seconds = time.perf_counter() - started
@@ -92,13 +92,14 @@ class Caller:
         return result
 
     def read_batch(self, values: Any, rows: Sequence[int], seconds: float) -> list[Result]:
-        """Reads what a batch plugin returned: one value for each row, or else every row fails."""
+        """Reads what one call for several completions returned: one value for each, or else every row fails."""
         share = seconds / len(rows)
         problem = None
+        what = "group" if self.plugin.grouped else "batch"
         if isinstance(values, str | bytes | dict | set) or not hasattr(values, "__len__"):
-            problem = f"its batch function returned a {type(values).__name__}; it returns a list."
+            problem = f"its {what} function returned a {type(values).__name__}; it returns a list."
         elif len(values) != len(rows):
-            problem = f"its batch function returned {len(values)} values for {len(rows)} completions."
+            problem = f"its {what} function returned {len(values)} values for {len(rows)} completions."
         if problem is not None:
             return [self.failed(problem, row, share) for row in rows]
         return [self.read(value, row, share) for value, row in zip(list(values), rows, strict=True)]
@@ -131,6 +132,15 @@ class Caller:
             for index, completion in enumerate(completions)
             if column.name not in completion.row and column.found_in(completion.row) is None
         }
+
+    def differing(self, group: Sequence[Completion]) -> str | None:
+        """Returns a column in which the rows of a group differ, or None: its plugin reads one row for all of them."""
+        first, others = group[0].row, [one.row for one in group[1:] if one.row is not group[0].row]
+        for column in self.plugin.spec.columns if others else ():
+            values = [row.get(column.found_in(row) or column.name, column.default) for row in (first, *others)]
+            if any(value is not values[0] and repr(value) != repr(values[0]) for value in values):
+                return column.name
+        return None
 
     def _retried(
         self, call: Callable[[Any], Any], argument: Any, pause: Pause, error: BaseException, seconds: float

@@ -2,10 +2,11 @@
 
 Theory of operation. A completion that has ended goes to the rewards that look at one completion at a time and run
 beside the caller: on the event loop, in threads, in worker processes. They are called while others are still sampled.
-The scorer then scores the whole batch as always, and leaves out the calls that were begun here; it waits for them and
-takes their results by row. What needs the whole batch (batch rewards), the outcome of another reward (components behind
-a gate) or the calling thread (inline rewards) is called then. So the outcomes are the same in whatever order
-completions end.
+Rewards that look at a group are called when all of its members have ended, with these in the order of the batch. The
+scorer then scores the whole batch as always, and leaves out the calls that were begun here; it waits for them and takes
+their results by row. What needs the whole batch (batch rewards), the outcome of another reward (components behind a
+gate) or the calling thread (inline rewards) is called then. So the outcomes are the same in whatever order completions
+end.
 """
 
 from __future__ import annotations
@@ -23,11 +24,16 @@ class EarlyCalls:
     Args:
         callers: the rewards that can be called early.
         submit: hands a task to the room where its reward runs.
+        group_size: members of a group; None where nobody knows, and rewards of groups wait for the whole batch.
     """
 
-    def __init__(self, callers: Mapping[str, Caller], submit: Callable[[Task], object]) -> None:
+    def __init__(
+        self, callers: Mapping[str, Caller], submit: Callable[[Task], object], group_size: int | None = None
+    ) -> None:
         self._callers = callers
         self._submit = submit
+        self._group_size = group_size
+        self._groups: dict[int, list[tuple[int, Completion]]] = {}
         self._tasks: dict[str, list[tuple[Sequence[int], Task]]] = {name: [] for name in callers}
 
     def begin(self, rows: Sequence[int], completions: Sequence[Completion]) -> None:
@@ -37,16 +43,29 @@ class EarlyCalls:
             rows: their numbers in the batch.
             completions: a rollout that its environment failed is never called for.
         """
-        ended = [(row, one) for row, one in zip(rows, completions, strict=True) if one.finish_reason != "error"]
-        if not ended:
-            return
+        ended = list(zip(rows, completions, strict=True))
+        whole = self._completed_by(ended) if any(caller.plugin.grouped for caller in self._callers.values()) else []
         for name, caller in self._callers.items():
-            own = [(row, one) for row, one in ended if caller.plugin.env in ("", one.env)]
+            called = whole if caller.plugin.grouped else ended
+            own = [
+                (row, one) for row, one in called if one.finish_reason != "error" and caller.plugin.env in ("", one.env)
+            ]
             if own:
                 numbers = [row for row, _ in own]
                 task = Task(caller, [one for _, one in own], numbers)
                 self._tasks[name].append((numbers, task))
                 self._submit(task)
+
+    def _completed_by(self, ended: Sequence[tuple[int, Completion]]) -> list[tuple[int, Completion]]:
+        """Keeps completions by group; returns all of the groups that they complete, with their rows, in order."""
+        whole: list[tuple[int, Completion]] = []
+        for row, one in ended:
+            if one.group is not None:
+                members = self._groups.setdefault(one.group, [])
+                members.append((row, one))
+                if len(members) == self._group_size:
+                    whole += self._groups.pop(one.group)
+        return sorted(whole, key=lambda pair: pair[0])
 
     def rows(self, name: str) -> set[int]:
         """Returns the rows that a reward was called for."""

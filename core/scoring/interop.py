@@ -10,7 +10,9 @@ score becomes what the library has for it, and never a zero that nobody sees:
 | Inspect | the score's value | `Score.unscored`, reason "abstained" | `Score.unscored`, reason "scoring_failed" |
 
 Unlike us, TRL and verifiers add up what there is: beside other rewards a missing one counts nothing. Where that is not
-wanted, make one reward of them, as a rubric. The libraries are imported when their function is called.
+wanted, make one reward of them, as a rubric. A reward of groups works in TRL, which hands the completions of a prompt
+over side by side; the others show a reward one completion and are refused. The libraries are imported when their
+function is called.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo.core.scoring.scorer import Outcome, Scorer
@@ -79,6 +82,18 @@ class LentReward:
         scored = await asyncio.to_thread(self.score, [completion])
         return {name: outcomes[0] for name, outcomes in scored.items()}
 
+    def refuse_groups(self, library: str) -> None:
+        """Refuses a reward that scores groups, for a library that shows it one completion.
+
+        Raises:
+            UsageError: with what works.
+        """
+        if self.bound.grouped:
+            raise UsageError(
+                f"reward '{self.name}' scores the completions of a prompt together, and {library} shows a reward one "
+                "at a time. Use it with grpo or TRL (to_trl), or write one that scores a completion by itself."
+            )
+
     def failed(self, reason: str | None) -> PluginError:
         """Returns the error that a failure is."""
         return PluginError(f"{reason} (a failure is no score; find its cause with grpo score on this completion)")
@@ -87,9 +102,10 @@ class LentReward:
 class TrlReward:
     """A reward function for `trl.GRPOTrainer(reward_funcs=[...])`; see `to_trl`."""
 
-    def __init__(self, lent: LentReward, on_failure: Literal["raise", "skip"]) -> None:
+    def __init__(self, lent: LentReward, on_failure: Literal["raise", "skip"], group_size: int | None) -> None:
         self._lent = lent
         self._on_failure = on_failure
+        self._group_size = group_size
         self.__name__ = lent.name
 
     def __call__(
@@ -102,10 +118,15 @@ class TrlReward:
     ) -> list[float | None]:
         rows = _rows(columns, len(completions))
         ids = completion_ids if completion_ids is not None else [()] * len(completions)
+        size = self._group_size
+        if size is not None:
+            self._refuse_split_groups(prompts, size)
         scored = self._lent.score(
             [
-                _completion(prompt, completion, row, tokens)
-                for prompt, completion, row, tokens in zip(prompts, completions, rows, ids, strict=True)
+                replace(_completion(prompt, completion, row, tokens), group=None if size is None else number // size)
+                for number, (prompt, completion, row, tokens) in enumerate(
+                    zip(prompts, completions, rows, ids, strict=True)
+                )
             ]
         )
         outcomes = scored[self._lent.name]
@@ -118,8 +139,25 @@ class TrlReward:
             _log_parts(scored, self._lent.name, log_metric)
         return [outcome.score for outcome in outcomes]
 
+    def _refuse_split_groups(self, prompts: Sequence[Any], size: int) -> None:
+        """Refuses a batch that is not made of whole groups.
 
-def to_trl(source: Source, *, on_failure: Literal["raise", "skip"] = "raise") -> TrlReward:
+        Raises:
+            UsageError: TRL samples another number of completions, or a process has a part of a group.
+        """
+        groups = [prompts[first : first + size] for first in range(0, len(prompts), size)]
+        if not all(len(group) == size and all(prompt == group[0] for prompt in group) for group in groups):
+            raise UsageError(
+                f"reward '{self._lent.name}' scores groups of {size} completions, and TRL handed over {len(prompts)} "
+                f"that are no such groups. Give to_trl the num_generations of GRPOConfig, and choose "
+                "per_device_train_batch_size * steps_per_generation (and per_device_eval_batch_size) as multiples of "
+                "it, so that no process has a part of a group."
+            )
+
+
+def to_trl(
+    source: Source, *, on_failure: Literal["raise", "skip"] = "raise", num_generations: int | None = None
+) -> TrlReward:
     """Makes a reward function for `trl.GRPOTrainer` of a reward.
 
     The columns of the dataset are those that the reward names. The weight of a SPEC is not used: TRL has
@@ -130,13 +168,22 @@ def to_trl(source: Source, *, on_failure: Literal["raise", "skip"] = "raise") ->
         on_failure: "raise" ends the training with the plugin's name, as an exception of any reward function does. With
             "skip" the completion gets None and a line in the log: TRL leaves it out of its group where this is its
             only reward function, but where there are others, it counts nothing beside them.
+        num_generations: that of `GRPOConfig`, for a reward that scores groups: so many completions side by side are
+            the group of a prompt, which is checked in every call.
 
     Raises:
-        UsageError: a SPEC that names no reward, options that it does not take, or another `on_failure`.
+        UsageError: a SPEC that names no reward, options that it does not take, another `on_failure`, or a reward of
+            groups whose size is not given.
     """
     if on_failure not in ("raise", "skip"):
         raise UsageError(f"on_failure is {on_failure!r}; it is 'raise' or 'skip'.")
-    return TrlReward(LentReward(source), on_failure)
+    lent = LentReward(source)
+    if lent.bound.grouped and (num_generations is None or num_generations < 1):
+        raise UsageError(
+            f"reward '{lent.name}' scores the completions of a prompt together. Say how many TRL samples: "
+            "to_trl(..., num_generations=8), as in GRPOConfig."
+        )
+    return TrlReward(lent, on_failure, num_generations if lent.bound.grouped else None)
 
 
 def to_verifiers(source: Source, *, weight: float | None = None) -> Any:
@@ -150,12 +197,12 @@ def to_verifiers(source: Source, *, weight: float | None = None) -> Any:
         weight: its weight in the trace's reward; default: that of the SPEC, or 1.
 
     Raises:
-        UsageError: a SPEC that names no reward, or options that it does not take.
+        UsageError: a SPEC that names no reward, options that it does not take, or a reward that scores groups.
         ImportError: verifiers is not installed.
     """
-    import verifiers.v1 as vf  # type: ignore[import-not-found,unused-ignore]
-
     lent = LentReward(source)
+    lent.refuse_groups("verifiers")
+    import verifiers.v1 as vf  # type: ignore[import-not-found,unused-ignore]
 
     async def reward(self: Any, task: Any, trace: Any) -> dict[str, float]:
         prompt = task.prompt if isinstance(task.prompt, str) else [m.model_dump() for m in task.prompt or []]
@@ -183,12 +230,12 @@ def to_inspect(source: Source, *, target: str = "answer") -> InspectScorer:
         target: the column that gets the sample's target, unless the metadata has it.
 
     Raises:
-        UsageError: a SPEC that names no reward, or options that it does not take.
+        UsageError: a SPEC that names no reward, options that it does not take, or a reward that scores groups.
         ImportError: inspect_ai is not installed.
     """
-    from inspect_ai.scorer import Score, mean, scorer, stderr
-
     lent = LentReward(source)
+    lent.refuse_groups("Inspect")
+    from inspect_ai.scorer import Score, mean, scorer, stderr
 
     @scorer(metrics=[mean(), stderr()], name=lent.name)  # type: ignore[untyped-decorator,unused-ignore]
     def lent_scorer() -> Any:

@@ -6,12 +6,14 @@ and completion, checked against what the run scores with before any model loads.
     {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}
 
 where `expect` says what each reward should score (a number), a verifier should judge (true or false), or that it should
-abstain or be undecided (null). The other keys are the columns.
+abstain or be undecided (null). The other keys are the columns. Lines with the same value under "group" are one group
+for a reward that scores groups, and each of them has to say what it expects of that reward.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,11 +87,13 @@ def _from_cases(plugin: Bound, owner: str) -> Iterator[Canary]:
     for number, case in enumerate(plugin.spec.cases):
         if {**defaults, **case.options} == {**defaults, **plugin.options}:
             where = f"case {number} of {plugin.spec.kind} '{plugin.name}'"
-            yield Canary(plugin.spec.kind, plugin.name, owner, _completion(case), _number(case.expect), where)
+            for text, expect in zip(case.texts, case.expected, strict=True):
+                completion = _completion(text, case, number if case.several else None)
+                yield Canary(plugin.spec.kind, plugin.name, owner, completion, _number(expect), where)
 
 
-def _completion(case: Case) -> Completion:
-    return Completion(case.completion, ({"role": "assistant", "content": case.completion},), row=dict(case.row))
+def _completion(text: str, case: Case, group: int | None) -> Completion:
+    return Completion(text, ({"role": "assistant", "content": text},), row=dict(case.row), group=group)
 
 
 def _from_file(file: Path, plugins: Sequence[tuple[Bound, str]]) -> Iterator[Canary]:
@@ -97,6 +101,7 @@ def _from_file(file: Path, plugins: Sequence[tuple[Bound, str]]) -> Iterator[Can
         lines = file.read_bytes().splitlines(keepends=True)
     except OSError as error:
         raise UsageError(f"cannot read the canaries {file}: {error.strerror}.") from None
+    groups = _Groups()
     for row in read_rows(lines, str(file)):
         where = f"{file}, line {row.line}"
         expect = row.values.get("expect")
@@ -104,9 +109,41 @@ def _from_file(file: Path, plugins: Sequence[tuple[Bound, str]]) -> Iterator[Can
             raise DatasetError(
                 f'{where}: it has no table "expect". Write what each reward should score: "expect": {{"NAME": 1.0}}.'
             )
-        completion = _without_expectation(row)
+        completion = groups.member(where, _without_expectation(row), expect, plugins)
         for name, value in expect.items():
             yield _checked(where, completion, name, value, plugins)
+
+
+class _Groups:
+    """The groups of a file: lines with one value under "group", which all expect something of the same group rewards.
+
+    Their numbers are negative, and those of cases are not.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._expecting: dict[str, set[str]] = {}
+
+    def member(
+        self, where: str, completion: Completion, expect: Mapping[str, Any], plugins: Sequence[tuple[Bound, str]]
+    ) -> Completion:
+        """Returns the completion of a line with the number of its group, where it names one.
+
+        Raises:
+            DatasetError: a line before it, of the same group, names other rewards that score groups.
+        """
+        if "group" not in completion.row:
+            return completion
+        key = json.dumps(completion.row["group"], sort_keys=True)
+        grouped = {plugin.name for plugin, _ in plugins if plugin.grouped and plugin.name in expect}
+        first = self._expecting.setdefault(key, grouped)
+        if grouped != first:
+            [name, *_] = sorted(grouped ^ first)
+            raise DatasetError(
+                f"{where}: '{name}' scores groups, and of group {key} only some lines say what it should score. Say it "
+                "of each, with null where it should abstain."
+            )
+        return dataclasses.replace(completion, group=self._numbers.setdefault(key, -1 - len(self._numbers)))
 
 
 def _checked(where: str, completion: Completion, name: str, value: Any, plugins: Sequence[tuple[Bound, str]]) -> Canary:

@@ -136,21 +136,21 @@ class _Loop:
         self._loop.call_later(_BEAT, self._heartbeat)
 
     def _begin(self, task: Task) -> None:
-        for group in task.groups():
-            if not any(task.open(index) for index in group):
+        for indices in task.calls():
+            if not any(task.open(index) for index in indices):
                 continue
-            scoring = self._loop.create_task(self._score(task, group))
+            scoring = self._loop.create_task(self._score(task, indices))
             self._kept.add(scoring)
             scoring.add_done_callback(self._kept.discard)
 
     async def _score(self, task: Task, indices: list[int]) -> None:
-        """Calls the plugin for one group of completions, retries transient failures and settles the results."""
+        """Makes one call for some completions, retries transient failures and settles the results."""
         plugin, caller = task.caller.plugin, task.caller
         rows = task.rows(indices)
         completions = task.some(indices)
         call = (
-            functools.partial(plugin.call_batch, completions)
-            if task.batch
+            functools.partial(plugin.call_together, completions)
+            if task.together
             else functools.partial(plugin.call, completions[0])
         )
         attempt = 0
@@ -170,7 +170,7 @@ class _Loop:
             results = [caller.failed(problem, row, share) for row in rows]
         elif error is not None:
             results = [caller.raised(error, row, share) for row in rows]
-        elif task.batch:
+        elif task.together:
             results = caller.read_batch(value, rows, seconds)
         else:
             results = [caller.read(value, rows[0], seconds)]

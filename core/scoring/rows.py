@@ -1,18 +1,20 @@
 """Recorded completions: lines of JSON in, completions with their columns out.
 
-A row is `{"completion": ..., <columns>}`; the completion is a string or a list of chat messages.
+A row is `{"completion": ..., <columns>}`; the completion is a string or a list of chat messages. Which rows answer one
+prompt, for rewards that score groups and for advantages, is read from their columns.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo.plugins.errors import DatasetError
+from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.types import Completion, Message
 
+GROUP_COLUMNS = ("group", "problem", "prompt", "question")  # "problem" as `grpo eval` numbers them, or its text
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -74,6 +76,60 @@ def to_completion(values: dict[str, Any]) -> Completion:
         turns=len(spoken),
         info=info if isinstance(info := values.get("info"), dict) else {},
     )
+
+
+def group_columns(values: Mapping[str, Any], named: str | None) -> tuple[str, ...]:
+    """Returns the columns whose values are alike for the rows of one group.
+
+    Args:
+        values: a row.
+        named: the column that the user names, or None: the first of `GROUP_COLUMNS` that the row has, with its step and
+            its environment where it has those too.
+
+    Raises:
+        UsageError: none of them is there.
+    """
+    if named is not None:
+        return (named,)
+    found = next((name for name in GROUP_COLUMNS if name in values), None)
+    if found is None:
+        have = ", ".join(values)
+        raise UsageError(
+            f"no column says which rows are one group: none of {', '.join(GROUP_COLUMNS)} is there ({have}). "
+            "Use --group-column."
+        )
+    return (*(name for name in ("env", "step") if name in values), found)
+
+
+def groups_of(rows: Sequence[RecordedRow], columns: Sequence[str], source: str) -> list[str]:
+    """Returns the group of each row, in words.
+
+    Raises:
+        DatasetError: a row lacks a column; names the source and the line.
+    """
+    keys = []
+    for row in rows:
+        missing = next((name for name in columns if name not in row.values), None)
+        if missing is not None:
+            raise DatasetError(
+                f"{source}, line {row.line}: no column '{missing}' to group by. Choose another --group-column."
+            )
+        keys.append(", ".join(_in_words(name, row.values[name], alone=len(columns) == 1) for name in columns))
+    return keys
+
+
+def numbered(keys: Sequence[Hashable], completions: Sequence[Completion]) -> list[Completion]:
+    """Returns completions with the numbers of their groups: those with equal keys are one."""
+    numbers: dict[Hashable, int] = {}
+    return [
+        replace(completion, group=numbers.setdefault(key, len(numbers)))
+        for key, completion in zip(keys, completions, strict=True)
+    ]
+
+
+def _in_words(name: str, value: Any, *, alone: bool) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return text if alone else f"{name} {text}"
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -108,7 +108,8 @@ class Scorer:
         """Scores completions with every reward.
 
         Args:
-            completions: the batch. A rollout that its environment failed is a failure without any call.
+            completions: the batch; those with one `group` are one call of a reward that scores groups. A rollout that
+                its environment failed is a failure without any call, and no member of its group.
             rows: the number of each completion in messages; default: its index.
             only: names of the rewards and rubrics to score with; default: all.
             early: calls for these rows that were begun already.
@@ -144,13 +145,17 @@ class Scorer:
             scored |= rubric.outcomes()
         return {name: scored[name] for name in self._names(order)}
 
-    def early(self) -> EarlyCalls:
-        """Returns what begins to score the completions of one batch before all of them are there, see `score`."""
+    def early(self, group_size: int | None = None) -> EarlyCalls:
+        """Returns what begins to score the completions of one batch before all of them are there, see `score`.
+
+        Args:
+            group_size: how many completions a group of the batch has, with which rewards of groups begin early too.
+        """
         first = [name for name in self._order if name not in self._rubrics]
         for root in self._rubrics.values():
             first += [node.name for node in root.nodes() if not node.children and not node.guards]
         callers = {name: self._rewards[name] for name in first if self._rooms.beside(self._rewards[name])}
-        return EarlyCalls(callers, self._rooms.submit)
+        return EarlyCalls(callers, self._rooms.submit, group_size)
 
     def judge(
         self,
@@ -228,7 +233,7 @@ class _Rooms:
 
     @staticmethod
     def beside(caller: Caller) -> bool:
-        """Says whether a reward is called for one completion at a time, beside the calling thread."""
+        """Says whether a reward needs no whole batch and is called beside the calling thread."""
         spec = caller.plugin.spec
         return not spec.batch and (is_async(spec.function) or spec.isolation != "inline")
 
@@ -276,9 +281,10 @@ def _some(caller: Caller, completions: Sequence[Completion], rows: Sequence[int]
 
 def _run_inline(task: Task) -> None:
     """Runs a task in the calling thread, without a time limit."""
-    call = task.caller.many if task.batch else task.caller.each
-    if task.indices:
-        task.settle(task.indices, call(task.some(task.indices), task.rows(task.indices)))
+    call = task.caller.many if task.together else task.caller.each
+    calls = task.calls() if task.together else [task.indices]
+    for indices in filter(len, calls):
+        task.settle(indices, call(task.some(indices), task.rows(indices)))
 
 
 def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:

@@ -39,6 +39,13 @@ class Task:
         for index, column in sorted(missing.items()):
             have = ", ".join(map(str, completions[index].row)) or "none"
             self.fail([index], f"it needs the column '{column}'; the row has: {have}.")
+        for call in self.calls() if caller.plugin.grouped else ():
+            differs = caller.differing(self.some(call))
+            if differs is not None:
+                self.fail(
+                    call, f"the rows of its group differ in the column '{differs}', so they have no prompt in common."
+                )
+                self.indices = [index for index in self.indices if index not in call]
         if not completions:
             self._done.set()
 
@@ -48,13 +55,19 @@ class Task:
         return self.caller.plugin.timeout
 
     @property
-    def batch(self) -> bool:
-        """Whether the plugin takes all completions in one call."""
-        return self.caller.plugin.spec.batch
+    def together(self) -> bool:
+        """Whether a call takes several completions."""
+        return self.caller.plugin.together
 
-    def groups(self) -> list[list[int]]:
-        """Returns the indices that each call takes: one each, or all for a batch plugin."""
-        if self.batch:
+    def calls(self) -> list[list[int]]:
+        """Returns the indices that each call takes: one each, those of a group, or all for a batch plugin."""
+        if self.caller.plugin.grouped:
+            groups: dict[object, list[int]] = {}
+            for index in self.indices:
+                number = self.completions[index].group
+                groups.setdefault(("alone", index) if number is None else number, []).append(index)
+            return list(groups.values())
+        if self.together:
             return [list(self.indices)] if self.indices else []
         return [[index] for index in self.indices]
 

@@ -33,10 +33,10 @@ class ThreadRoom:
 
     def submit(self, task: Task) -> None:
         """Takes a task; its results are settled from the lanes."""
-        groups = task.groups()
+        calls = task.calls()
         with self._changed:
-            self._waiting.extend((task, group) for group in groups)
-            for _ in range(min(len(groups), self._most - len(self._lanes))):
+            self._waiting.extend((task, call) for call in calls)
+            for _ in range(min(len(calls), self._most - len(self._lanes))):
                 self._open_lane()
             self._changed.notify_all()
 
@@ -64,9 +64,9 @@ class ThreadRoom:
             lane.work = None
             while not (self._closed or lane.abandoned):
                 while self._waiting:
-                    task, group = self._waiting.popleft()
-                    if any(task.open(index) for index in group):
-                        lane.work, lane.started = (task, group), time.monotonic()
+                    task, indices = self._waiting.popleft()
+                    if any(task.open(index) for index in indices):
+                        lane.work, lane.started = (task, indices), time.monotonic()
                         return lane.work
                 self._changed.wait()
             return None
@@ -78,12 +78,12 @@ class ThreadRoom:
 
     def _abandon(self, lane: _Lane) -> None:
         assert lane.work is not None
-        task, group = lane.work
+        task, indices = lane.work
         lane.abandoned = True
         self._lanes.discard(lane)
         self._stuck = [(caller, thread) for caller, thread in self._stuck if thread.is_alive()]
         self._stuck.append((task.caller, lane.thread))
-        _fail_late(task, group, lane.where())
+        _fail_late(task, indices, lane.where())
         stuck = sum(caller is task.caller for caller, _ in self._stuck)
         if stuck >= _MOST_STUCK:
             task.fail_open(f"{stuck} of its calls are stuck in threads. Use isolation='process' to end such calls.")
@@ -111,23 +111,23 @@ class _Lane:
 
     def _run(self) -> None:
         while (work := self._room.take(self)) is not None:
-            task, group = work
-            call = task.caller.many if task.batch else task.caller.each
-            results = call(task.some(group), task.rows(group), self._pause)
+            task, indices = work
+            call = task.caller.many if task.together else task.caller.each
+            results = call(task.some(indices), task.rows(indices), self._pause)
             if self.abandoned:
                 return
             if self.late():
-                _fail_late(task, group, "")
-            task.settle(group, results)
+                _fail_late(task, indices, "")
+            task.settle(indices, results)
 
     def _pause(self, seconds: float) -> None:
         self.started = time.monotonic() + seconds
         time.sleep(seconds)
 
 
-def _fail_late(task: Task, group: list[int], details: str) -> None:
+def _fail_late(task: Task, indices: list[int], details: str) -> None:
     problem = (
         f"it took longer than its time limit of {task.limit:g} s. A thread cannot be ended, so it runs on; "
         "use isolation='process' to end such calls."
     )
-    task.fail(group, problem, task.limit, details)
+    task.fail(indices, problem, task.limit, details)

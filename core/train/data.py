@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from datasets import Dataset, concatenate_datasets
 
-from grpo.core.env.episodes import Episode
+from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.env.order import Source, mixed_order
 from grpo.core.env.prompts import encode_starts
 from grpo.core.plan import Plan
@@ -43,7 +43,8 @@ def upcoming_starts(plan: Plan, rows: Dataset, step: int) -> list[Episode]:
     if not plan.config.rollout.overlap or step * count >= len(rows):
         return []
     numbers = rows[step * count : (step + 1) * count]["episode"]
-    return [plan.train[number] for number in numbers for _ in range(plan.config.train.group_size)]
+    size = plan.config.train.group_size
+    return in_groups([plan.train[number] for number in numbers for _ in range(size)], size)
 
 
 def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> Dataset:

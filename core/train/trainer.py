@@ -37,6 +37,7 @@ from trl.models import unwrap_model_for_generation
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
+from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.plan import Plan
 from grpo.core.policy.load import end_ids
 from grpo.core.rollout.limits import tolerance_of
@@ -193,7 +194,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def _prepare_inputs(self, generation_batch: Any) -> Tensors:
         if self._micro is None or (self.done == 0 and self._first_pass):
-            self._micro = self._collected([self._plan.train[row["episode"]] for row in generation_batch])
+            here = self.accelerator.process_index * len(generation_batch)
+            episodes = [self._plan.train[row["episode"]] for row in generation_batch]
+            self._micro = self._collected(in_groups(episodes, self._plan.config.train.group_size, here))
             upcoming = upcoming_starts(self._plan, self.train_dataset, self.step)
             self._report.add(self.sampler.ahead(upcoming))
         return self._micro[self.done]
@@ -267,7 +270,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._passes += 1
         return loss
 
-    def _collected(self, starts: Sequence[Any]) -> list[Tensors]:
+    def _collected(self, starts: Sequence[Episode]) -> list[Tensors]:
         """Makes the batch of these episodes and deals it out to micro batches."""
         found = self._collector.collect(starts, self.step, again=self._doubted)
         self._doubted = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from grpo.envs.rows.embedded import read_embedded
@@ -16,7 +16,7 @@ Level = Literal["easy", "medium", "mixed", "hard"]
 _USED_BY = {"subset": "hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
 
 
-def read_number_problems(split: str, options: Mapping[str, Option], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def read_number_problems(split: str, options: Sequence[Option], given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the checked rows of a split, each with the columns `question`, `answer` and `solution`.
 
     Args:

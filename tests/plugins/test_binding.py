@@ -37,7 +37,7 @@ def test_an_optional_column_is_used_although_an_earlier_one_is_absent() -> None:
 def test_rows_of_a_batch_may_differ_in_their_optional_columns() -> None:
     rows = [{"answer": "7", "unit": "m"}, {"answer": "8", "unit": "s", "digits": 3}]
     bound = BoundReward(several, "dist")
-    assert bound.call_batch([Completion("x", row=row) for row in rows]) == ["x7m[2]", "x8s3"]
+    assert bound.call_together([Completion("x", row=row) for row in rows]) == ["x7m[2]", "x8s3"]
 
 
 def test_a_column_is_read_under_its_other_names_where_the_row_lacks_its_own() -> None:

@@ -219,9 +219,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_function_of_a_file_is_wrapped_as_it_is(file: Path) -> None:
     bound = Host([]).reward("./trl_rewards.py:brief:as=short,weight=2")
     assert (bound.name, bound.spec.version, bound.spec.isolation) == ("short", 0, "process")
-    assert bound.call_batch([completion("abc", limit=3), completion("abcd", limit=3)]) == [1.0, 0.0]
+    assert bound.call_together([completion("abc", limit=3), completion("abcd", limit=3)]) == [1.0, 0.0]
     assert Host([]).reward("./trl_rewards.py:brief:form=messages").options == {"form": "messages"}
-    assert Host([]).reward("./trl_rewards.py:longest").call_batch([completion("abc")]) == [-3.0]
+    assert Host([]).reward("./trl_rewards.py:longest").call_together([completion("abc")]) == [-3.0]
     assert source_sha256(bound.spec.function) == source_sha256(bound.spec.function.func)  # type: ignore[attr-defined]
     assert source_sha256(bound.spec.function) is not None
 

@@ -47,6 +47,11 @@ async def asked_at_once(completions: list[str]) -> list[float | None]:
     return [None for _ in completions]
 
 
+@reward(version=1, scope="group")
+def shortest(completions: list[str], answer: str, *, bonus: float = 0.5) -> list[float | None]:
+    return [bonus if one == answer else None for one in completions]
+
+
 @verifier(version=1, name="exactly")
 def exact(completion: str, answer: str) -> Verdict:
     return Verdict(completion == answer)

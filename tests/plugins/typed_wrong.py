@@ -50,6 +50,11 @@ def batch_without_list(completions: list[str]) -> float:
     return float(len(completions))
 
 
+@reward(version=1, scope="group")  # wrong
+def one_for_all(completions: list[str]) -> float:
+    return float(len(completions))
+
+
 @verifier(version=1)  # wrong
 def score(completion: str) -> float:
     return float(len(completion))

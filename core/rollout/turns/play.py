@@ -303,6 +303,7 @@ class _Rollout:
             turns=self.turns,
             info={**self.info, "rewards": list(self.rewards), **({"tool_calls": self.used} if self.tools else {})},
             env=self.episode.env,
+            group=self.episode.group,
         )
 
     def trajectory(self, end: int) -> Trajectory:
@@ -350,4 +351,5 @@ def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:
         logprobs=sampled.logprobs,
         finish_reason=sampled.finish_reason,
         env=episode.env,
+        group=episode.group,
     )

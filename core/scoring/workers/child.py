@@ -1,11 +1,11 @@
-"""A worker process from the inside: rows come in over a socket, results go out, one message a row.
+"""A worker process from the inside: rows come in over a socket, results go out, one message a call.
 
 Theory of operation. The process is a fresh interpreter in a session of its own that ignores Ctrl-C. The kernel kills
 it when its parent dies (Linux), it ends by itself when the socket closes, and it is the first to go when memory runs
 out. What plugins print goes to stderr; their stdin is empty. A result is sent before the next row begins, so the
 parent always knows which row a worker died on. After a MemoryError the worker asks to be replaced.
 
-Messages in:  (key, packed plugin or None, retries, batch?, indices, rows, items as bytes)
+Messages in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
 Messages out: ("loaded",) ("unloadable", text) ("unreadable", text) ("again", delay) ("retire", try the row again?)
               ("done", seconds of the call, [(index, result)], failure in full or None)
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import itertools
 import os
 import pickle
 import signal
@@ -71,7 +72,7 @@ class Child:
             self._answer(pickle.loads(incoming.read(*LENGTH.unpack(head))))
 
     def _answer(self, message: Wire) -> None:
-        key, packed, retries, batch, indices, rows, items = message
+        key, packed, retries, together, calls, items = message
         if packed is not None:
             try:
                 self._callers[key] = Caller(unpack(packed), retries=retries, report=self._keep, alone=True)
@@ -80,21 +81,20 @@ class Child:
                 return
             self._send("loaded")
         try:
-            completions = [read_item(item) for item in pickle.loads(items)]
+            completions = iter([read_item(item) for item in pickle.loads(items)])
         except BaseException:
             self._send("unreadable", traceback.format_exc())
             return
         caller = self._callers[key]
-        groups = [(indices, rows, completions)]
-        if not batch:
-            groups = [([i], [row], [one]) for i, row, one in zip(indices, rows, completions, strict=True)]
-        for group, numbers, texts in groups:
+        call = caller.many if together else caller.each
+        for indices, rows in calls:
+            own = list(itertools.islice(completions, len(indices)))
             started = time.perf_counter()
-            results = (caller.many if batch else caller.each)(texts, numbers, self._pause)
+            results = call(own, rows, self._pause)
             if self._spent and self._served:  # what filled the memory may be an earlier row's
                 self._send("retire", True)
                 return
-            self._done(started, group, results)
+            self._done(started, indices, results)
             if self._spent:
                 self._send("retire", False)
                 return

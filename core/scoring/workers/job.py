@@ -82,60 +82,59 @@ class Job:
         self.parcel = parcel
         self.in_flight = 0
         self.load_deaths = 0
-        self._queue: deque[int] = deque(task.indices)
+        self._queue: deque[list[int]] = deque(task.calls())
         self._suspects: deque[list[int]] = deque()
         self._caution = 0
 
     @property
     def waiting(self) -> bool:
-        """Whether rows wait for a worker."""
+        """Whether calls wait for a worker."""
         while self._suspects and not self.task.open(self._suspects[0][0]):
             self._suspects.popleft()
-        while self._queue and not self.task.open(self._queue[0]):
+        while self._queue and not self.task.open(self._queue[0][0]):
             self._queue.popleft()
         return bool(self._suspects or self._queue)
 
     @property
     def suspect(self) -> bool:
-        """Whether the next rows need a worker that has scored nothing yet."""
+        """Whether the next call needs a worker that has scored nothing yet."""
         return bool(self._suspects)
 
-    def take(self, workers: int) -> list[int]:
-        """Returns the indices of the next chunk, for one of so many workers."""
+    def take(self, workers: int) -> list[list[int]]:
+        """Returns the calls of the next chunk, each as its indices, for one of so many workers."""
         if self._suspects:
-            return self._suspects.popleft()
-        if self.task.batch:
-            size = len(self._queue)
-        elif self._caution > 1 or self.parcel.pace is None:
+            return [self._suspects.popleft()]
+        if self._caution > 1 or self.parcel.pace is None:
             size = 1
         else:
             share = math.ceil(len(self._queue) / (2 * workers))
-            size = max(1, min(share, _LONGEST_CHUNK, int(_CHUNK_SECONDS / max(self.parcel.pace, 1e-6))))
+            pace = max(self.parcel.pace, 1e-6) * len(self._queue[0])
+            size = max(1, min(share, _LONGEST_CHUNK, int(_CHUNK_SECONDS / pace)))
         return [self._queue.popleft() for _ in range(size)]
 
-    def put_back(self, indices: Sequence[int]) -> None:
-        """Takes back rows that were not scored."""
-        self._queue.extendleft(reversed(indices))
+    def put_back(self, calls: Sequence[list[int]]) -> None:
+        """Takes back calls that were not made."""
+        self._queue.extendleft(reversed(calls))
 
     def put_back_suspect(self, indices: list[int]) -> None:
-        """Takes back rows that a worker died on, for one more try in a fresh worker."""
+        """Takes back the rows of a call that a worker died on, for one more try in a fresh worker."""
         self._suspects.append(indices)
 
     def more_careful(self) -> bool:
         """Notes that rows could not be packed or unpacked; returns whether there is another way to try."""
-        if self._caution > 1 or (self.task.batch and self._caution):
+        if self._caution > 1 or (self.task.caller.plugin.spec.batch and self._caution):
             return False
         self._caution += 1
         return True
 
-    def pack(self, indices: Sequence[int]) -> bytes:
+    def pack(self, calls: Sequence[Sequence[int]]) -> bytes:
         """Returns the completions as bytes, with only the columns that the plugin reads.
 
         Raises:
             Exception: a value in them cannot be pickled.
         """
         spec = self.task.caller.plugin.spec
-        completions = [self.task.completions[index] for index in indices]
+        completions = [self.task.completions[index] for call in calls for index in call]
         items: list[Completion] | list[tuple[str, dict[str, object]]]
         if spec.whole:
             items = completions
@@ -147,10 +146,10 @@ class Job:
 
 @dataclass(slots=True)
 class Chunk:
-    """Rows that a worker has.
+    """Calls that a worker has.
 
     Attributes:
-        left: the indices without an answer; the worker is on the first, or on all of them for a batch plugin.
+        left: the calls without an answer, each as its indices; the worker is on the first.
         deadline: when the present one must be done, by `time.monotonic`.
         loading: the worker is still loading the plugin.
         key: of the packing that it was sent.
@@ -158,16 +157,8 @@ class Chunk:
     """
 
     job: Job
-    left: list[int]
+    left: list[list[int]]
     deadline: float
     loading: bool
     key: int
     problem: str = ""
-
-    def current(self) -> list[int]:
-        """Returns the rows that the worker is on."""
-        return self.left if self.job.task.batch else self.left[:1]
-
-    def rest(self) -> list[int]:
-        """Returns the rows that it has not begun."""
-        return [] if self.job.task.batch else self.left[1:]

@@ -4,10 +4,11 @@ Theory of operation. One thread owns all workers: it starts them, feeds them chu
 ends them. (It must be one thread that lives as long as the pool: the kernel kills a worker when the thread that
 started it ends, which is also how workers die with a killed parent.) Workers are fresh interpreters, never forks.
 
-A worker answers row by row, so the first row without an answer is the one that it is on. Past its time limit the
-worker is killed and that row fails. When a worker dies by itself after it had scored other rows, the row gets one more
-try as the first row of a fresh worker, because what it died of may have been left behind by an earlier row; it fails
-if that worker dies too. The other rows of the chunk go back into the queue, and the worker is replaced.
+A worker answers call by call (of one row, or of the rows of a group or a batch), so the first call without an answer is
+the one that it is on. Past its time limit the worker is killed and the rows of that call fail. When a worker dies by
+itself after it had scored other rows, the call gets one more try as the first of a fresh worker, because what it died
+of may have been left behind by an earlier row; its rows fail if that worker dies too. The other calls of the chunk go
+back into the queue, and the worker is replaced.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ class WorkerPool:
         self._selector.register(worker.channel, selectors.EVENT_READ, worker)
         return worker
 
-    def _give(self, worker: Worker, job: Job, indices: list[int]) -> None:
+    def _give(self, worker: Worker, job: Job, calls: list[list[int]]) -> None:
         task, parcel = job.task, job.parcel
         try:
             packed = None if parcel.key in worker.loaded else parcel.packed()
@@ -183,16 +184,16 @@ class WorkerPool:
             task.fail_open("it cannot be sent to a worker process; define it in a module.", traceback.format_exc())
             return
         try:
-            items = job.pack(indices)
+            items = job.pack(calls)
         except Exception as error:
-            self._unreadable(job, indices, f"its row cannot be sent to a worker process: {error}")
+            self._unreadable(job, calls, f"its row cannot be sent to a worker process: {error}")
             return
-        rows = [task.row(index) for index in indices]
+        numbered = [(call, [task.row(index) for index in call]) for call in calls]
         now = time.monotonic()
         deadline = now + (task.limit if packed is None else _LOAD_LIMIT)
-        self._workers[worker] = Chunk(job, indices, deadline, packed is not None, parcel.key)
+        self._workers[worker] = Chunk(job, calls, deadline, packed is not None, parcel.key)
         job.in_flight += 1
-        worker.send((parcel.key, packed, task.caller.retries, task.batch, indices, rows, items))
+        worker.send((parcel.key, packed, task.caller.retries, task.together, numbered, items))
 
     def _hear(self, worker: Worker, message: tuple[Any, ...]) -> None:
         """Acts on one message of a worker."""
@@ -213,7 +214,7 @@ class WorkerPool:
                 if details is not None:
                     task.caller.report(details, None)
                 task.settle([index for index, _ in wires], [from_wire(wire) for _, wire in wires])
-                del chunk.left[: len(wires)]
+                del chunk.left[0]
                 if not chunk.left:
                     self._free(worker, chunk)
             case ("unloadable", text):
@@ -227,8 +228,8 @@ class WorkerPool:
                 self._unreadable(job, chunk.left, f"a worker process cannot read its row: {text.splitlines()[-1]}")
             case ("retire", suspect):
                 if suspect:
-                    job.put_back_suspect(chunk.current())
-                job.put_back(chunk.rest() if suspect else chunk.left)
+                    job.put_back_suspect(chunk.left[0])
+                job.put_back(chunk.left[1:] if suspect else chunk.left)
                 self._free(worker, chunk)
                 worker.kill()
                 self._lose(worker)
@@ -237,11 +238,11 @@ class WorkerPool:
         chunk.job.in_flight -= 1
         self._workers[worker] = None
 
-    def _unreadable(self, job: Job, indices: list[int], problem: str) -> None:
+    def _unreadable(self, job: Job, calls: list[list[int]], problem: str) -> None:
         if job.more_careful():
-            job.put_back(indices)
+            job.put_back(calls)
             return
-        job.task.fail(indices, problem)
+        job.task.fail([index for call in calls for index in call], problem)
 
     def _lose(self, worker: Worker) -> None:
         """Moves a worker that ended, or is told to end, from the living to the dying; frees its other rows."""
@@ -253,8 +254,8 @@ class WorkerPool:
         if chunk is not None:
             chunk.job.in_flight -= 1
             if not chunk.loading:
-                chunk.job.put_back(chunk.rest())
-                chunk.left = chunk.current()
+                chunk.job.put_back(chunk.left[1:])
+                del chunk.left[1:]
         worker.expect_end()
 
     def _buried(self, worker: Worker, chunk: Chunk | None) -> bool:
@@ -274,7 +275,7 @@ class WorkerPool:
                 job.put_back(chunk.left)
         elif chunk.problem or worker.rows_done == 0:
             text = f"{problem}; its worker process was killed." if chunk.problem else f"{problem}."
-            task.fail(chunk.left, text, task.limit if chunk.problem else 0.0, stack)
+            task.fail(chunk.left[0], text, task.limit if chunk.problem else 0.0, stack)
         else:
-            job.put_back_suspect(chunk.left)
+            job.put_back_suspect(chunk.left[0])
         return True

@@ -124,3 +124,14 @@ def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
     (folder / "empty.jsonl").write_text("", encoding="utf-8")
     assert "has no rows" in grpo("empty.jsonl", *rewards)
     assert "is not a run directory" in grpo(".", *rewards)
+
+
+def test_a_reward_of_groups_is_compared_with_the_groups_of_the_advantages(folder: Path) -> None:
+    (folder / "mine.py").write_text(
+        "from grpo import reward\n@reward(version=1, scope='group', isolation='inline')\n"
+        "def fewer(completions: list[str]) -> list[float]:\n"
+        "    return [float(len(text) == min(map(len, completions))) for text in completions]\n",
+        encoding="utf-8",
+    )
+    values = json.loads(grpo("rows.jsonl", "--old", "format", "--new", "./mine.py:fewer", "--json"))
+    assert values["mean"][1] == 0.75, "one of the first group, and both of the second, which are as long"

@@ -8,39 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_plugin import errors, planted
 
 from grpo import Case, check_reward, check_verifier
-from grpo.core.check.report import Report
 from grpo.plugins.errors import OptionError, PluginError
 from grpo.plugins.host import Host
-
-PREAMBLE = """
-import asyncio, os, random, signal, threading
-from grpo import Case, Completion, Verdict, reward, verifier
-RIGHT = Case("The answer is 72", row={"answer": "72"}, expect=1.0)
-WRONG = Case("The answer is 7", row={"answer": "72"}, expect=0.0)
-
-def right(completion, answer):
-    import re
-    stated = re.findall(r"[0-9][0-9,]*(?:[.][0-9]+)?", completion.rpartition(" is ")[2])
-    return float(len(stated) == 1 and float(stated[0].replace(",", "")) == float(answer or "nan"))
-"""
 
 
 @pytest.fixture(autouse=True)
 def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
-
-
-def planted(tmp_path: Path, source: str) -> str:
-    """Writes a file with a plugin named `mine` and returns its SPEC."""
-    path = tmp_path / "planted.py"
-    path.write_text(PREAMBLE + textwrap.dedent(source), encoding="utf-8")
-    return f"{path}:mine"
-
-
-def errors(report: Report) -> set[str]:
-    return {finding.relation for finding in report.of("error")}
 
 
 def test_an_honest_reward_keeps_every_relation(tmp_path: Path) -> None:

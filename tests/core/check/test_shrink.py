@@ -134,3 +134,31 @@ def test_what_cannot_be_found_is_refused(folder: Path, arguments: tuple[str, ...
     done = grpo("--reward", "format", *arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_with_a_reward_of_groups_the_others_stay_and_the_case_is_a_group(folder: Path) -> None:
+    (folder / "mine.py").write_text(
+        "from grpo import reward\n@reward(version=1, scope='group')\n"
+        "def mine(completions: list[str], answer: str) -> list[float]:\n"
+        "    return [float(answer in text) * len(set(completions)) for text in completions]\n",
+        encoding="utf-8",
+    )
+    rows = [{"completion": text, "answer": "7", "group": group} for text, group in (("a 7 b", 1), ("7", 2), ("7", 1))]
+    (folder / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    done = grpo("--reward", "./mine.py:mine", "--input", "groups.jsonl", "--row", "1", cwd=folder)
+    case = eval(done.stdout, {"Case": Case})
+    [text, other] = case.completion
+    assert (len(text), "7" in text, other) == (2, True, "7"), "without the second character both would be one text"
+    assert (case.row, case.expect) == ({"answer": "7"}, [2.0, 2.0])
+
+
+def test_the_other_members_of_a_run_stay_too(full_run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from grpo import reward\n@reward(version=1, scope='group')\n"
+        "def mine(completions: list[str]) -> list[float]:\n    return [float(len(completions))] * len(completions)\n",
+        encoding="utf-8",
+    )
+    done = grpo(str(full_run), "--reward", f"{file}:mine", "--step", "1", "--index", "3", cwd=full_run)
+    case = eval(done.stdout, {"Case": Case})
+    assert (len(case.completion), case.completion[1], case.expect) == (2, "", [2.0, 2.0])

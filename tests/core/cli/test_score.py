@@ -213,3 +213,50 @@ def test_it_streams(folder: Path) -> None:
         scorer.wait()
     assert numbers == list(range(1500))
     assert b"Traceback" not in errors
+
+
+GROUPS = """
+from grpo import reward
+
+@reward(version=1, scope="group", range=(0.0, 1.0), isolation="inline")
+def shortest(completions: list[str], answer: str) -> list[float | None]:
+    return [float(len(text) == min(map(len, completions))) for text in completions]
+"""
+
+
+def test_rows_of_one_prompt_are_scored_together_and_the_summary_says_which_they_are(folder: Path) -> None:
+    (folder / "groups.py").write_text(GROUPS)
+    texts = [("aa", 0), ("b", 0), ("ccc", 1), ("dddd", 1), ("e", 0)]
+    rows = [{"completion": text, "answer": "a", "group": group, "step": 1 + (text == "e")} for text, group in texts]
+    command = ("score", "--reward", "./groups.py:shortest")
+    done = grpo(folder, *command, stdin=jsonl(*rows))
+    assert [row["scores"]["shortest"]["score"] for row in read(done.stdout)] == [0.0, 1.0, 1.0, 0.0, 1.0]
+    assert b"3 groups: rows with the same step and group" in done.stderr
+    done = grpo(folder, *command, "--group-column", "answer", stdin=jsonl(*rows))
+    assert [row["scores"]["shortest"]["score"] for row in read(done.stdout)] == [0.0, 1.0, 0.0, 0.0, 1.0]
+    assert b"1 group: rows with the same answer" in done.stderr
+
+
+def test_groups_may_stand_further_apart_than_a_block_of_rows(folder: Path) -> None:
+    (folder / "groups.py").write_text(GROUPS)
+    first = {"completion": "long", "answer": "", "question": "first"}
+    between = [{"completion": "xx", "answer": "", "question": f"{n}"} for n in range(600)]
+    rows = [first, *between, {**first, "completion": "s"}]
+    done = grpo(folder, "score", "--reward", "./groups.py:shortest", stdin=jsonl(*rows))
+    scores = [row["scores"]["shortest"]["score"] for row in read(done.stdout)]
+    assert scores == [0.0, *[1.0] * 600, 1.0]
+
+
+def test_rows_whose_groups_are_not_known_are_refused_before_an_older_output_is_lost(folder: Path) -> None:
+    (folder / "groups.py").write_text(GROUPS)
+    (folder / "out.jsonl").write_text("kept")
+    command = ("score", "--reward", "./groups.py:shortest", "--output", "out.jsonl")
+    done = grpo(folder, *command, stdin=jsonl({"completion": "a", "answer": "a"}))
+    assert (done.returncode, b"Use --group-column" in done.stderr) == (2, True)
+    lacking = jsonl({"completion": "a", "group": 1}, {"completion": "a"})
+    assert b"stdin, line 2: no column 'group' to group by" in grpo(folder, *command, stdin=lacking).stderr
+    broken = jsonl({"completion": "a", "group": 1}) + "{broken"
+    assert b"line 2: it is not JSON" in grpo(folder, *command, stdin=broken).stderr
+    assert (folder / "out.jsonl").read_text() == "kept"
+    done = grpo(folder, "score", "--reward", "./mine.py:crash", "--group-column", "group", stdin="")
+    assert b"--group-column is for a reward that scores groups" in done.stderr

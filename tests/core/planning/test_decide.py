@@ -354,3 +354,19 @@ def test_a_reward_without_a_version_is_a_note_of_the_run(plan_of: MakePlan, tmp_
     plan = plan_of(rewards=["./mine.py:level"])
     assert [note for note in plan.notes if "'level' has no version and counts as 0" in note]
     assert len(plan.notes) == len(plan_of().notes) + 1
+
+
+def test_a_reward_of_groups_is_refused_where_a_process_would_have_a_part_of_a_group(
+    plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from grpo import reward\n@reward(version=1, scope='group')\n"
+        "def mine(completions: list[str]) -> list[float]:\n    return [1.0] * len(completions)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    message = refusal(plan_of, rewards=[f"{file}:mine"], train={"prompts_per_step": 3, "group_size": 4})
+    assert "'mine' scores the completions of a prompt together, and 2 processes that share 3 prompts" in message
+    assert "multiple of 2, for example 4" in message
+    assert plan_of(rewards=[f"{file}:mine"], train={"prompts_per_step": 4, "group_size": 4}).processes == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,45 @@ def test_a_reward_that_goes_bad_in_the_middle_of_a_run_stops_it_by_name(
     assert resume(run.path, Host.discover(), Silent()).status == "done"
     drift = [row["canaries/vowels/drift"] for row in read_metrics(run)]
     assert drift == pytest.approx([0.0, 0.0, 2 / 3 if text else 0.0, 0.0, 0.0, 0.0])
+
+
+@reward(
+    version=1,
+    range=(0.0, 1.0),
+    scope="group",
+    isolation="inline",
+    cases=[Case(["a", "bb"], expect=[1.0, 0.0]), Case("ccc", expect=1.0)],
+)
+def shortest(completions: list[str]) -> list[float]:
+    return [float(len(text) == min(map(len, completions))) for text in completions]
+
+
+def test_the_cases_of_a_reward_of_groups_are_watched_as_groups(tmp_path: Path) -> None:
+    plugin = BoundReward(shortest, "their-dist")
+    file = written(
+        tmp_path,
+        {"completion": "long", "group": "x", "expect": {"shortest": 0.0}},
+        {"completion": "alone", "expect": {"shortest": 1.0}},
+        {"completion": "s", "group": "x", "expect": {"shortest": 1.0}},
+    )
+    canaries = canaries_of(file, True, [plugin], [])
+    assert len(canaries) == 6
+    watch = CanaryWatch(canaries, {("reward", "shortest"): "shortest"}, tolerance=0.0, share=0.0, patience=0)
+    with Scorer([plugin]) as scorer:
+        look = watch.look(scorer, 1)
+    assert list(look.said) == [0.0, 1.0, 1.0, 1.0, 0.0, 1.0]
+    assert (look.warnings, look.stop) == ([], None)
+    regrouped = [
+        Canary(c.kind, c.name, c.owner, replace(c.completion, group=None), c.expect, c.where) for c in canaries
+    ]
+    assert fingerprint(regrouped) != fingerprint(canaries)
+
+
+def test_a_group_of_canaries_of_which_some_are_not_for_the_reward_is_refused(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        {"completion": "4", "answer": "4", "group": 1, "expect": {"shortest": 1.0, "near": 1.0}},
+        {"completion": "44", "answer": "4", "group": 1, "expect": {"near": 0.5}},
+    )
+    with pytest.raises(DatasetError, match="line 2: 'shortest' scores groups, and of group 1 only some lines say"):
+        canaries_of(file, False, [NEAR, BoundReward(shortest, "their-dist")], [])

@@ -86,6 +86,48 @@ def test_a_wrong_name_or_setting_is_refused_at_once() -> None:
         grpo.to_trl("proximity", on_failure="zero")  # type: ignore[arg-type]
 
 
+GROUPS = """
+from grpo import Component, reward, rubric
+
+@reward(version=1, scope="group", range=(0.0, 1.0), isolation="inline")
+def fewest(completions: list[str], answer: str) -> list[float]:
+    return [float(len(text) == min(map(len, completions))) for text in completions]
+
+judged = rubric(name="judged", version=1, components=[Component(fewest)])
+"""
+
+
+@pytest.mark.parametrize("name", ["fewest", "judged"])
+def test_trl_hands_the_groups_over_side_by_side(name: str, tmp_path: Path) -> None:
+    (tmp_path / "groups.py").write_text(GROUPS)
+    function = grpo.to_trl(f"{tmp_path}/groups.py:{name}", num_generations=2)
+    texts = ["aa", "b", "ccc", "dddd"]
+    assert function(prompts=["p", "p", "q", "q"], completions=texts, answer=["1", "1", "2", "2"]) == [
+        0.0,
+        1.0,
+        1.0,
+        0.0,
+    ]
+    assert function(prompts=["p"] * 4, completions=texts, answer=["1"] * 4) == [0.0, 1.0, 1.0, 0.0], "one prompt twice"
+    with pytest.raises(
+        UsageError, match="scores groups of 2 completions, and TRL handed over 3 that are no such groups"
+    ):
+        function(prompts=["p"] * 3, completions=texts[:3], answer=["1"] * 3)
+    with pytest.raises(UsageError, match="no process has a part of a group"):
+        function(prompts=["p", "q", "q", "r"], completions=texts, answer=["1"] * 4)
+
+
+def test_a_reward_of_groups_is_refused_where_a_group_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "groups.py").write_text(GROUPS)
+    spec = f"{tmp_path}/groups.py:fewest"
+    with pytest.raises(UsageError, match=r"Say how many TRL samples: to_trl\(\.\.\., num_generations=8\)"):
+        grpo.to_trl(spec)
+    with pytest.raises(UsageError, match="together, and verifiers shows a reward one at a time"):
+        grpo.to_verifiers(spec)
+    with pytest.raises(UsageError, match="together, and Inspect shows a reward one at a time"):
+        grpo.to_inspect(spec)
+
+
 @pytest.mark.slow
 def test_trl_trains_on_our_reward(tiny_model: Path, vowels: str, tmp_path: Path) -> None:
     from datasets import Dataset

@@ -130,7 +130,7 @@ def accuracy_scores(row):
 
 
 def batch_scores(row):
-    return Host([]).reward(f"{EXAMPLE}:len_reward").call_batch(given(row))
+    return Host([]).reward(f"{EXAMPLE}:len_reward").call_together(given(row))
 
 
 BUILT_IN = {
