@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from grpo.core.env.episodes import Episode, completed, in_groups
+from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.record.browse import read_step, to_completion
 from grpo.core.record.run_dir import open_run_dir, rollout_steps
+from grpo.core.rollout.turns.play import completed
 from grpo.core.rollout.types import Sampled
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.host import Host
