@@ -259,6 +259,7 @@ class RunConfig(_Section):
         env: the environment's SPEC, or a table with the key `name`; a list of these for several environments.
         rewards: SPECs or tables; empty: each environment's defaults.
         env_rewards: an environment's name to the SPECs or tables of its own rewards.
+        verifier: the SPEC or table of what decides accuracy; None: each environment's own.
         model: a hub id or a folder; None: the embedded model.
         dataset: the value of the environment's option `dataset`.
         out: the run directory; None: runs/<time>-<env>.
@@ -267,6 +268,7 @@ class RunConfig(_Section):
     env: PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)]
     rewards: tuple[PluginRef, ...] = ()
     env_rewards: dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]] = {}
+    verifier: PluginRef | None = None
     model: str | None = None
     dataset: str | None = None
     out: Path | None = None
