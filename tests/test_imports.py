@@ -46,7 +46,7 @@ OPTIONAL = {
     "websockets": "openenv",
 }
 # Each comes with a declared distribution, at the version that this one asks for.
-BROUGHT = {"mcp", "pydantic_core", "triton"}
+BROUGHT = {"huggingface_hub", "mcp", "pydantic_core", "triton"}
 
 
 def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:

@@ -8,48 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grpo.core.config.flags import FLAGS
 from grpo.core.config.schema import load_config
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
 if TYPE_CHECKING:
     from grpo.core.run.job import RunSummary
-
-# Flag to dotted configuration key; a flag that is not given leaves the key alone.
-FLAGS = {
-    "model": "model",
-    "dataset": "dataset",
-    "out": "out",
-    "seed": "seed",
-    "steps": "train.steps",
-    "epochs": "train.epochs",
-    "limit": "train.limit",
-    "lr": "train.lr",
-    "group_size": "train.group_size",
-    "prompts_per_step": "train.prompts_per_step",
-    "micro_batch_size": "train.micro_batch_size",
-    "warmup_steps": "train.warmup_steps",
-    "checkpointing": "train.checkpointing",
-    "loss": "loss.type",
-    "beta": "loss.beta",
-    "rollout": "rollout.backend",
-    "server_url": "rollout.server_url",
-    "lora_sync": "rollout.lora_sync",
-    "overlap": "rollout.overlap",
-    "share_weights": "rollout.share_weights",
-    "temperature": "rollout.temperature",
-    "max_prompt_length": "rollout.max_prompt_length",
-    "max_completion_length": "rollout.max_completion_length",
-    "lora": "lora.enabled",
-    "lora_rank": "lora.rank",
-    "lora_alpha": "lora.alpha",
-    "bits": "lora.bits",
-    "eval_every": "evaluation.every",
-    "eval_size": "evaluation.size",
-    "save_every": "output.save_every",
-    "canaries": "canaries.file",
-    "canary_cases": "canaries.cases",
-}
 
 
 @click.command()
@@ -124,7 +89,9 @@ def run(
     Without --model it trains the embedded demonstration model on embedded problems: no network, no GPU, about a
     minute. Every setting of docs/configuration.md can be given with --set or in a --config file.
     """
+    from grpo.core.record.run_dir import open_run_dir
     from grpo.core.run.display import display_for
+    from grpo.core.run.given import refuse_given
     from grpo.core.run.job import resume, start
 
     flags = {FLAGS[name]: str(value) if isinstance(value, Path) else value for name, value in given.items()}
@@ -139,6 +106,7 @@ def run(
             extra = [key for key, value in flags.items() if value is not None]
             if extra or pairs or config_file or dry_run:
                 raise UsageError("--resume continues a run with its own settings; leave the other options out.")
+            refuse_given(load_config(open_run_dir(resume_from).config, [], {}), resume_from)
             return _exit_code(resume(resume_from, Host.discover(), display))
         config = load_config(config_file, pairs, flags)
         host = Host.discover()

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from grpo.core.check.gold.validate import validate
     from grpo.core.check.reward import check_env, check_reward, check_verifier
     from grpo.core.check.sandbox import check_sandbox
+    from grpo.core.run.python import train
+    from grpo.core.run.result import Run, load
     from grpo.core.scoring.interop import to_inspect, to_trl, to_verifiers
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.from_trl import from_trl
@@ -29,6 +31,7 @@ __all__ = [
     "EnvSpec",
     "RewardSpec",
     "RubricSpec",
+    "Run",
     "SandboxSpec",
     "Scored",
     "Verdict",
@@ -39,11 +42,13 @@ __all__ = [
     "check_verifier",
     "from_trl",
     "hookimpl",
+    "load",
     "reward",
     "rubric",
     "to_inspect",
     "to_trl",
     "to_verifiers",
+    "train",
     "validate",
     "verifier",
 ]
@@ -55,6 +60,7 @@ _HOMES = {
     "EnvSpec": "plugins.specs",
     "RewardSpec": "plugins.specs",
     "RubricSpec": "plugins.rubric",
+    "Run": "core.run.result",
     "SandboxSpec": "plugins.specs",
     "Scored": "plugins.types",
     "Verdict": "plugins.types",
@@ -65,11 +71,13 @@ _HOMES = {
     "check_verifier": "core.check.reward",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
+    "load": "core.run.result",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",
     "to_verifiers": "core.scoring.interop",
+    "train": "core.run.python",
     "validate": "core.check.gold.validate",
     "verifier": "plugins.decorators",
 }
