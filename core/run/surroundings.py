@@ -28,12 +28,7 @@ def unchanged_process() -> Iterator[None]:
 
     The memory of the run is freed too, so that what comes after it has the GPU.
     """
-    before = os.environ.get(WAIT_POLICY)
-    os.environ.setdefault(WAIT_POLICY, "PASSIVE")
-    for module in ENGINE:
-        importlib.import_module(module)
-    if before is None:
-        del os.environ[WAIT_POLICY]
+    _load_engine()
     with ExitStack() as back:
         back.callback(_put_back_variables, dict(os.environ))
         back.enter_context(warnings.catch_warnings())
@@ -45,6 +40,18 @@ def unchanged_process() -> Iterator[None]:
             back.callback(put_back)
         back.callback(gc.collect)  # the trainer and its model refer to each other
         yield
+
+
+def _load_engine() -> None:
+    waits = os.environ.get(WAIT_POLICY)
+    os.environ.setdefault(WAIT_POLICY, "PASSIVE")
+    warnings.filterwarnings("ignore", message="IProgress not found")  # of a kernel without widgets; no run has bars
+    quiet = warnings.filters[0]
+    for module in ENGINE:
+        importlib.import_module(module)
+    warnings.filters.remove(quiet)  # type: ignore[attr-defined]  # a list, whatever its stub says
+    if waits is None:
+        del os.environ[WAIT_POLICY]
 
 
 def _libraries() -> Iterator[Callable[[], object]]:
