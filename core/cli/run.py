@@ -91,7 +91,7 @@ def run(
     """
     from grpo.core.record.run_dir import open_run_dir
     from grpo.core.run.display import display_for
-    from grpo.core.run.given import refuse_given
+    from grpo.core.run.given import refuse_missing
     from grpo.core.run.job import resume, start
 
     flags = {FLAGS[name]: str(value) if isinstance(value, Path) else value for name, value in given.items()}
@@ -106,7 +106,7 @@ def run(
             extra = [key for key, value in flags.items() if value is not None]
             if extra or pairs or config_file or dry_run:
                 raise UsageError("--resume continues a run with its own settings; leave the other options out.")
-            refuse_given(load_config(open_run_dir(resume_from).config, [], {}), resume_from)
+            refuse_missing(load_config(open_run_dir(resume_from).config, [], {}), resume_from)
             return _exit_code(resume(resume_from, Host.discover(), display))
         config = load_config(config_file, pairs, flags)
         host = Host.discover()

@@ -6,7 +6,7 @@ connection or a large model, runs in this process instead, and a note says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,14 @@ class PluginObjects:
         """Returns the SPECs of one object, or of several in a list."""
         listed = values if isinstance(values, (list, tuple)) else [] if values is None else [values]
         return [self.ref(kind, value) for value in listed]
+
+    @property
+    def names(self) -> dict[Kind, list[str]]:
+        """The names of the objects that were given so far, by kind."""
+        found: dict[Kind, list[str]] = {}
+        for (kind, _), (_, ref) in self._specs.items():
+            found.setdefault(kind, []).append(ref.removeprefix(f"{GIVEN}/"))
+        return found
 
     def _fitted(self, spec: Any) -> Any:
         """Returns a spec that can run: in this process what cannot travel to another one."""
@@ -137,17 +145,24 @@ def how_to_resume(config: RunConfig, path: Path) -> str:
     return f"grpo.train(resume={str(path)!r}, {', '.join(again)})"
 
 
-def refuse_given(config: RunConfig, path: Path) -> None:
-    """Refuses to continue a run, from the command line, whose plugins only Python can give.
+def refuse_missing(config: RunConfig, path: Path, again: Mapping[Kind, Sequence[str]] | None = None) -> None:
+    """Refuses to continue a run without the objects that it was given, which no other process has.
+
+    Args:
+        config: of the run.
+        path: its directory.
+        again: the names of those that are given again, by kind; none on the command line.
 
     Raises:
-        UsageError: says which and how to go on.
+        UsageError: says what is missing and how to go on.
     """
-    told = [f"the {kind} '{name}'" for kind, names in given_of(config).items() for name in names]
+    there = again or {}
+    found = {kind: [n for n in names if n not in there.get(kind, ())] for kind, names in given_of(config).items()}
+    told = [f"the {kind} '{name}'" for kind, names in found.items() for name in names]
     if told:
         raise UsageError(
-            f"{path} cannot be continued from the command line: {' and '.join(told)} of this run came from a script or "
-            f"a notebook, as objects given to grpo.train. Give the same again there: {how_to_resume(config, path)}"
+            f"{path} cannot be continued without {' and '.join(told)}: defined in a script or a notebook and given to "
+            f"grpo.train. Continue there, with the same again: {how_to_resume(config, path)}"
         )
 
 

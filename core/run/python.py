@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.config.schema import RunConfig, load_config, parse_config
 from grpo.core.env.mixture import bound_envs
 from grpo.core.record.run_dir import RunDir, open_run_dir
-from grpo.core.run.given import PluginObjects, names_of
+from grpo.core.run.given import PluginObjects, names_of, refuse_missing
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
 from grpo.core.run.keywords import leaves, settings_tree
@@ -24,7 +24,7 @@ from grpo.core.run.surroundings import unchanged_process
 from grpo.plugins.errors import UsageError
 from grpo.plugins.given import GIVEN
 from grpo.plugins.host import ARGUMENT, Host
-from grpo.plugins.specs import EnvSpec, RewardSpec, VerifierSpec
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, VerifierSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -91,7 +91,7 @@ def train(
         }
         plugins = {name: value for name, value in plugins.items() if value is not None}
         if resume is not None:
-            run_dir = _resumable(resume, plugins, tree)
+            run_dir = _resumable(resume, plugins, objects.names, tree)
             with unchanged_process():
                 return Run(resume_run(run_dir.path, host, display).path)
         config = parse_config({**tree, **plugins})
@@ -114,8 +114,16 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
         host.verifier(config.verifier)
 
 
-def _resumable(source: str | Path | Run, plugins: Mapping[str, Any], tree: Mapping[str, Any]) -> RunDir:
+def _resumable(
+    source: str | Path | Run, plugins: Mapping[str, Any], given: Mapping[Kind, Sequence[str]], tree: Mapping[str, Any]
+) -> RunDir:
     """Returns the run to continue.
+
+    Args:
+        source: the run, or its directory.
+        plugins: those of the call, as a configuration has them.
+        given: the names of the objects among them.
+        tree: the settings of the call.
 
     Raises:
         UsageError: there is none, or it has other plugins or settings than those that were given again.
@@ -124,15 +132,16 @@ def _resumable(source: str | Path | Run, plugins: Mapping[str, Any], tree: Mappi
     recorded = load_config(run_dir.config, [], {})
     before = recorded.model_dump(mode="json")
     wanted = anchored(parse_config(_merged({**before, **plugins}, tree)))
-    known, given = names_of(recorded), names_of(wanted)
+    known, called = names_of(recorded), names_of(wanted)
     for kind in ("env", "reward", "verifier"):
-        other = next((name for name in given[kind] if name not in known[kind]), None)
+        other = next((name for name in called[kind] if name not in known[kind]), None)
         if other is not None:
             has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or "its environment's own"
             raise UsageError(
                 f"{run_dir.path} has no {kind} '{other.removeprefix(f'{GIVEN}/')}'; it has: {has}. A run that is "
                 f"resumed keeps its plugins. Leave {ARGUMENT[kind]} out, or give what has the same name."
             )
+    refuse_missing(recorded, run_dir.path, given)
     now = leaves(wanted.model_dump(mode="json"))
     for name, value in leaves(tree).items():
         if now[name] != leaves(before)[name]:
