@@ -101,6 +101,7 @@ def test_every_public_name_is_loaded_when_it_is_asked_for() -> None:
         "grpo.plugins.",
         "grpo.core.check.",
         "grpo.core.scoring.interop",
+        "grpo.core.run.",
         "pluggy",
     )
     for name in grpo.__all__:
@@ -116,6 +117,7 @@ def test_the_public_names_are_these() -> None:
         "EnvSpec",
         "RewardSpec",
         "RubricSpec",
+        "Run",
         "SandboxSpec",
         "Scored",
         "Verdict",
@@ -126,11 +128,13 @@ def test_the_public_names_are_these() -> None:
         "check_verifier",
         "from_trl",
         "hookimpl",
+        "load",
         "reward",
         "rubric",
         "to_inspect",
         "to_trl",
         "to_verifiers",
+        "train",
         "validate",
         "verifier",
     ]
