@@ -42,12 +42,12 @@ class Host:
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
+        self._given: dict[tuple[Kind, str], Registration] = {}
         self._loaded = [load_entry(entry) for entry in entries]
         self._registrations = tuple(known for loaded in self._loaded for known in loaded.registrations)
         self._problems = [problem for loaded in self._loaded for problem in loaded.problems]
         self._registrations = tuple(self._whole_rubrics())
         self._problems += clash_problems(self._registrations)
-        self._given: dict[tuple[Kind, str], Registration] = {}
 
     @classmethod
     def discover(cls) -> Host:

@@ -45,8 +45,8 @@ OPTIONAL = {
     "vllm": "vllm",
     "websockets": "openenv",
 }
-# Each comes with a declared distribution, at the version that this one asks for.
-BROUGHT = {"huggingface_hub", "mcp", "pydantic_core", "triton"}
+# Each comes with a declared distribution, at the version that this one asks for, or is what a notebook runs in.
+BROUGHT = {"IPython", "huggingface_hub", "mcp", "pydantic_core", "triton"}
 
 
 def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
