@@ -69,11 +69,6 @@ def train(
     Raises:
         UsageError: it cannot start, or has other settings than the run that is resumed; nothing was loaded.
         RunError: it had to stop; `resume` continues it.
-
-    Example:
-        >>> run = grpo.train(env="gsm8k", rewards=["proximity"], steps=60)  # doctest: +SKIP
-        >>> run.metrics["reward"].iloc[-1]  # doctest: +SKIP
-        2.4
     """
     tree = settings_tree(settings)
     if resume is None and env is None:

@@ -23,18 +23,17 @@ if TYPE_CHECKING:
     from grpo.core.run.plot import Curves
 
 AS_JSON = ("prompt", "columns", "messages", "info")  # columns of recorded rollouts that hold JSON
-SHOWN = ("group", "completion", "reward", "advantage")
 
 
 class Run:
     """What a run left behind; it is read anew each time, so that a run that still goes on can be watched.
 
     Attributes:
-        path: the run directory.
+        path: the run directory, wherever the process goes from here.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.absolute()
         self._loaded: tuple[Path, Any, PreTrainedTokenizerBase] | None = None
 
     @property
@@ -96,13 +95,18 @@ class Run:
         return curves(read_metrics(self._files))
 
     def __repr__(self) -> str:
-        return f"Run({', '.join([repr(str(self.path)), *(f'{name} {value}' for name, value in self._facts())])})"
+        return f"Run({', '.join([repr(str(self._shown)), *(f'{name} {value}' for name, value in self._facts())])})"
 
     def _repr_html_(self) -> str:
-        rows = [("run", str(self.path)), *self._facts()]
+        rows = [("run", str(self._shown)), *self._facts()]
         if self._line.resumes:
-            rows.append(("continue with", how_to_resume(self.config, self.path)))
+            rows.append(("continue with", how_to_resume(self.config, self._shown)))
         return table(rows)
+
+    @property
+    def _shown(self) -> Path:
+        """The path as one would write it here."""
+        return self.path.relative_to(Path.cwd()) if self.path.is_relative_to(Path.cwd()) else self.path
 
     @property
     def _files(self) -> RunDir:

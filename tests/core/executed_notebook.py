@@ -22,7 +22,9 @@ SECONDS = 240
 def main(notebook: Path, folder: Path, result: Path, stopped: str = "", rows: int = 0) -> None:
     """Executes the cells one after the other."""
     found = nbformat.read(notebook, as_version=4)
-    client = NotebookClient(found, timeout=SECONDS, resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(
+        found, timeout=SECONDS, startup_timeout=SECONDS, resources={"metadata": {"path": str(folder)}}
+    )
 
     def press_stop() -> None:
         deadline = time.monotonic() + SECONDS

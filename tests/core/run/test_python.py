@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import logging
 import os
 import random
@@ -87,6 +88,15 @@ class Pushed(gymnasium.Env[int, int]):
     observation_space = action_space = Discrete(2)
 
 
+def defined_in_a_cell(source: str) -> Any:
+    """Defines a function as a notebook's cell does: it is in no file, and its source is known."""
+    place = f"<cell {hash(source)}>"
+    linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
+    values: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, place, "exec"), values)
+    return values["brief"]
+
+
 def metrics(run: Path) -> list[dict[str, Any]]:
     """The metrics without wall times, which alone may differ between two equal runs."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -167,6 +177,8 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     presses = [signal.SIGINT]
+    source = "def brief(completion):\n    return float(len(completion) < 20)\n"
+    brief, changed_brief = defined_in_a_cell(source), defined_in_a_cell(source.replace("float(", "1.0 * float("))
 
     def pressed(completion: str) -> float:
         if presses and list((tmp_path / "run" / "rollouts").glob("*")):
@@ -176,31 +188,33 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     pressed_spec = grpo.reward(version=1, isolation="inline")(pressed)
     whole = tmp_path / "whole"
     before = signal.getsignal(signal.SIGINT)
-    stopped = grpo.train(rewards=[pressed_spec], **tiny)
+    stopped = grpo.train(rewards=[pressed_spec, brief], **tiny)
     assert signal.getsignal(signal.SIGINT) is before
     assert (stopped.status, stopped.step) == ("interrupted", 2)
     assert "continue with" in stopped._repr_html_()
 
     for again, says in [
-        ({}, "grpo.train(resume='{run}', rewards=[pressed])"),
-        ({"rewards": [vowels]}, "has no reward 'vowels'; it has: pressed"),
-        ({"rewards": [pressed_spec], "steps": 9}, "was started with train.steps = 4, not 9"),
-        ({"rewards": [pressed_spec], "env": "guess"}, "has no env 'guess'; it has: gsm8k"),
+        ({}, "grpo.train(resume='{run}', rewards=[pressed, brief])"),
+        ({"rewards": pressed_spec}, "cannot be continued without the reward 'brief'"),
+        ({"rewards": [vowels]}, "has no reward 'vowels'; it has: pressed, brief"),
+        ({"rewards": [pressed_spec, brief], "steps": 9}, "was started with train.steps = 4, not 9"),
+        ({"rewards": [pressed_spec, brief], "env": "guess"}, "has no env 'guess'; it has: gsm8k"),
     ]:
         with pytest.raises(UsageError) as refused:
             grpo.train(resume=stopped, **again)
         assert says.replace("{run}", str(stopped.path)) in str(refused.value)
     with pytest.raises(UsageError) as refused:
         cli(["run", "--resume", str(stopped.path)], standalone_mode=False)
-    assert "cannot be continued without the reward 'pressed'" in str(refused.value)
-    assert f"grpo.train(resume='{stopped.path}', rewards=[pressed])" in str(refused.value)
+    assert "cannot be continued without the reward 'pressed' and the reward 'brief'" in str(refused.value)
+    assert f"grpo.train(resume='{stopped.path}', rewards=[pressed, brief])" in str(refused.value)
     assert stopped.status == "interrupted"
 
     capsys.readouterr()
-    resumed = grpo.train(rewards=[pressed_spec], resume=stopped, **tiny)  # the cell as it was, and resume
+    resumed = grpo.train(rewards=[pressed_spec, changed_brief], resume=stopped, **tiny)  # the cell, and resume
     assert (resumed.status, resumed.step) == ("done", 4)
-    assert "since the run started" not in capsys.readouterr().err
-    grpo.train(rewards=[pressed_spec], **{**tiny, "out": whole})
+    assert "since the run started, reward brief changed: sha256." in (told := capsys.readouterr().err)
+    assert "reward pressed changed" not in told
+    grpo.train(rewards=[pressed_spec, brief], **{**tiny, "out": whole})
     assert metrics(resumed.path) == metrics(whole)
 
 

@@ -82,6 +82,14 @@ def test_a_run_that_has_only_begun_has_empty_tables_and_no_model(full_run: Path,
         _ = run.model
 
 
+def test_a_run_is_found_again_from_another_folder(full_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(full_run.parent)
+    run = grpo.load(full_run.name)
+    assert repr(run).startswith(f"Run('{full_run.name}', ")
+    monkeypatch.chdir("/")
+    assert run.status == "done"
+
+
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run directory"):
         grpo.load(tmp_path)
