@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym demo test check lint typecheck lock clean
+.PHONY: help vllm reasoning-gym demo test check lint typecheck reference lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -114,6 +114,10 @@ $(READY): pyproject.toml constraints.txt
 	if test "$(TORCH)" = cpu; then $(BIN)/python -c 'import sys, torch; sys.exit(torch.version.cuda and \
 		f"make: torch {torch.__version__} is a CUDA build, and this machine has no NVIDIA GPU; run: make clean")'; fi; \
 	echo '$(CURDIR)' > $@; echo "==> $(VENV) is ready"
+
+reference: $(READY)  ## write the tables of settings in docs/configuration.md and their JSON schema anew
+	$(BIN)/python docs/refresh.py docs/configuration.md
+	$(BIN)/python -m grpo run --print-schema > docs/configuration.schema.json
 
 # Resolves the ranges of pyproject.toml afresh. Another torch: make lock TORCH_VERSION=2.13.1
 lock:  ## write constraints.txt anew from a fresh environment

@@ -134,11 +134,12 @@ def policy(options: argparse.Namespace) -> tuple[Any, Any]:
 
 def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock, Callable[[], None]]:
     """Returns a clock, and what plays one round."""
-    from grpo.core.config.schema import RolloutSection
+    from grpo.core.config.sections import RolloutSection
     from grpo.core.env.episodes import episodes_of
-    from grpo.core.planning.turns import player_of
-    from grpo.core.policy.load import encode_starts, end_ids
+    from grpo.core.env.prompts import encode_starts
+    from grpo.core.policy.load import end_ids
     from grpo.core.rollout.hf.sampler import HfRollouts
+    from grpo.core.rollout.turns.players import player_of
     from grpo.core.rollout.types import Sampled, SamplingParams
     from grpo.plugins.binding import BoundEnv
     from grpo.plugins.specs import EnvSpec

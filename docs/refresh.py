@@ -1,11 +1,13 @@
 """Runs the commands of a documentation page again: a page in, the same page with the outputs of today out.
 
     python docs/refresh.py docs/commands.md
+    make reference
 
 Commands are the indented lines that begin with "$"; they run one after the other in one empty folder. Where the page
 shows an output with a line "..." in it, as many lines are kept before and after it as there are now. A line
 <!-- $ command --> runs too and shows nothing: it makes what the next command needs. A command that fails is shown as
-it failed; read the difference before you commit it.
+it failed; read the difference before you commit it. Below a line <!-- settings of [section] --> it writes the table of
+these settings; `make reference` does so for docs/configuration.md and writes the JSON schema beside it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+
+from grpo.core.config.reference import with_tables
 
 _INDENT = " " * 4
 _SHOWN = re.compile(r"^    \$ (?P<shown>.+)\n(?P<output>(?:    (?!\$ ).*\n|[ ]*\n(?=    (?!\$ )))*)", re.MULTILINE)
@@ -36,7 +40,7 @@ def refreshed(page: str, folder: Path) -> str:
         lines = shortened(done.stdout.rstrip().splitlines(), [line.strip() for line in found["output"].splitlines()])
         return "".join(f"{_INDENT}{line}".rstrip() + "\n" for line in [f"$ {command}", *lines])
 
-    return _COMMAND.sub(again, page)
+    return with_tables(_COMMAND.sub(again, page))
 
 
 def shortened(lines: list[str], like: list[str]) -> list[str]:

@@ -46,7 +46,7 @@ OPTIONAL = {
     "websockets": "openenv",
 }
 # Each comes with a declared distribution, at the version that this one asks for, or is what a notebook runs in.
-BROUGHT = {"IPython", "huggingface_hub", "mcp", "pydantic_core", "triton"}
+BROUGHT = {"IPython", "annotated_types", "huggingface_hub", "mcp", "pydantic_core", "triton"}
 
 
 def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
@@ -76,6 +76,14 @@ def top_level(modules: set[str]) -> set[str]:
 def test_the_command_line_starts_without_the_heavy_libraries(arguments: tuple[str, ...]) -> None:
     modules = imported_by(*arguments)
     assert "grpo" in modules
+    assert not top_level(modules) & (HEAVY | {"gymnasium"})
+
+
+def test_the_list_of_commands_needs_no_settings_and_their_flags_need_no_plugins() -> None:
+    assert "pydantic" not in top_level(imported_by("-m", "grpo", "--help"))
+    modules = imported_by("-m", "grpo", "run", "--help")
+    assert "grpo.core.config.sections" in modules
+    assert "grpo.plugins.host" not in modules
     assert not top_level(modules) & (HEAVY | {"gymnasium"})
 
 

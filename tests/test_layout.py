@@ -29,7 +29,7 @@ TOP = {
 }
 SOURCES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-LONGEST_MODULE = 400
+LONGEST_MODULE = 600
 
 
 def test_the_top_level_is_the_plan_and_nothing_else() -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 
 from grpo.core.scoring.outcome import Outcome
+from grpo.core.text.stats import mean_or_none
 from grpo.core.train.advantage import NO_SIGNAL, group_advantages
 
 Scale = Literal["group", "none"]
@@ -148,5 +149,4 @@ def _sides(
 
 
 def _mean(sides: Mapping[int, Side]) -> float | None:
-    totals = [side.total for side in sides.values() if side.total is not None]
-    return sum(totals) / len(totals) if totals else None
+    return mean_or_none([side.total for side in sides.values() if side.total is not None])

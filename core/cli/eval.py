@@ -19,8 +19,8 @@ from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 
 if TYPE_CHECKING:
-    from grpo.core.measure.evaluate import Estimate
     from grpo.core.measure.model import EvaluationPlan, Measurement
+    from grpo.core.text.stats import Estimate
 
 AT_LEAST_ONE = click.IntRange(min=1)
 

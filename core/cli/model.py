@@ -37,8 +37,8 @@ def generate(
     place of the question in a prompt of the run's environment, so that the model sees what it was trained on. A model
     that no run made gets the bare prompt, unless --env names an environment.
     """
-    from grpo.core.env.prompts import example_of
     from grpo.core.measure.generate import answers, refuse_long_prompts
+    from grpo.core.measure.question import example_of
     from grpo.core.policy.weights import find_weights
 
     texts = [*prompts, *(_lines(file) if file is not None else [])]

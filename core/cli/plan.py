@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grpo.core.cli.flags import checked_flag
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,15 +23,15 @@ MAX_CONTEXT = 2**20  # tokens, where a model names no limit of its own
 @click.command(name="plan")
 @click.option("--model", metavar="NAME", help="A built-in shape, a folder or a hub id. Default: the embedded model.")
 @click.option("--context", type=AT_LEAST_ONE, default=2048, help="Tokens, prompt and completion. Default: 2048.")
-@click.option("--group-size", type=click.IntRange(min=2), default=8, help="Completions per prompt. Default: 8.")
+@checked_flag("train.group_size")
 @click.option("--lora", "rank", metavar="RANK", type=AT_LEAST_ONE, help="Train an adapter of this rank.")
-@click.option("--bits", type=click.Choice(["4"]), help="Quantise the frozen weights (QLoRA).")
+@checked_flag("lora.bits")
 @click.option(
     "--dtype", type=click.Choice(["bfloat16", "float16", "float32"]), default="bfloat16", help="Default: bfloat16."
 )
 @click.option("--kl", is_flag=True, help="With a KL term (loss.beta above 0).")
-@click.option("--rollout", type=click.Choice(["hf", "vllm"]), default="hf", help="Who generates. Default: hf.")
-@click.option("--share-weights", is_flag=True, help="vLLM uses the policy's own weights.")
+@checked_flag("rollout.backend", ("hf", "vllm"))
+@checked_flag("rollout.share_weights")
 @click.option("--gpu", metavar="SIZE", help="Memory of the GPU, for example 80GB. Default: this machine's.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, in bytes.")
 def plan(
@@ -50,7 +51,7 @@ def plan(
 
     No weights are loaded and nothing is downloaded for the built-in shapes.
     """
-    from grpo.core.config.schema import LoraSection
+    from grpo.core.config.sections import LoraSection
     from grpo.core.planning.memory.budget import Device, Job, parse_size, settings, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.shapes import shape_of

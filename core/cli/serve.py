@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grpo.core.rollout.server.card import PORT, TOKEN
+from grpo.core.config.defaults import SERVER_PORT
+from grpo.core.rollout.server.card import TOKEN
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 )
 @click.option("--tensor-parallel", type=AT_LEAST_ONE, default=1, help="Devices that share each layer. Default: 1.")
 @click.option("--host", default="127.0.0.1", help=f"Elsewhere than on the loopback it needs {TOKEN}.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, help=f"Default: {PORT}; 0: any free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=SERVER_PORT, help=f"Default: {SERVER_PORT}; 0: any free one."
+)
 def serve_rollouts(
     model: str | None,
     lora: bool,
@@ -57,8 +60,8 @@ def serve_rollouts(
     The weights come from the run, so one server serves run after run of the same model; one at a time. With a run
     directory as --model it is the server that this run needs.
     """
+    from grpo.core.config.defaults import default_dtype
     from grpo.core.planning.backends import refuse_missing_vllm
-    from grpo.core.planning.decide import default_dtype
     from grpo.core.rollout.server.card import card_of_model, logprobs_of, refuse_unsplittable
     from grpo.core.rollout.server.serve import RolloutServer
 
@@ -75,7 +78,7 @@ def serve_rollouts(
     targets = lora_targets.split(",") if lora_targets else chosen.lora.targets
     card = card_of_model(
         source,
-        dtype=dtype or chosen.train.dtype or default_dtype(chosen),
+        dtype=dtype or chosen.train.dtype or default_dtype(chosen.model),
         context=context,
         raw_logprobs=raw_logprobs or bool(logprobs_of(chosen)),
         rank=lora_rank,

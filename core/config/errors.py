@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from grpo.core.config.setting import settings_of
 from grpo.plugins.errors import did_you_mean
 
 
@@ -19,7 +20,7 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
     """
     where = setting_at(line["loc"], root)
     if line["type"] == "extra_forbidden":
-        known = sorted(_keys(root))
+        known = sorted(settings_of(root))
         if isinstance(line["input"], Mapping):  # a misspelt section
             known = sorted({key.rpartition(".")[0] for key in known} - {""})
         return f"unknown setting '{where}'.{did_you_mean(where, known)} See docs/configuration.md for all of them"
@@ -41,13 +42,3 @@ def setting_at(location: Sequence[str | int], root: type[BaseModel]) -> str:
         inner = field.annotation if field is not None else None
         section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
     return ".".join(parts)
-
-
-def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
-    keys: list[str] = []
-    for name, field in section.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            keys += _keys(field.annotation, f"{prefix}{name}.")
-        else:
-            keys.append(f"{prefix}{name}")
-    return keys

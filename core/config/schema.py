@@ -4,283 +4,125 @@ Every value that can be wrong on its own is refused here, before anything is loa
 (a plugin's options, the model's context) is refused by core/planning/decide.py.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, WithJsonSchema, model_validator
 
 from grpo.core.config.errors import complaint, setting_at
+from grpo.core.config.sections import (
+    CanarySection,
+    EvaluationSection,
+    FailureSection,
+    LoraSection,
+    LossSection,
+    OutputSection,
+    RolloutSection,
+    Section,
+    TrainSection,
+)
+from grpo.core.config.setting import About, Flag
 from grpo.plugins.errors import UsageError
 
-LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
-Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
-PluginRef = str | dict[str, Any]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+PLUGIN_TABLE = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "A SPEC without options."},
+        "options": {"type": "object", "description": "The plugin's own."},
+        "weight": {"type": "number"},
+        "as": {"type": "string", "description": "Its name in this run."},
+        "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds for one call."},
+        "reads": {"enum": ["turn", "rollout"], "description": "What a reward sees of several turns."},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+PluginRef = str | Annotated[dict[str, Any], WithJsonSchema(PLUGIN_TABLE)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class RunConfig(Section):
+    """Everything a run depends on, apart from the machine."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth_for_a_number(cls, given: Any) -> Any:
-        for name, value in given.items() if isinstance(given, Mapping) else ():
-            field = cls.model_fields.get(name)
-            if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
-                raise ValueError(f"{name} is not a setting that is true or false")
-        return given
-
-
-class TrainSection(_Section):
-    """How long and how fast. Sizes are in completions, rates per optimizer step.
-
-    Attributes:
-        steps: optimizer steps; None: `epochs` over the rows, or a default for the embedded model.
-        epochs: passes over the training rows; used when `steps` is None.
-        limit: use only the first N training rows.
-        group_size: completions per prompt (G in the GRPO paper).
-        prompts_per_step: prompts per generation, over all processes.
-        micro_batch_size: completions per forward and backward pass and process; None: chosen.
-        lr: learning rate; None: chosen by full or LoRA training.
-        lr_schedule: the name of a transformers schedule.
-        lr_warmup_steps: steps over which the learning rate rises from 0.
-        warmup_steps: supervised steps on the environment's worked answers before GRPO.
-        warmup_lr: their learning rate; None: chosen by full or LoRA training.
-        checkpointing: which activations are kept (core/train/offload.py); auto: the fastest that fits.
-        check_memory: refuse a run that this machine's memory cannot hold.
-        share_prompts: compute a prompt once for its completions, and rows without padding, where the model allows it.
-        head: who computes log-probabilities and the loss: grpo without logits, or TRL as it comes, to compare.
-        dtype: of the weights; None: bfloat16 for a named model on a GPU, else float32 (core/train/adamw.py).
-    """
-
-    steps: Annotated[int, Field(ge=1)] | None = None
-    epochs: Annotated[float, Field(gt=0)] | None = None
-    limit: Annotated[int, Field(ge=1)] | None = None
-    group_size: Annotated[int, Field(ge=2)] = 8
-    prompts_per_step: Annotated[int, Field(ge=1)] = 8
-    micro_batch_size: Annotated[int, Field(ge=1)] | None = None
-    lr: Annotated[float, Field(gt=0)] | None = None
-    lr_schedule: Literal["constant", "constant_with_warmup", "linear", "cosine"] = "constant_with_warmup"
-    lr_warmup_steps: Annotated[int, Field(ge=0)] = 5
-    adam_beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    adam_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
-    warmup_lr: Annotated[float, Field(gt=0)] | None = None
-    checkpointing: Literal["none", "full", "offload", "auto"] = "auto"
-    check_memory: bool = True
-    share_prompts: bool = True
-    head: Literal["grpo", "trl"] = "grpo"
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
-
-
-class LossSection(_Section):
-    """The objective; the names are the field's.
-
-    Attributes:
-        type: how token losses are averaged (GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476), and for
-            cispo (2506.13585) and gspo (2507.18071) also what they are.
-        epsilon, epsilon_high: lower and upper clip range of the probability ratio; None: the same. For cispo,
-            epsilon_high is the largest weight of a token.
-        delta: upper bound of the ratio in the two-sided clip (INTELLECT-2), or None.
-        beta: weight of the KL divergence from the reference policy; 0 loads no reference.
-        mask_truncated_completions: leave completions that hit the length limit out of the loss; also rollouts that a
-            budget of turns or tokens ended.
-        scale_rewards: divide advantages by the standard deviation of the group, of the batch, or not at all.
-        num_iterations: optimizer passes over each generated batch (mu in the GRPO paper).
-        importance_sampling_level: ratio per token, or per sequence; None: chosen by `type`.
-        rollout_correction: how to weigh tokens that the rollout engine and the policy find differently probable;
-            None: token_truncate where vLLM samples and our head trains, else none.
-        rollout_correction_cap: their largest weight.
-    """
-
-    type: LossName = "dapo"
-    epsilon: Annotated[float, Field(gt=0)] = 0.2
-    epsilon_high: Annotated[float, Field(gt=0)] | None = None
-    delta: Annotated[float, Field(gt=0)] | None = None
-    beta: Annotated[float, Field(ge=0)] = 0.0
-    mask_truncated_completions: bool = False
-    scale_rewards: Literal["group", "batch", "none"] = "group"
-    num_iterations: Annotated[int, Field(ge=1)] = 1
-    importance_sampling_level: Literal["token", "sequence"] | None = None
-    rollout_correction: Correction | None = None
-    rollout_correction_cap: Annotated[float, Field(ge=1)] = 2.0
-
-    @property
-    def level(self) -> Literal["token", "sequence"]:
-        """Where the probability ratio is taken."""
-        return self.importance_sampling_level or ("sequence" if self.type == "gspo" else "token")
-
-    @model_validator(mode="after")
-    def _settings_of_cispo_and_gspo(self) -> LossSection:
-        if self.type == "cispo" and (self.epsilon_high is None or self.level == "sequence" or self.delta is not None):
-            raise ValueError(
-                "cispo needs epsilon_high, the largest weight of a token (for example 5), and neither "
-                "delta nor a ratio per sequence"
-            )
-        if self.type == "gspo" and self.level == "token":
-            raise ValueError("gspo takes its ratio per sequence: leave importance_sampling_level out, or use grpo")
-        return self
-
-    @model_validator(mode="after")
-    def _delta_above_the_clip(self) -> LossSection:
-        high = self.epsilon if self.epsilon_high is None else self.epsilon_high
-        if self.delta is not None and self.delta <= 1 + high:
-            raise ValueError(f"delta {self.delta} must be above 1 + epsilon_high = {1 + high}, or it clips first")
-        return self
-
-
-class RolloutSection(_Section):
-    """How completions are sampled; lengths in tokens.
-
-    Attributes:
-        backend: the training model itself (hf), or vLLM in this process or behind a server.
-        server_url: where that server listens; several with commas between them share the prompts.
-        server_wait: seconds to wait for it when it is gone in the middle of a run.
-        lora_sync: hand an adapter to the engine alone, folded into the weights, or whichever is faster.
-        memory_share: of a GPU's memory, for the engine's weights and cache.
-        tolerance: mean difference of log-probabilities, in nats, that is still rounding; None: by the data type.
-        overlap: sample the next batch while the policy trains on the present one; rollouts are one step old then.
-        share_weights: one copy of the frozen weights for the adapter's training and for vLLM in this process.
-        sleep: the engine gives its memory up between rollouts; None: where there is a GPU.
-        max_prompt_length: a longer prompt is an error that names its row; None: whatever fits the context.
-        max_completion_length: where a completion is cut; None: chosen.
-        batch_size: prompts times group members decoded at once and process; None: all.
-        max_turns: how often the policy may speak in an environment of several turns; None: as often as that allows.
-        max_rollout_length: tokens after the prompt, sampled and observed, over all turns; None: 256 between turns.
-        step_timeout: seconds for one call of an environment.
-    """
-
-    backend: Literal["hf", "vllm", "vllm-server"] = "hf"
-    server_url: str = "http://127.0.0.1:8271"
-    server_wait: Annotated[float, Field(ge=0)] = 300.0
-    lora_sync: Literal["adapter", "folded", "auto"] = "auto"
-    memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    tolerance: Annotated[float, Field(gt=0)] | None = None
-    overlap: bool = False
-    share_weights: bool = False
-    sleep: bool | None = None
-    temperature: Annotated[float, Field(gt=0)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Field(ge=0)] = 0
-    min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    max_prompt_length: Annotated[int, Field(ge=1)] | None = None
-    max_completion_length: Annotated[int, Field(ge=1)] | None = None
-    batch_size: Annotated[int, Field(ge=1)] | None = None
-    max_turns: Annotated[int, Field(ge=1)] | None = None
-    max_rollout_length: Annotated[int, Field(ge=1)] | None = None
-    step_timeout: Annotated[float, Field(gt=0)] = 60.0
-
-
-class LoraSection(_Section):
-    """A low-rank adapter instead of full fine-tuning.
-
-    Attributes:
-        rank, alpha: r and alpha of LoRA (arXiv 2106.09685); alpha None: twice the rank.
-        targets: names of the modules to adapt, or "all-linear".
-        bits: 4 quantises the frozen weights (QLoRA); needs bitsandbytes and an NVIDIA GPU.
-    """
-
-    enabled: bool = False
-    rank: Annotated[int, Field(ge=1)] = 16
-    alpha: Annotated[float, Field(gt=0)] | None = None
-    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    bits: Literal[4] | None = None
-
-    @model_validator(mode="after")
-    def _settings_of_an_adapter_that_is_off(self) -> LoraSection:
-        fields = type(self).model_fields
-        idle = [name for name, field in fields.items() if getattr(self, name) != field.default]
-        if idle and not self.enabled:
-            raise ValueError(f"{', '.join(idle)} would do nothing without an adapter. Add --lora (lora.enabled=true)")
-        return self
-
-
-class EvaluationSection(_Section):
-    """Held-out accuracy by greedy decoding: before, after, and every `every` steps (0: not during training)."""
-
-    every: Annotated[int, Field(ge=0)] = 20
-    size: Annotated[int, Field(ge=0)] = 200
-
-
-class OutputSection(_Section):
-    """What is written and when.
-
-    Attributes:
-        save_every: steps between checkpoints, a multiple of num_iterations; None: about 20. At most this many are
-            redone after a crash.
-        keep: how many checkpoints stay on disk (at least 2, so that one is always whole).
-        report_to: trackers that also receive the metrics.
-    """
-
-    save_every: Annotated[int, Field(ge=1)] | None = None
-    keep: Annotated[int, Field(ge=2)] = 2
-    report_to: tuple[Literal["wandb", "tensorboard", "trackio"], ...] = ()
-
-
-class FailureSection(_Section):
-    """When failing rewards stop the run: the share of one step's completions that one reward failed to score."""
-
-    stop_share: Share = 0.2
-    retries: Annotated[int, Field(ge=0)] = 2
-
-
-class CanarySection(_Section):
-    """Known completions that are scored beside the training batches, outside the loss.
-
-    Attributes:
-        file: JSONL with a completion, its columns and what each reward should score; see docs/scoring.md.
-        cases: take the cases that rewards and the verifier declare, too.
-        every: batches from one look at them to the next.
-        tolerance: how far a score may be from what is expected.
-        share: the share of a plugin's canaries that may fail or drift before that is a warning.
-        patience: how many looks in a row a plugin may be wrong; the next one stops the run.
-    """
-
-    file: Path | None = None
-    cases: bool = False
-    every: Annotated[int, Field(ge=1)] = 1
-    tolerance: Annotated[float, Field(ge=0)] = 1e-6
-    share: Share = 0.0
-    patience: Annotated[int, Field(ge=1)] = 2
-
-
-class RunConfig(_Section):
-    """Everything a run depends on, apart from the machine.
-
-    Attributes:
-        env: the environment's SPEC, or a table with the key `name`; a list of these for several environments.
-        rewards: SPECs or tables; empty: each environment's defaults.
-        env_rewards: an environment's name to the SPECs or tables of its own rewards.
-        verifier: the SPEC or table of what decides accuracy; None: each environment's own.
-        model: a hub id or a folder; None: the embedded model.
-        dataset: the value of the environment's option `dataset`.
-        out: the run directory; None: runs/<time>-<env>.
-    """
-
-    env: PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)]
-    rewards: tuple[PluginRef, ...] = ()
-    env_rewards: dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]] = {}
-    verifier: PluginRef | None = None
-    model: str | None = None
-    dataset: str | None = None
-    out: Path | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    train: TrainSection = TrainSection()
-    loss: LossSection = LossSection()
-    rollout: RolloutSection = RolloutSection()
-    lora: LoraSection = LoraSection()
-    evaluation: EvaluationSection = EvaluationSection()
-    output: OutputSection = OutputSection()
-    failures: FailureSection = FailureSection()
-    canaries: CanarySection = CanarySection()
+    env: Annotated[
+        PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)],
+        About(
+            "The environment, for example gsm8k.",
+            "Or several ([environments.md](environments.md#several-environments-in-one-run)). A table has the key "
+            "`name` and may have `options`, `weight` and `as`.",
+            kind="SPEC or table, or a list of them",
+            flag=Flag("--env", "SPEC", "each"),
+        ),
+    ]
+    rewards: Annotated[
+        tuple[PluginRef, ...],
+        About(
+            "What is scored, for example proximity.",
+            "An empty list: the rewards that the environment names. A table has the key `name` and may have "
+            "`options`, `weight`, `as` and `timeout`.",
+            kind="list of SPECs or tables",
+            flag=Flag("--reward", "SPEC", "each"),
+        ),
+    ] = ()
+    env_rewards: Annotated[
+        dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]],
+        About(
+            "Rewards for one environment of several, by the environment's name.",
+            "Each name has a list.",
+            kind="table",
+            flag=Flag("--env-reward", "ENV SPEC", "pairs"),
+        ),
+    ] = Field(default_factory=dict)
+    verifier: Annotated[
+        PluginRef | None,
+        About(
+            "What decides accuracy.",
+            "Of several environments it judges those whose rows have its columns.",
+            left_out="the environment's",
+            kind="SPEC or table",
+            flag=Flag("--verifier", "SPEC"),
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        About(
+            "The policy to train: a hub id, or a folder saved by transformers.",
+            left_out="the embedded model",
+            flag=Flag("--model", "NAME"),
+        ),
+    ] = None
+    dataset: Annotated[
+        str | None,
+        About(
+            "Rows for the environment: a file or a hub dataset.",
+            "The environment's option `dataset`.",
+            left_out="the environment's; its hub rows when `model` is named",
+            flag=Flag("--dataset", "FILE|ID"),
+        ),
+    ] = None
+    out: Annotated[
+        Path | None,
+        About(
+            "The run directory.",
+            "It must not exist yet, or be empty.",
+            left_out="`runs/` and the time and environment",
+            flag=Flag("--out"),
+        ),
+    ] = None
+    seed: Annotated[
+        Annotated[int, Field(ge=0, lt=2**32)],
+        About("Seeds the order of the rows, the sampling and a fresh adapter.", flag=Flag("--seed")),
+    ] = 0
+    train: TrainSection = Field(default_factory=TrainSection)
+    loss: LossSection = Field(default_factory=LossSection)
+    rollout: RolloutSection = Field(default_factory=RolloutSection)
+    lora: LoraSection = Field(default_factory=LoraSection)
+    evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
+    output: OutputSection = Field(default_factory=OutputSection)
+    failures: FailureSection = Field(default_factory=FailureSection)
+    canaries: CanarySection = Field(default_factory=CanarySection)
 
     @property
     def envs(self) -> tuple[PluginRef, ...]:
@@ -288,7 +130,7 @@ class RunConfig(_Section):
         return self.env if isinstance(self.env, tuple) else (self.env,)
 
     @model_validator(mode="after")
-    def _settings_that_trl_does_not_have(self) -> RunConfig:
+    def _settings_that_trl_does_not_have(self) -> Self:
         if self.train.head == "trl" and self.loss.rollout_correction not in (None, "none"):
             raise ValueError("loss.rollout_correction is computed by our head only: leave train.head='trl' out")
         return self

@@ -16,10 +16,10 @@ from grpo.core.env.tools import Schema, schemas_of
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, GrpoError, PluginError
 from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.types import Completion, Message
+from grpo.plugins.types import Message
 
 if TYPE_CHECKING:
-    from grpo.core.rollout.types import Sampled
+    pass
 
 Action = str | Mapping[str, Any]  # what the policy says, or a call of a tool
 UNBOUNDED = 200  # episodes to try of an environment that makes its own, unless the user says how many
@@ -133,20 +133,6 @@ def _not_started(env: BoundEnv, error: BaseException, place: str) -> BaseExcepti
     if isinstance(error, TimeoutError):
         told += ". In a run, rollout.step_timeout is the time that the start of an episode may take."
     return PluginError(f"env '{env.name}' ({env.distribution}) cannot start {place}: {told}")
-
-
-def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:
-    """Makes the `Completion` that rewards see of one sampled answer to an episode."""
-    return Completion(
-        text=text,
-        messages=(Message(role="assistant", content=text),),
-        prompt=episode.prompt,
-        row=episode.row,
-        token_ids=sampled.token_ids,
-        logprobs=sampled.logprobs,
-        finish_reason=sampled.finish_reason,
-        env=episode.env,
-    )
 
 
 def start_episode(

@@ -1,69 +1,61 @@
-"""Asks a question of the user's own the way an environment asks its questions.
-
-In: an example prompt, of the first recorded step or of the environment's first row, and the user's text. Out: chat
-messages with the text in the question's place.
-"""
+"""Prompts as the policy reads them: chat messages of episodes in, token ids by the chat template out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import RunConfig
-from grpo.core.env.episodes import episodes_of
-from grpo.core.env.mixture import with_dataset
-from grpo.core.policy.weights import Weights
-from grpo.core.record.browse import read_step
-from grpo.core.record.run_dir import rollout_steps
-from grpo.plugins.host import Host
+from grpo.core.env.episodes import Episode
+from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
 
-EMBEDDED_ENV = "gsm8k"  # the environment that the embedded model was taught on
-QUESTION = 8  # characters; a shorter column that occurs in the message is hardly its question
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A prompt of the environment, and the columns that it was made from."""
-
-    prompt: Sequence[Message] = (Message(role="user", content=""),)
-    columns: Mapping[str, Any] = field(default_factory=dict)
-
-    def ask(self, text: str) -> list[Message]:
-        """Returns the prompt with the text instead of the question.
-
-        The question is the longest column that the last user message contains; when it contains none, the whole
-        message is replaced.
-        """
-        messages = list(self.prompt)
-        asked = [place for place, message in enumerate(messages) if message["role"] == "user"]
-        if not asked:
-            return [*messages, Message(role="user", content=text)]
-        content = messages[asked[-1]]["content"]
-        texts = [v for v in self.columns.values() if isinstance(v, str) and len(v) >= QUESTION and v in content]
-        question = max(texts, key=len, default=content)
-        changed = content.replace(question, text, 1) if question else text
-        messages[asked[-1]] = Message(role="user", content=changed)
-        return messages
-
-
-def example_of(weights: Weights, env: str | None, host: Host) -> Example:
-    """Finds the prompt to imitate: the named environment's, else the run's, else a bare user message.
+def encode_starts(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
+    """Returns the token ids of the prompts of episodes, each with the tools that its environment offers.
 
     Raises:
-        UsageError: the environment or its rows cannot be used.
+        UsageError: the template refuses the messages.
     """
-    if env is None and weights.run is not None and (steps := rollout_steps(weights.run)):
-        first = read_step(weights.run, steps[0])[1][0]
-        return Example(first.prompt, first.columns)
-    config = weights.config
-    if env is not None:
-        # Only the layout of the prompt is wanted, so the rows are those that the environment has by default.
-        config = RunConfig(env=env)
-    elif config is None:
-        if not weights.embedded:
-            return Example()
-        config = RunConfig(env=EMBEDDED_ENV)
-    (episode,) = episodes_of(with_dataset(host.env(config.envs[0]), config), "train", limit=1, unbounded=1)
-    return Example(episode.prompt, episode.row)
+    return [
+        ids
+        for tools, group in groupby(episodes, key=lambda episode: episode.tools)
+        for ids in encode_prompts(tokenizer, [episode.prompt for episode in group], tools)
+    ]
+
+
+def encode_prompts(
+    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]], tools: Sequence[Mapping[str, Any]] = ()
+) -> list[list[int]]:
+    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included.
+
+    Args:
+        tokenizer: of the policy.
+        prompts: chat messages.
+        tools: schemas of the functions that the policy may call.
+
+    Raises:
+        UsageError: the template refuses the messages.
+    """
+    from jinja2 import TemplateError
+
+    if not prompts:
+        return []
+    try:
+        encoded = tokenizer.apply_chat_template(
+            [list(prompt) for prompt in prompts],
+            tools=list(tools) or None,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+        )
+    except TemplateError as error:
+        roles = ", ".join(message["role"] for message in prompts[0])
+        raise UsageError(
+            f"the model's chat template refuses the messages ({roles}): {error}. Many templates take no system "
+            "message: set the environment's system message to nothing, or choose another model."
+        ) from None
+    return [list(ids) for ids in encoded["input_ids"]]

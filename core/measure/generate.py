@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo.core.policy.load import encode_prompts, end_ids, load_model_config, load_tokenizer
+from grpo.core.env.prompts import encode_prompts
+from grpo.core.policy.load import end_ids, load_model_config, load_tokenizer
 from grpo.core.policy.weights import Weights, load_weights
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.types import SamplingParams, context_length, refuse_unsafe_rope

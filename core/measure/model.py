@@ -11,15 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo.core.config.schema import PluginRef, RolloutSection, RunConfig, parse_config
+from grpo.core.config.schema import PluginRef, RunConfig, parse_config
+from grpo.core.config.sections import RolloutSection
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.planning.decide import check_prompts
-from grpo.core.planning.turns import narrowed, player_of, with_turns
+from grpo.core.planning.turns import narrowed, with_turns
 from grpo.core.policy.load import end_ids, load_model_config, load_tokenizer
 from grpo.core.policy.weights import Weights, load_weights
 from grpo.core.rollout.hf.sampler import HfRollouts
+from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import SamplingParams, refuse_unsafe_rope
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier

@@ -12,21 +12,20 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from grpo.core.config.schema import Correction, RunConfig
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.sections import Correction
 from grpo.core.rollout.engine.spread import SpreadRollouts
 from grpo.core.rollout.hf.sampler import HfRollouts
-from grpo.core.rollout.types import Rollouts, context_length
+from grpo.core.rollout.limits import engine_context, tolerance_of
+from grpo.core.rollout.types import Rollouts
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
-    from grpo.core.planning.decide import Plan
+    from grpo.core.plan import Plan
     from grpo.core.rollout.engine.link import EngineLink
     from grpo.core.rollout.server.card import ServerCard
 
 FIRST, LAST = (0, 31), (0, 31)  # releases of vLLM that the sync was proven with, by their minor version
-TOLERANCE = {"float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}  # mean difference of log-probabilities, nats
-SPARE = 16  # tokens of context beyond the longest prompt with its completion
-SHORTEST = 256  # tokens of context at least, so that the fixed prompt of the proof is longer than a cache block
 
 
 def refuse_impossible_rollouts(config: RunConfig) -> None:
@@ -189,12 +188,6 @@ def correction_of(config: RunConfig) -> Correction:
     return "none" if config.rollout.backend == "hf" or config.train.head == "trl" else "token_truncate"
 
 
-def tolerance_of(config: RunConfig) -> float:
-    """Returns the mean difference of log-probabilities in nats that an engine's arithmetic explains."""
-    assert config.train.dtype is not None
-    return config.rollout.tolerance or TOLERANCE[config.train.dtype]
-
-
 def refuse_unfit_server(plan: Plan) -> None:
     """Refuses to go on without a server that fits, where the plan samples with one.
 
@@ -300,14 +293,3 @@ def start_engine(plan: Plan, model: Any) -> Any:
             sleeps=sleeps and not (rollout.overlap or rollout.share_weights),
         )
     )
-
-
-def engine_context(plan: Plan) -> int:
-    """Returns how many tokens of context an engine needs: the longest prompt, its rollout, a little to spare."""
-    from grpo.core.policy.load import load_model_config
-
-    rollout = plan.config.rollout.max_rollout_length or plan.config.rollout.max_completion_length
-    assert rollout is not None
-    wanted = max(plan.longest_prompt + rollout + SPARE, SHORTEST)
-    limit = context_length(load_model_config(plan.source.path))
-    return wanted if limit is None else min(wanted, limit)

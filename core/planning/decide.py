@@ -11,11 +11,23 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from grpo.core.config.defaults import (
+    DEFAULT_LR,
+    EMBEDDED_COMPLETION,
+    EMBEDDED_STEPS,
+    EPOCHS,
+    LORA_LR_FACTOR,
+    MADE_EPISODES,
+    NAMED_COMPLETION,
+    NAMED_MICRO_BATCH,
+    SAVE_EVERY,
+    WARMUP_LR_FACTOR,
+    default_dtype,
+)
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode, episodes_of
 from grpo.core.env.mixture import (
@@ -25,13 +37,14 @@ from grpo.core.env.mixture import (
     rewards_by_env,
     verifiers_by_env,
 )
+from grpo.core.env.prompts import encode_starts
+from grpo.core.plan import Plan
 from grpo.core.planning.backends import correction_of, refuse_impossible_rollouts, refuse_unfit_server
 from grpo.core.planning.memory.budget import fastest_checkpointing, refuse_no_room
 from grpo.core.planning.turns import turn_note, with_turns
 from grpo.core.policy.load import (
     PolicySource,
     count_parameters,
-    encode_starts,
     load_model_config,
     load_tokenizer,
     policy_source,
@@ -40,84 +53,14 @@ from grpo.core.policy.load import (
 )
 from grpo.core.record.disk import refuse_readonly, refuse_unwritable
 from grpo.core.rollout.types import context_length, refuse_unsafe_rope
-from grpo.core.scoring.known import Canary, canaries_of
-from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.core.scoring.known import canaries_of
+from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
 
 RUNS = Path("runs")  # where run directories appear that the user does not name
-EMBEDDED_STEPS = 60
-MADE_EPISODES = 1000  # at least, of an environment that makes its own
-EMBEDDED_COMPLETION = 96  # tokens; the longest worked answer of the embedded problems has fewer
-NAMED_COMPLETION = 512
-NAMED_MICRO_BATCH = 8
-SAVE_EVERY = 20
-DEFAULT_LR = {"embedded": 3e-5, "named": 1e-6}
-LORA_LR_FACTOR = 10.0  # an adapter wants about ten times the learning rate of full fine-tuning
-WARMUP_LR_FACTOR = 10.0  # and supervised steps about ten times that of policy-gradient steps
 ADAM_BYTES = 8  # two float32 moments per trained parameter
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A run that can start.
-
-    Attributes:
-        config: the configuration; no value that the run needs is None any more.
-        source: where the policy comes from.
-        envs: the environments with their rewards and episodes.
-        train: the episodes of all of them, one environment's after the other's.
-        parameters: of the model.
-        longest_prompt: in tokens, over both splits.
-        disk_bytes: what checkpoints and the final model take.
-        processes: how many processes train together.
-        canaries: known completions to watch the rewards with.
-        notes: what the user should know about the model and the environments.
-    """
-
-    config: RunConfig
-    source: PolicySource
-    envs: tuple[RunEnv, ...]
-    train: tuple[Episode, ...]
-    parameters: int
-    longest_prompt: int
-    disk_bytes: int
-    processes: int
-    canaries: tuple[Canary, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The environments' names."""
-        return "+".join(part.name for part in self.envs)
-
-    @property
-    def rewards(self) -> tuple[BoundReward, ...]:
-        """The rewards of all environments, with options, weights and names."""
-        return tuple(reward for part in self.envs for reward in part.rewards)
-
-    @property
-    def verifiers(self) -> tuple[BoundVerifier, ...]:
-        """What decides accuracy; at most one for each environment."""
-        return tuple(part.verifier for part in self.envs if part.verifier is not None)
-
-    @property
-    def batch_size(self) -> int:
-        """Completions per generation, over all processes."""
-        return self.config.train.prompts_per_step * self.config.train.group_size
-
-    @property
-    def longest_sampled(self) -> int:
-        """The most tokens that the policy chooses in one rollout."""
-        assert self.config.rollout.max_completion_length is not None
-        return self.config.rollout.max_completion_length * (self.config.rollout.max_turns or 1)
-
-    @property
-    def accumulation(self) -> int:
-        """Micro batches per optimizer step and process."""
-        assert self.config.train.micro_batch_size is not None
-        return self.batch_size // (self.config.train.micro_batch_size * self.processes)
 
 
 def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
@@ -272,7 +215,7 @@ def _with_length(config: RunConfig, source: PolicySource, rows: int) -> RunConfi
         if source.embedded and train.epochs is None:
             steps = EMBEDDED_STEPS
         else:
-            generations = max(1, math.ceil((train.epochs or 1.0) * rows / train.prompts_per_step))
+            generations = max(1, math.ceil((train.epochs or EPOCHS) * rows / train.prompts_per_step))
             steps = generations * iterations
     lr = train.lr
     if lr is None:
@@ -292,19 +235,12 @@ def _with_length(config: RunConfig, source: PolicySource, rows: int) -> RunConfi
             "steps": steps,
             "lr": lr,
             "warmup_lr": train.warmup_lr or lr * WARMUP_LR_FACTOR,
-            "dtype": train.dtype or default_dtype(config),
+            "dtype": train.dtype or default_dtype(config.model),
         },
         output={"save_every": save_every},
         rollout={"max_completion_length": completion},
         loss={"rollout_correction": correction_of(config)},
     )
-
-
-def default_dtype(config: RunConfig) -> str:
-    """Returns bfloat16 for a model of the user's own on a GPU, else float32."""
-    import torch
-
-    return "bfloat16" if torch.cuda.is_available() and config.model is not None else "float32"
 
 
 def _update(config: RunConfig, **sections: dict[str, Any]) -> RunConfig:

@@ -14,7 +14,7 @@ import os
 import shutil
 from pathlib import Path
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.policy.load import load_model, load_policy, load_tokenizer, save_policy
 from grpo.core.policy.weights import ADAPTER_CONFIG, BASE_FOLDER, Weights
 from grpo.core.record.disk import refuse_full_disk

@@ -5,22 +5,18 @@ The embedded model and a model of the user's own take the same path; only the fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.record.run_dir import whole_folder
 from grpo.plugins.errors import UsageError, did_you_mean
-from grpo.plugins.types import Message
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from grpo.core.env.episodes import Episode
 
 # For base models that ship no chat template: plain text, so that no token has to mean something new to the model.
 PLAIN_CHAT_TEMPLATE = (
@@ -294,53 +290,6 @@ def refuse_impossible_lora(lora: LoraSection) -> None:
         )
     if importlib.util.find_spec("bitsandbytes") is None:
         raise UsageError("lora.bits=4 (QLoRA) needs bitsandbytes. Install it with: pip install 'grpo-kit[qlora]'")
-
-
-def encode_starts(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
-    """Returns the token ids of the prompts of episodes, each with the tools that its environment offers.
-
-    Raises:
-        UsageError: the template refuses the messages.
-    """
-    return [
-        ids
-        for tools, group in groupby(episodes, key=lambda episode: episode.tools)
-        for ids in encode_prompts(tokenizer, [episode.prompt for episode in group], tools)
-    ]
-
-
-def encode_prompts(
-    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]], tools: Sequence[Mapping[str, Any]] = ()
-) -> list[list[int]]:
-    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included.
-
-    Args:
-        tokenizer: of the policy.
-        prompts: chat messages.
-        tools: schemas of the functions that the policy may call.
-
-    Raises:
-        UsageError: the template refuses the messages.
-    """
-    from jinja2 import TemplateError
-
-    if not prompts:
-        return []
-    try:
-        encoded = tokenizer.apply_chat_template(
-            [list(prompt) for prompt in prompts],
-            tools=list(tools) or None,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-        )
-    except TemplateError as error:
-        roles = ", ".join(message["role"] for message in prompts[0])
-        raise UsageError(
-            f"the model's chat template refuses the messages ({roles}): {error}. Many templates take no system "
-            "message: set the environment's system message to nothing, or choose another model."
-        ) from None
-    return [list(ids) for ids in encoded["input_ids"]]
 
 
 def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple[int, ...]:

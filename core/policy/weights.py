@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import LoraSection, RunConfig, load_config
-from grpo.core.planning.decide import EMBEDDED_COMPLETION, NAMED_COMPLETION, default_dtype
+from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION, default_dtype
+from grpo.core.config.schema import RunConfig, load_config
+from grpo.core.config.sections import LoraSection
 from grpo.core.policy.load import load_policy, load_tokenizer, policy_source, refuse_impossible_lora
 from grpo.core.record.run_dir import RunDir, checkpoint_step, is_run, last_checkpoint, open_run_dir
 from grpo.core.record.versions import hush_libraries
@@ -154,7 +155,7 @@ def load_weights(weights: Weights) -> tuple[Any, PreTrainedTokenizerBase]:
     config = weights.config
     if config is None:
         config = RunConfig(env="", model=None if weights.embedded else weights.base)
-    dtype = config.train.dtype or default_dtype(config)
+    dtype = config.train.dtype or default_dtype(config.model)
     # Without a GPU, an adapter that was trained on quantised weights goes on the plain ones.
     bits = config.lora.bits if weights.adapter is not None and torch.cuda.is_available() else None
     lora = LoraSection(bits=bits)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
+from grpo.core.config.sections import RolloutSection
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ class Sampled:
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: Literal["stop", "length"]
+
+
+def sampling_params(rollout: RolloutSection, eos_ids: Sequence[int], pad_id: int) -> SamplingParams:
+    """Returns how tokens are chosen in training; the length is that of one turn."""
+    assert rollout.max_completion_length is not None
+    return SamplingParams(
+        max_tokens=rollout.max_completion_length,
+        eos_ids=tuple(eos_ids),
+        pad_id=pad_id,
+        temperature=rollout.temperature,
+        top_p=rollout.top_p,
+        top_k=rollout.top_k,
+        min_p=rollout.min_p,
+    )
 
 
 OnDone = Callable[[Sequence[int], Sequence[Sampled]], None]  # the numbers of prompts, and their completions

@@ -17,13 +17,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from accelerate import PartialState
+from accelerate.utils import gather_object
+
+from grpo.core.plan import Plan
+from grpo.core.record.run_dir import RunDir, read_json, write_json
+from grpo.core.run.progress import Progress
+from grpo.core.run.scoring import Scoring
 from grpo.core.scoring.known import Canary
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.scorer import Scorer
+from grpo.core.text.stats import mean_or_none
+from grpo.plugins.errors import RunError
+from grpo.plugins.rubric import parts
 
 FAILED = "failure"
 Said = float | str | None  # a score, an abstention, or FAILED
@@ -143,10 +154,10 @@ class CanaryWatch:
             negatives = [i for i, score in due.items() if score is None or score <= 0]
             positives = [i for i, score in due.items() if score is not None and score > 0]
         shares = {
-            "false_positive": _share([self._paid_more(i, said[i]) for i in negatives]),
-            "false_negative": _share([self._paid_less(i, said[i]) for i in positives]),
-            "failure": _share([said[i] == FAILED for i in plugin.indices]),
-            "drift": _share([said[i] != FAILED and self._is_wrong(i, said[i]) for i in plugin.indices]),
+            "false_positive": mean_or_none([self._paid_more(i, said[i]) for i in negatives]),
+            "false_negative": mean_or_none([self._paid_less(i, said[i]) for i in positives]),
+            "failure": mean_or_none([said[i] == FAILED for i in plugin.indices]),
+            "drift": mean_or_none([said[i] != FAILED and self._is_wrong(i, said[i]) for i in plugin.indices]),
         }
         return {what: share for what, share in shares.items() if share is not None}
 
@@ -191,6 +202,67 @@ class CanaryWatch:
         )
 
 
+class RunCanaries:
+    """The canaries of a run, looked at as often as the run says; all processes look, so that all of them stop.
+
+    Args:
+        plan: with canaries.
+        run_dir: holds what they scored at the start, from which a resumed run goes on.
+        scoring: scores them.
+        progress: told of what is wrong with a plugin.
+    """
+
+    def __init__(self, plan: Plan, run_dir: RunDir, scoring: Scoring, progress: Progress) -> None:
+        section = plan.config.canaries
+        recorded = read_json(run_dir.canaries) or {}
+        known = recorded.get("fingerprint") == fingerprint(plan.canaries)
+        if recorded and not known:
+            progress.warned("the canaries are not those that the run started with; drift is measured from now.")
+        plugins = [part for reward in plan.rewards for part in parts(reward)]
+        titles: dict[tuple[str, str], str] = {
+            (bound.spec.kind, bound.name): f"{bound.spec.kind} '{bound.name}' ({bound.distribution})"
+            for bound in (*plugins, *plan.verifiers)
+        }
+        self._watch = CanaryWatch(
+            plan.canaries,
+            titles,
+            tolerance=section.tolerance,
+            share=section.share,
+            patience=section.patience,
+            baseline=recorded["scores"] if known else None,
+        )
+        self._canaries = plan.canaries
+        self._every = section.every
+        self._run_dir = run_dir
+        self._scoring = scoring
+        self._progress = progress
+        self._batches = 0
+
+    def received(self, step: int) -> dict[str, float]:
+        """Looks at the canaries where that is due with this batch; returns metrics.
+
+        Raises:
+            RunError: a reward or the verifier went wrong about them, and stayed so.
+        """
+        self._batches += 1
+        return self._looked(step) if (self._batches - 1) % self._every == 0 else {}
+
+    def _looked(self, step: int) -> dict[str, float]:
+        first, state = self._watch.baseline is None, PartialState()
+        began = time.perf_counter()
+        look = self._watch.look(self._scoring.scorer, step)
+        self._scoring.tell_failures("a plugin failed on a canary.")
+        stops = [look.stop] if state.num_processes == 1 else gather_object([look.stop])
+        if first and state.is_main_process:
+            write_json(self._run_dir.canaries, {"fingerprint": fingerprint(self._canaries), "scores": look.said})
+        for warning in look.warnings:
+            self._progress.warned(warning)
+        stop = next((text for text in stops if text is not None), None)
+        if stop is not None:
+            raise RunError(stop)
+        return {**look.metrics, "time/canaries": time.perf_counter() - began}
+
+
 def fingerprint(canaries: Sequence[Canary]) -> str:
     """Returns a hash of what is scored and expected, by which a resumed run knows its baseline."""
     written: list[Any] = [[c.kind, c.name, c.completion.text, dict(c.completion.row), c.expect] for c in canaries]
@@ -203,10 +275,6 @@ def _said(result: Outcome | Judgement) -> Said:
     if isinstance(result, Outcome):
         return result.score
     return None if result.verdict is None or result.verdict.ok is None else float(result.verdict.ok)
-
-
-def _share(values: Sequence[bool]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _words(expect: float | None) -> str:

@@ -19,11 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from grpo.core.env.mixture import RunEnv
-from grpo.core.measure.evaluate import Estimate
-from grpo.core.planning.decide import Plan
+from grpo.core.plan import Plan
 from grpo.core.run.given import how_to_resume
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.text.printable import counted, printable
+from grpo.core.text.stats import Estimate
 from grpo.core.train.env_metrics import HELD_OUT, PREFIX
 from grpo.plugins.types import Completion
 

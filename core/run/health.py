@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from grpo.core.text.stats import mean
 from grpo.plugins.types import Completion
 
 FIRST_STEPS = 10  # look for broken output in these
@@ -110,11 +111,11 @@ class HealthWatch:
         return warnings
 
     def _out_of_reach(self) -> list[str]:
-        if len(self._accuracies) != FIRST_STEPS or _mean(self._accuracies) >= REACH:
+        if len(self._accuracies) != FIRST_STEPS or mean(self._accuracies) >= REACH:
             return []
         return self._once(
             "reach",
-            f"{_mean(self._accuracies):.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO "
+            f"{mean(self._accuracies):.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO "
             "strengthens what a policy sometimes does and can hardly teach what it never does: take easier problems, a "
             "stronger model, or --warmup-steps first.",
         )
@@ -122,8 +123,8 @@ class HealthWatch:
     def _diverging(self, step: int) -> list[str]:
         if len(self._rewards) < 2 * TREND:
             return []
-        before, after = _mean(self._rewards[:TREND]), _mean(self._rewards[-TREND:])
-        was, now = _mean(self._accuracies[:TREND]), _mean(self._accuracies[-TREND:])
+        before, after = mean(self._rewards[:TREND]), mean(self._rewards[-TREND:])
+        was, now = mean(self._accuracies[:TREND]), mean(self._accuracies[-TREND:])
         spread = max(self._rewards) - min(self._rewards)
         if after - before > RISE * spread and now - was < GAIN and now < SOLVED:
             return self._once(
@@ -148,7 +149,3 @@ def loops(text: str) -> bool:
         return False
     runs = [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
     return len(set(runs)) / len(runs) < LOOP_DISTINCT
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

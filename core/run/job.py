@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.planning.decide import RUNS, Plan, make_plan
+from grpo.core.plan import Plan
+from grpo.core.planning.decide import RUNS, make_plan
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
     RunDir,
@@ -46,6 +47,7 @@ from grpo.plugins.host import Host
 from grpo.plugins.types import RunEnded, RunStarted
 
 if TYPE_CHECKING:
+    from grpo.core.train.batch import Batch
     from grpo.core.train.callbacks import StopRequest
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -177,8 +179,11 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
     progress.loading("libraries")
     hush_libraries()
     from grpo.core.planning.backends import open_rollouts
-    from grpo.core.policy.load import load_tokenizer, save_policy
-    from grpo.core.run.books import Ledger
+    from grpo.core.policy.load import end_ids, load_tokenizer, save_policy
+    from grpo.core.run.books import Books
+    from grpo.core.run.canaries import RunCanaries
+    from grpo.core.run.held_out import HeldOut
+    from grpo.core.run.scoring import Scoring
     from grpo.core.train.callbacks import StepCallback, StopRequest, event_files
     from grpo.core.train.trainer import PolicyTrainer
 
@@ -192,36 +197,40 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
         if plan.config.rollout.backend != "hf":
             progress.loading("the rollout engine")
         rollouts = open_rollouts(plan, model, progress.warned)
-        with closing(rollouts), Ledger(plan, host, run_dir, progress, tokenizer) as ledger:
+        with closing(rollouts), Scoring(plan, progress.warned) as scoring:
+            books = Books(plan, host, run_dir, progress)
+            canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
+            held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge, progress.evaluated)
+
+            def received(batch: Batch) -> dict[str, float]:
+                metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
+                return metrics | (canaries.received(batch.step) if canaries else {})
+
             trainer = PolicyTrainer(
                 model=model,
                 tokenizer=tokenizer,
                 plan=plan,
                 rollouts=rollouts,
                 output_dir=run_dir.checkpoints,
-                begin_scoring=ledger.begin_scoring,
-                score=ledger.score,
-                on_batch=ledger.record,
+                scoring=scoring,
+                received=received,
+                between_steps=held_out.between_steps,
                 callbacks=[
-                    StepCallback(
-                        evaluate=ledger.evaluate,
-                        evaluate_every=plan.config.evaluation.every,
-                        on_metrics=ledger.step_ended,
-                        stop=stop,
-                        boundary=plan.config.loss.num_iterations,
-                    ),
+                    StepCallback(on_metrics=books.step_ended, stop=stop, boundary=plan.config.loss.num_iterations),
                     *trackers,
                 ],
             )
-            ledger.follow(trainer)
             if checkpoint is None:
-                ledger.evaluate_start()
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                measured = held_out.measure(0, trainer.rollouts)
+                if _is_main():
+                    books.started(measured)
+            with closing(trainer.sampler):
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if stop.asked and trainer.state.global_step < trainer.state.max_steps:
                 return "interrupted"
             if _is_main():
                 save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, run_dir.model)
-                ledger.plot()
+                books.plot()
             _wait()
     return "done"
 
@@ -244,7 +253,7 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
         return load_policy(plan.source.path, train.dtype, lora)
     if not run_dir.warmup.is_dir():
         from grpo.core.train.callbacks import LossCallback
-        from grpo.core.train.trainer import warm_up
+        from grpo.core.train.warmup import warm_up
 
         model = load_policy(plan.source.path, train.dtype, lora)
         progress.loading("the worked answers")

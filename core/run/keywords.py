@@ -12,9 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grpo.core.config.flags import FLAGS
 from grpo.core.config.schema import RunConfig
+from grpo.core.config.setting import settings_of
 from grpo.plugins.errors import UsageError, did_you_mean
+
+PLUGINS = ("env", "rewards", "env_rewards", "verifier")
 
 
 def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,8 +42,13 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def short_names() -> dict[str, str]:
-    """Returns keyword to dotted key, for the settings that have a name without their section."""
-    return {**FLAGS, "lora_targets": "lora.targets", "report_to": "output.report_to"}
+    """Returns keyword to dotted key for the settings with a flag, apart from those that name plugins."""
+    flags = {key: setting.about.flag for key, setting in settings_of(RunConfig).items() if key not in PLUGINS}
+    return {
+        flag.name.partition("/")[0].removeprefix("--").replace("-", "_"): key
+        for key, flag in flags.items()
+        if flag is not None
+    }
 
 
 def leaves(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo.core.measure.evaluate import Estimate
-from grpo.core.planning.decide import Plan
+from grpo.core.plan import Plan
 from grpo.core.run.display import describe, display_for, estimate, headline, number, sparkline
 from grpo.core.run.given import how_to_resume
 from grpo.core.run.page import bar, block, line, table
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.text.printable import counted
+from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
 
 WARNING = "border-left:3px solid #E69F00;padding-left:0.5em;white-space:pre-wrap"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from grpo.core.measure.evaluate import Estimate
-from grpo.core.planning.decide import Plan
+from grpo.core.plan import Plan
+from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
 
 

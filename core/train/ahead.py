@@ -1,7 +1,6 @@
 """One batch ahead: the next rollouts are sampled while the policy trains on the present ones.
 
-In: the prompts of the next batch. Out: its rollouts, with the proof that they came from the policy. It joins TRL's
-trainer (core/train/trainer.py) and uses what that has.
+In: the episodes of the next batch. Out: its rollouts, with the proof that they came from the policy.
 
 Theory of operation. When a batch is about to train, the engine is synced with the policy and a thread samples the next
 batch from it. The engine has weights of its own, so the forward and backward passes go on beside it; nothing is written
@@ -22,9 +21,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,32 +31,36 @@ from typing import Any
 import torch
 
 from grpo.core.env.episodes import Episode
-from grpo.core.planning.backends import tolerance_of
-from grpo.core.planning.decide import Plan
-from grpo.core.policy.load import encode_starts
+from grpo.core.env.prompts import encode_starts
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import SyncFault
-from grpo.core.rollout.types import SEEDS, Rollouts, evaluating
-from grpo.core.scoring.early import EarlyCalls
+from grpo.core.rollout.types import SEEDS
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.train.ahead_record import AheadRecord, read_ahead, write_ahead
-from grpo.core.train.sampler import Generation
+from grpo.core.train.guard import difference_metrics, mismatch_text
+from grpo.core.train.sampler import Generation, PolicySampler
+from grpo.core.train.tensors import Tensors, counted, padded
 from grpo.plugins.errors import RunError, UsageError
 
 PROBED = 8  # rollouts of a batch that the policy computes once more
+Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probabilities [N, T] under the policy
 
 
-class Ahead:
+class _Sampling:
     """A batch that a thread samples.
 
     Args:
         starts: the episodes of its rollouts.
+        prompts: their token ids.
         sample: samples it.
     """
 
-    def __init__(self, starts: Sequence[Episode], sample: Callable[[], Generation]) -> None:
+    def __init__(
+        self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
+    ) -> None:
         self.starts = starts
-        self.sample = sample
+        self.prompts = prompts
+        self._sample = sample
         self._found: Generation | None = None
         self._error: BaseException | None = None
         self._randomness = ExitStack()
@@ -87,157 +90,128 @@ class Ahead:
 
     def _run(self) -> None:
         try:
-            self._found = self.sample()
+            self._found = self._sample()
         except BaseException as error:  # it is raised where the batch is wanted
             self._error = error
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class _Ready:
     """A batch that was sampled ahead and proven.
 
     Attributes:
-        starts: the episodes of its rollouts.
         generation: the rollouts.
         mean, largest: difference in nats between the engine that sampled it and the policy.
     """
 
-    starts: Sequence[Episode]
     generation: Generation
     mean: float
     largest: float
 
 
-class OverlappedSteps:
-    """The part of the trainer that samples one batch ahead, where `rollout.overlap` says so."""
+class AheadSampler:
+    """Samples one batch ahead of time.
 
-    _plan: Plan
-    _rollouts: Rollouts
-    _starts: Sequence[Episode]
-    _doubted: bool
-    _tokenizer: Any
-    _step: int
-    _buffered_inputs: Any
-    _metrics: Any
-    args: Any
-    state: Any
-    model: Any
-    accelerator: Any
-    train_dataset: Any
-    generate: Callable[[Sequence[Episode], Sequence[Sequence[int]]], Generation]
-    rolled_out: Callable[[Callable[[], Generation]], Generation]
-    synced: Callable[[], None]
-    mismatch_text: Callable[[tuple[float, float], Mismatch], str]
-    add_metric: Callable[[str, float], None]
-    _get_per_token_logps_and_entropies: Callable[..., Any]
-    _begin_scoring: Callable[[], EarlyCalls]
+    Args:
+        inner: samples what was not sampled ahead, and does the work of what is.
+        probe: the policy's log-probabilities of rollouts.
+        tolerance: mean difference in nats that the engine's arithmetic explains.
+        device: where the policy is.
+    """
 
-    _ahead: Ahead | None = None
-    _ready: Ready | None = None
-    _recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
-    staleness = 0  # optimizer steps between the policy that sampled the present batch and the one that trains on it
+    def __init__(self, inner: PolicySampler, probe: Probe, tolerance: float, device: torch.device) -> None:
+        self._inner = inner
+        self._probe = probe
+        self._tolerance = tolerance
+        self._device = device
+        self._sampling: _Sampling | None = None
+        self._ready: _Ready | None = None
+        self._recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
 
-    def train(self, *arguments: Any, **options: Any) -> Any:
-        """Trains; however that ends, nothing is sampled any more afterwards."""
-        try:
-            return super().train(*arguments, **options)  # type: ignore[misc]
-        finally:
-            self._forget()
-
-    def generation_of(self, prompt_ids: list[list[int]]) -> Generation:
-        """Returns the present batch: as it was sampled ahead, else sampled now."""
-        ready, self._ready = self._ready or self._resumed(prompt_ids), None
-        if ready is not None and self._ahead is None and list(ready.starts) == list(self._starts):
-            self.staleness = 1
-            self.add_metric("sampling/sampling_logp_difference/mean", ready.mean)
-            self.add_metric("sampling/sampling_logp_difference/max", ready.largest)
-            found = ready.generation
+    def next(self, starts: Sequence[Episode], *, again: bool = False) -> Generation:
+        """Returns the batch as it was sampled ahead, else samples it now."""
+        ready, self._ready = self._ready or self._resumed(starts), None
+        if ready is not None and self._sampling is None and list(ready.generation.starts) == list(starts):
+            found = replace(ready.generation, staleness=1, metrics=difference_metrics(ready.mean, ready.largest))
         else:  # the first batch, or one that has to be sampled again
-            self._forget()
-            self.staleness = 0
-            found = super().generation_of(prompt_ids)  # type: ignore[misc]
-        if self._plan.config.rollout.overlap:
-            self.add_metric("sampling/staleness", float(self.staleness))
-        return found
+            self.close()
+            found = self._inner.next(starts, again=again)
+        return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
 
-    def _prepare_inputs(self, generation_batch: Any) -> Any:
-        anew = self._step % self.args.steps_per_generation == 0 or self._buffered_inputs is None
-        inputs = super()._prepare_inputs(generation_batch)  # type: ignore[misc]
-        if anew and self._plan.config.rollout.overlap:
-            self._sample_ahead()
-        return inputs
-
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """One micro batch; after the last one of a step, the batch that was sampled ahead is proven."""
-        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
-        if self._ahead is not None and self._step % self.args.steps_per_generation == 0:
-            start = time.perf_counter()
-            ahead, self._ahead = self._ahead, None
-            self._ready = self._proven(ahead)
-            waited = time.perf_counter() - start
-            self.add_metric("time/overlap_wait", waited)
-            self._metrics["train"]["step_time"][-1] += waited
-        return loss
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)  # type: ignore[misc]
-        ready = self._ready
-        if ready is not None:
-            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-            found = ready.generation
-            write_ahead(folder, found.prompts, found.rollouts, mean=ready.mean, largest=ready.largest)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
-        self._recorded = read_ahead(Path(resume_from_checkpoint))
-
-    def _resumed(self, prompt_ids: Sequence[Sequence[int]]) -> Ready | None:
-        """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
-        recorded, self._recorded = self._recorded, None
-        rollouts = recorded.rollouts_of(self._starts, prompt_ids) if recorded is not None else None
-        if recorded is None or rollouts is None:
-            return None
-        early = self._begin_scoring()
-        early.begin(range(len(rollouts)), [one.completion for one in rollouts])
-        return Ready(self._starts, Generation(prompt_ids, rollouts, early), recorded.mean, recorded.largest)
-
-    def _sample_ahead(self) -> None:
+    def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:
         """Begins to sample the batch after the present one, if there is one."""
-        count = self._plan.config.train.prompts_per_step
-        first = (self.state.global_step + 1) * count
-        if first >= len(self.train_dataset):
-            return
-        rows = self.train_dataset[first : first + count]["episode"]
-        starts = [self._plan.train[row] for row in rows for _ in range(self._plan.config.train.group_size)]
-        prompt_ids = encode_starts(self._tokenizer, starts)
-        self.synced()
-        self._ahead = Ahead(starts, partial(self.generate, starts, prompt_ids))
+        if not upcoming:
+            return {}
+        prompts = encode_starts(self._inner.tokenizer, upcoming)
+        metrics = self._inner.rollouts.sync()
+        self._sampling = _Sampling(upcoming, prompts, partial(self._inner.unsynced, upcoming, prompts))
+        return metrics
 
-    def _proven(self, ahead: Ahead) -> Ready:
-        """Waits for a batch, and samples it again where it did not come from the policy.
+    def settle(self, step: int) -> Mapping[str, float]:
+        """Waits for the batch, and samples it again where it did not come from the policy.
 
         Raises:
             RunError: again it did not.
         """
+        if self._sampling is None:
+            return {}
+        began = time.perf_counter()
+        sampling, self._sampling = self._sampling, None
+        self._ready, metrics = self._proven(sampling, step)
+        return {**metrics, "time/overlap_wait": time.perf_counter() - began}
+
+    def save(self, checkpoint: Path) -> None:
+        """Writes the batch that is ready."""
+        if self._ready is not None:
+            found = self._ready.generation
+            write_ahead(checkpoint, found.prompts, found.rollouts, mean=self._ready.mean, largest=self._ready.largest)
+
+    def load(self, checkpoint: Path) -> None:
+        """Reads the batch that was ready.
+
+        Raises:
+            UsageError: the file was damaged.
+        """
+        self._recorded = read_ahead(checkpoint)
+
+    def close(self) -> None:
+        """Gives up what was sampled ahead."""
+        sampling, self._sampling = self._sampling, None
+        if sampling is not None:
+            sampling.give_up()
+        self._ready = None
+
+    def _resumed(self, starts: Sequence[Episode]) -> _Ready | None:
+        """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
+        recorded, self._recorded = self._recorded, None
+        if recorded is None:
+            return None
+        prompts = encode_starts(self._inner.tokenizer, starts)
+        rollouts = recorded.rollouts_of(starts, prompts)
+        if rollouts is None:
+            return None
+        early = self._inner.begin_scoring()
+        early.begin(range(len(rollouts)), [one.completion for one in rollouts])
+        return _Ready(Generation(starts, prompts, rollouts, early), recorded.mean, recorded.largest)
+
+    def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
         before: tuple[float, float] | None = None
         try:
-            found = ahead.wait()
+            found = sampling.wait()
         except SyncFault:
             pass  # the engine lost its weights; everything is handed over again below
         else:
             apart = self._apart(found)
             if not apart.too_far:
-                return Ready(ahead.starts, found, apart.mean, apart.largest)
+                return _Ready(found, apart.mean, apart.largest), {}
             before = apart.mean, apart.largest
             found.early.drop()
-        self._doubted = True
-        found = self.rolled_out(ahead.sample)
-        self._doubted = False
+        found = self._inner.synced(sampling.starts, sampling.prompts, again=True)
         apart = self._apart(found)
         if apart.too_far:
-            raise RunError(self.mismatch_text(before or (apart.mean, apart.largest), apart))
-        self.add_metric("sync/batches_again", 1.0)
-        return Ready(ahead.starts, found, apart.mean, apart.largest)
+            names = self._inner.rollouts.differing()
+            raise RunError(mismatch_text(step, before or (apart.mean, apart.largest), apart, names))
+        return _Ready(found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
 
     def _apart(self, generation: Generation) -> Mismatch:
         """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""
@@ -245,31 +219,10 @@ class OverlappedSteps:
         chosen = [number * len(generation.rollouts) // count for number in range(count)]
         prompts = [generation.prompts[number] for number in chosen]
         rollouts = [generation.rollouts[number] for number in chosen]
-        before, after = max(map(len, prompts)), max(len(one.token_ids) for one in rollouts)
-        ids = torch.full((count, before + after), self._tokenizer.pad_token_id, dtype=torch.long)
-        attended = torch.zeros_like(ids)
-        sampled, mask = torch.zeros(count, after), torch.zeros(count, after)
-        for row, (prompt, one) in enumerate(zip(prompts, rollouts, strict=True)):
-            end = before + len(one.token_ids)
-            ids[row, before - len(prompt) : end] = torch.tensor([*prompt, *one.token_ids])
-            attended[row, before - len(prompt) : end] = 1
-            sampled[row, : len(one.token_ids)] = torch.tensor(one.logprobs)
-            mask[row, : len(one.token_ids)] = torch.tensor(one.sampled, dtype=torch.float)
-        device = self.accelerator.device
-        with torch.no_grad(), evaluating(self.model):
-            logps, _, _ = self._get_per_token_logps_and_entropies(
-                self.model, ids.to(device), attended.to(device), after, batch_size=self.args.per_device_train_batch_size
-            )
-        apart = Mismatch(tolerance_of(self._plan.config))
-        apart.add(difference_sums(logps.cpu(), sampled, mask))
+        tensors = padded(prompts, rollouts, self._inner.tokenizer.pad_token_id, self._device)
+        apart = Mismatch(self._tolerance)
+        apart.add(difference_sums(self._probe(tensors), tensors["sampling_per_token_logps"], counted(tensors)))
         return apart
-
-    def _forget(self) -> None:
-        """Gives up what was sampled ahead."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.give_up()
-        self._ready = None
 
 
 def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:

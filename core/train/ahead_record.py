@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo.core.env.episodes import Episode, completed
+from grpo.core.env.episodes import Episode
 from grpo.core.record.run_dir import read_json, whole_file
-from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.turns.play import Trajectory, completed
 from grpo.core.rollout.types import Sampled
 
 FILE = "ahead.json"

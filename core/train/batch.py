@@ -9,10 +9,10 @@ from typing import Literal
 
 import torch
 
-from grpo.core.config.schema import LossSection
+from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
+from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages
-from grpo.core.train.env_metrics import mean
 from grpo.plugins.binding import BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
@@ -124,10 +124,7 @@ def _sentence(reason: object) -> str:
 
 
 def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, float]:
-    """Returns what the batch says about rewards; NaN for a mean of nothing.
-
-    The mean of a reward itself is left to the trainer; those of a rubric's components are here.
-    """
+    """Returns what the batch says about rewards; NaN for a mean of nothing."""
     totals = batch.advantages.totals
     present = totals[~totals.isnan()]
     own = {reward.name for reward in rewards}
@@ -141,6 +138,9 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     }
     if any(completion.info for completion in batch.completions):
         metrics |= _turn_metrics(batch.completions)
+    scores_of = torch.tensor([score_column(batch.outcomes[reward.name]) for reward in rewards], dtype=torch.float32)
+    for reward, column in zip(rewards, scores_of.T.contiguous().T, strict=True):
+        metrics |= _moments(reward.name, column)
     for name, every in batch.outcomes.items():
         outcomes = [every[place] for place in _own(batch.completions, env_of.get(name, ""))]
         for kind in ("abstain", "failure"):
@@ -152,6 +152,33 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
             figures = [outcome.metrics[key] for outcome in outcomes if outcome.metrics and key in outcome.metrics]
             metrics[f"rewards/{name}/{key}"] = mean(figures)
     return metrics
+
+
+def _moments(name: str, scores: torch.Tensor) -> dict[str, float]:
+    """Returns mean and standard deviation of a reward over what it scored, [N]; the deviation of one score is NaN."""
+    mean, known = scores.nanmean(), (~scores.isnan()).sum()
+    deviation = ((scores - mean) ** 2).nanmean() * (known / (known - 1)) if known > 1 else torch.tensor(math.nan)
+    return {f"rewards/{name}/mean": mean.item(), f"rewards/{name}/std": deviation.sqrt().item()}
+
+
+def length_metrics(lengths: Sequence[int], ended: Sequence[bool]) -> dict[str, float]:
+    """Returns what a batch says about the lengths of its completions, under TRL's names.
+
+    Args:
+        lengths: tokens that the policy chose, of each rollout.
+        ended: whether its last token is one that ends.
+    """
+    every, whole = torch.tensor(lengths), torch.tensor(ended)
+    terminated = every[whole] if whole.any() else torch.zeros(1)
+    return {
+        "completions/mean_length": every.float().mean().item(),
+        "completions/min_length": every.float().min().item(),
+        "completions/max_length": every.float().max().item(),
+        "completions/clipped_ratio": (~whole).float().mean().item(),
+        "completions/mean_terminated_length": terminated.float().mean().item(),
+        "completions/min_terminated_length": terminated.float().min().item(),
+        "completions/max_terminated_length": terminated.float().max().item(),
+    }
 
 
 def _own(completions: Sequence[Completion], env: str) -> list[int]:

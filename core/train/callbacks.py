@@ -1,4 +1,4 @@
-"""What happens around each optimizer step: evaluation, metrics, checkpoints made whole, a stop that was asked for.
+"""What happens around each optimizer step: metrics, checkpoints made whole, a stop that was asked for.
 
 In: the trainer's events. Out: rows of metrics, complete checkpoints, calls of the progress display.
 """
@@ -22,8 +22,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from grpo.core.record.run_dir import mark_complete
 from grpo.plugins.errors import RunError
 
-RENAMED = {"step_time": "time/step"}
-DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen")
+DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen", "step_time")  # the trainer measures a step by itself
 
 
 def event_files(folder: Path) -> TrainerCallback:
@@ -69,11 +68,9 @@ class StopRequest:
 
 
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Runs `evaluate` when it is due, hands each step's metrics on, and makes checkpoints whole.
+    """Hands each step's metrics on, makes checkpoints whole, and stops the run when it is asked to.
 
     Args:
-        evaluate: called between steps, before the metrics of the step are complete.
-        evaluate_every: steps; 0 for the last one only.
         on_metrics: receives one row per step, on the main process.
         stop: ends the run after the current step, with a checkpoint.
         boundary: a checkpoint can only resume at multiples of this many steps (num_iterations).
@@ -82,14 +79,10 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def __init__(
         self,
         *,
-        evaluate: Callable[[int], None],
-        evaluate_every: int,
         on_metrics: Callable[[dict[str, Any]], None],
         stop: StopRequest,
         boundary: int,
     ) -> None:
-        self._evaluate = evaluate
-        self._evaluate_every = evaluate_every
         self._on_metrics = on_metrics
         self._stop = stop
         self._boundary = boundary
@@ -102,9 +95,6 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         if stopping and step % self._boundary == 0 and step < state.max_steps:
             control.should_save = True
             control.should_training_stop = True
-        # Also where the run stops: what resumes it goes on with the next step.
-        if step == state.max_steps or (self._evaluate_every and step % self._evaluate_every == 0):
-            self._evaluate(step)
         return control
 
     def on_log(
@@ -164,5 +154,5 @@ def metrics_row(step: int, logs: Mapping[str, Any]) -> dict[str, Any]:
         if name in DROPPED:
             continue
         number = value if value is None else float(value)
-        row[RENAMED.get(name, name)] = None if number is None or not math.isfinite(number) else number
+        row[name] = None if number is None or not math.isfinite(number) else number
     return row

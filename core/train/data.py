@@ -10,10 +10,10 @@ from datasets import Dataset, concatenate_datasets
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.order import Source, mixed_order
-from grpo.core.planning.decide import Plan
-from grpo.core.planning.turns import players_of
-from grpo.core.policy.load import encode_starts
+from grpo.core.env.prompts import encode_starts
+from grpo.core.plan import Plan
 from grpo.core.rollout.turns.play import Player
+from grpo.core.rollout.turns.players import players_of
 from grpo.core.train.demonstrations import demonstrated
 
 if TYPE_CHECKING:
@@ -29,6 +29,21 @@ def prompt_rows(plan: Plan) -> Dataset:
     wanted = generations * config.train.prompts_per_step
     sources = [Source(len(part.train), part.share, part.env.ordered) for part in plan.envs]
     return rows.select(mixed_order(sources, wanted, config.seed))
+
+
+def upcoming_starts(plan: Plan, rows: Dataset, step: int) -> list[Episode]:
+    """Returns the episodes of the step after this one, each as often as its group has members; none after the last.
+
+    Args:
+        plan: samples ahead, or there is nothing to know beforehand.
+        rows: those of `prompt_rows`.
+        step: the optimizer step that is about to begin, from 1.
+    """
+    count = plan.config.train.prompts_per_step
+    if not plan.config.rollout.overlap or step * count >= len(rows):
+        return []
+    numbers = rows[step * count : (step + 1) * count]["episode"]
+    return [plan.train[number] for number in numbers for _ in range(plan.config.train.group_size)]
 
 
 def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> Dataset:

@@ -7,8 +7,8 @@ a time limit.
 from __future__ import annotations
 
 from grpo.core.env.episodes import Episode
+from grpo.core.env.prompts import encode_starts
 from grpo.core.env.tools import ToolCall, answer, functions_of, used
-from grpo.core.policy.load import encode_starts
 from grpo.core.rollout.turns.play import Player
 from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.plugins.errors import PluginError

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from grpo.core.measure.evaluate import proportion
+from grpo.core.text.stats import mean, proportion
 
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch
@@ -40,8 +40,3 @@ def env_metrics(batch: Batch, names: Iterable[str], right: Sequence[bool | None]
         }
         metrics |= {f"{PREFIX}{name}/{what}": value for what, value in figures.items()}
     return metrics
-
-
-def mean(values: Sequence[float]) -> float:
-    """Returns the mean, NaN of nothing."""
-    return math.fsum(values) / len(values) if values else math.nan

@@ -1,13 +1,15 @@
-"""One forward pass over prompts and completions: token ids in, log-probabilities [B, T] of the completions out."""
+"""Forward passes over prompts and completions: token ids in, log-probabilities [B, T] of the completions out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from grpo.core.train.packing import IGNORED, Packed, pack
+from grpo.core.train.tensors import Tensors, whole_ids, whole_mask
 from grpo.kernels.fused import Coefficients
 
 
@@ -58,6 +60,38 @@ def completion_logps(
     )
     where = slice(input_ids.shape[1] - length - 1, -1)
     return found["logps"][:, where], found["entropy"][:, where] if entropy else None
+
+
+class LogProbs:
+    """Log-probabilities under a policy that is not trained on them.
+
+    Args:
+        pack_for: the hidden size of a model that takes packed rows, else None.
+        rows: of one forward pass.
+        autocast: the arithmetic of training.
+    """
+
+    def __init__(self, pack_for: int | None, rows: int, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._pack_for = pack_for
+        self._rows = rows
+        self._autocast = autocast
+
+    def __call__(self, model: Any, tensors: Tensors) -> torch.Tensor:
+        """Returns [N, T] float32 without a gradient; `model` is what `attach_logps` was given, possibly wrapped."""
+        ids, mask, length = whole_ids(tensors), whole_mask(tensors), tensors["completion_ids"].shape[1]
+        with torch.no_grad(), self._autocast():
+            parts = [
+                completion_logps(
+                    model,
+                    ids[first : first + self._rows],
+                    mask[first : first + self._rows],
+                    length,
+                    pack_for=self._pack_for,
+                    entropy=False,
+                )[0]
+                for first in range(0, len(ids), self._rows)
+            ]
+        return torch.cat(parts)
 
 
 def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tensor]) -> Coefficients:

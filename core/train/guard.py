@@ -1,7 +1,6 @@
-"""Optimizer steps on completions that provably came from the policy: sampled, compared, and done again if need be.
+"""Optimizer steps on completions that provably came from the policy: compared, and done again if need be.
 
-In: prompts and micro batches. Out: completions, and gradients of them. It joins TRL's trainer (core/train/trainer.py)
-and uses what that has: its step counter, its buffer of micro batches, its metrics.
+In: the micro batches of a step. Out: gradients of completions whose log-probabilities the policy agrees with.
 
 The log-probabilities of the engine's tokens are compared with those that training computes anyway. When they are
 further apart than rounding explains, the gradients gathered so far are thrown away, everything is synced anew, the
@@ -10,105 +9,102 @@ prompts are completed again and the step catches up. When that does not help, th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import torch
 
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
-from grpo.core.rollout.sync.fault import SyncFault, listed
-from grpo.core.rollout.types import Rollouts
-from grpo.core.text.randomness import preserved_randomness
+from grpo.core.rollout.sync.fault import listed
 from grpo.plugins.errors import RunError
 
-T = TypeVar("T")
+Gather = Callable[[torch.Tensor], torch.Tensor]  # [n, ...] of this process to [processes * n, ...] of all
 
 
-def rolled_out(rollouts: Rollouts, model: Any, roll_out: Callable[[], T], *, again: bool) -> tuple[T, dict[str, float]]:
-    """Syncs and rolls out; an engine that lost its weights in between is synced, and all of it is done once more.
+class Cursor(Protocol):
+    """Where training stands among the micro batches of a step."""
+
+    @property
+    def step(self) -> int:
+        """The optimizer step that is under way, from 1."""
+        ...
+
+    @property
+    def done(self) -> int:
+        """How many micro batches of it have had their backward pass; 0 after the last one."""
+        ...
+
+    def rewind(self) -> None:
+        """Goes back to the first one, without gradients and figures; its completions are sampled anew."""
+        ...
+
+
+class StepGuard:
+    """Lets a step go by only when its completions came from the policy.
 
     Args:
-        rollouts: the backend.
-        model: the policy, unwrapped.
-        roll_out: samples from the backend, as often as it wants.
-        again: hand everything over anew.
-
-    Returns:
-        What `roll_out` returned, and the metrics of the sync.
-
-    Raises:
-        RunError: the engine cannot be brought to serve the policy.
+        tolerance: mean difference in nats that the engine's arithmetic explains; None: nothing is ever too much.
+        cursor: where training stands.
+        differing: names the parameters that the engine has other values of.
+        gather: collects tensors of all processes.
     """
-    metrics = dict(rollouts.sync(model, again=again))
-    try:
-        done = roll_out()
-    except SyncFault:
-        metrics = {**rollouts.sync(model, again=True), "sync/repeated": 1.0}
-        done = roll_out()
-    rollouts.rest()
-    return done, metrics
 
+    def __init__(
+        self, tolerance: float | None, cursor: Cursor, differing: Callable[[], Sequence[str]], gather: Gather
+    ) -> None:
+        self._apart = Mismatch(tolerance)
+        self._cursor = cursor
+        self._differing = differing
+        self._gather = gather
 
-class ProvenSteps:
-    """The part of the trainer that steps only on proven completions."""
+    def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
+        """Makes one backward pass, and the whole step so far again where its completions came from other weights.
 
-    _rollouts: Rollouts
-    _mismatch: Mismatch
-    _doubted: bool
-    _step: int
-    _buffered_inputs: Any
-    args: Any
-    model: Any
-    state: Any
-    accelerator: Any
-    _metrics: Any
+        Args:
+            backward: makes a pass, in which `compare` may be called, and moves the cursor; returns the loss.
 
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """One micro batch, and the whole step again where its completions came from other weights."""
-        if self._step % self.args.steps_per_generation == 0:
-            self._mismatch.clear()
-        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
-        if not self._mismatch.too_far:
-            return loss
-        done = (self._step - 1) % self.args.steps_per_generation + 1
-        before = self._mismatch.mean, self._mismatch.largest
-        self.model.zero_grad()
-        self._metrics["train"].clear()
-        self._mismatch.clear()
-        self._step -= done
-        self._buffered_inputs = None
-        self._doubted = True
-        for _ in range(done):
-            loss = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
-            if self._mismatch.too_far:
-                raise RunError(self.mismatch_text(before, self._mismatch))
-        self._doubted = False
-        self._metrics["train"]["sync/steps_again"].append(1.0)
-        return loss
+        Returns:
+            The loss of the last pass, and what there is to tell.
 
-    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> None:
+        Raises:
+            RunError: completions that were sampled again came from other weights, too.
+        """
+        passes = self._cursor.done + 1
+        if passes == 1:
+            self._apart.clear()
+        loss = backward()
+        if not self._apart.too_far:
+            return loss, {}
+        before = self._apart.mean, self._apart.largest
+        self._apart.clear()
+        self._cursor.rewind()
+        for _ in range(passes):
+            loss = backward()
+            if self._apart.too_far:
+                raise RunError(mismatch_text(self._cursor.step, before, self._apart, self._differing()))
+        return loss, {"sync/steps_again": 1.0}
+
+    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
         """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
-        self._mismatch.add(self.accelerator.gather(difference_sums(train, sampled, mask)))
-        kept = self._metrics["train"]
-        kept["sampling/sampling_logp_difference/max"].append(self._mismatch.largest)
-        kept["sampling/sampling_logp_difference/mean"].append(self._mismatch.mean)
+        self._apart.add(self._gather(difference_sums(train, sampled, mask)))
+        return difference_metrics(self._apart.mean, self._apart.largest)
 
-    def between_steps(self, roll_out: Callable[[Rollouts], T]) -> T:
-        """Has something sampled from the policy as it is now; the random numbers of training stay as they were."""
-        policy = self.accelerator.unwrap_model(self.model)
-        with preserved_randomness():
-            done, _ = rolled_out(self._rollouts, policy, partial(roll_out, self._rollouts), again=False)
-        return done
 
-    def mismatch_text(self, before: tuple[float, float], after: Mismatch) -> str:
-        """Says how far (mean and largest) both sides were apart, before and after everything was done again."""
-        names = self._rollouts.differing(self.accelerator.unwrap_model(self.model))
-        whose = f"these parameters differ: {listed(names)}" if names else "every parameter is the same in both"
-        return (
-            f"step {self.state.global_step + 1}: log-probabilities of the rollout engine and of training are "
-            f"{before[0]:.2g} apart on average and {before[1]:.2g} at most, and after a full sync and new completions "
-            f"{after.mean:.2g} and {after.largest:.2g}; {whose}. The gradients were thrown away and "
-            "no weight was changed. Sample with rollout.backend='hf'; where the weights are the same and the "
-            "difference is the engine's rounding, raise rollout.tolerance."
-        )
+def difference_metrics(mean: float, largest: float) -> dict[str, float]:
+    """Names the differences between sampling and training, in nats."""
+    return {
+        "sampling/sampling_logp_difference/max": largest,
+        "sampling/sampling_logp_difference/mean": mean,
+    }
+
+
+def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names: Sequence[str]) -> str:
+    """Says how far (mean and largest) both sides were apart, before and after everything was done again."""
+    whose = f"these parameters differ: {listed(names)}" if names else "every parameter is the same in both"
+    return (
+        f"step {step}: log-probabilities of the rollout engine and of training are "
+        f"{before[0]:.2g} apart on average and {before[1]:.2g} at most, and after a full sync and new completions "
+        f"{after.mean:.2g} and {after.largest:.2g}; {whose}. The gradients were thrown away and "
+        "no weight was changed. Sample with rollout.backend='hf'; where the weights are the same and the "
+        "difference is the engine's rounding, raise rollout.tolerance."
+    )

@@ -1,4 +1,4 @@
-"""The rows of a micro batch that have something to learn from: TRL's tensors in, fewer rows and columns of them out.
+"""The rows of a micro batch that have something to learn from: its tensors in, fewer rows and columns of them out.
 
 A completion without an advantage has a gradient of exactly zero unless the loss has a KL term, and one that is masked
 has none at all. Leaving them out of the forward pass changes no gradient as long as averages still count them.
@@ -7,9 +7,10 @@ has none at all. Leaving them out of the forward pass changes no gradient as lon
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
+
+from grpo.core.train.tensors import Tensors, counted, whole_ids, whole_mask
 
 ROWS = ("advantages",)
 COMPLETION = (
@@ -30,37 +31,31 @@ class MiniBatch:
     Attributes:
         kept: [B'] int64, the rows of the micro batch that are here.
         width: T', columns of completions.
-        tensors: TRL's names to [B', ...] tensors; completions are cut to T', prompts to their longest.
+        tensors: names to [B', ...] tensors; completions are cut to T', prompts to their longest.
     """
 
     kept: torch.Tensor
     width: int
-    tensors: dict[str, torch.Tensor]
+    tensors: Tensors
 
     def input_ids(self) -> torch.Tensor:
         """[B', P' + T'] prompts and completions."""
-        return torch.cat([self.tensors["prompt_ids"], self.tensors["completion_ids"]], dim=1)
+        return whole_ids(self.tensors)
 
     def attention_mask(self) -> torch.Tensor:
         """[B', P' + T'], 1 for real tokens."""
-        return torch.cat([self.tensors["prompt_mask"], self.tensors["completion_mask"]], dim=1)
+        return whole_mask(self.tensors)
 
     def loss_mask(self) -> torch.Tensor:
         """[B', T'], 1 for tokens that the policy chose."""
         return counted(self.tensors)
 
 
-def counted(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
-    """[B, T], 1 for tokens that the policy chose; those that an environment put between them are no choice."""
-    mask = tensors["completion_mask"]
-    return mask * tensors["tool_mask"] if "tool_mask" in tensors else mask
-
-
-def trained_rows(inputs: dict[str, Any], *, every_token: bool) -> MiniBatch:
+def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     """Selects the rows that have a gradient.
 
     Args:
-        inputs: of TRL's `compute_loss`.
+        inputs: a micro batch (core/train/tensors.py), with advantages.
         every_token: the loss has a term that is no multiple of the advantage (beta).
 
     Returns:

@@ -21,7 +21,7 @@ from typing import Literal
 
 import torch
 
-from grpo.core.config.schema import Correction, LossSection
+from grpo.core.config.sections import Correction, LossSection
 
 
 @dataclass(frozen=True, slots=True)

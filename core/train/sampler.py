@@ -1,22 +1,27 @@
-"""The part of the trainer that has completions sampled, and scored as they end.
+"""Has the rollouts of a batch sampled, and scored as they end: episodes in, a `Generation` out.
 
-In: the prompts of a batch as token ids, and the episodes that they start. Out: one `Trajectory` each, whose scoring
-has begun. It joins TRL's trainer (core/train/trainer.py) and uses what that has.
+`PolicySampler` samples when it is asked. What samples otherwise (ahead of time, again, more than was asked for) has the
+same form, `Sampler`, and stands around another one.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from grpo.core.env.episodes import Episode, completed
-from grpo.core.rollout.turns.play import Player, Trajectory
+from grpo.core.env.episodes import Episode
+from grpo.core.env.prompts import encode_starts
+from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.rollout.turns.play import Player, Trajectory, completed
 from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
 from grpo.core.scoring.early import EarlyCalls
 from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Begin = Callable[[Sequence[int], Sequence[Completion]], None]
 
@@ -26,97 +31,163 @@ class Generation:
     """The rollouts of one batch.
 
     Attributes:
-        prompts: their token ids.
+        starts: the episodes that they answer.
+        prompts: token ids.
         rollouts: one for each prompt.
         early: the calls of rewards that were begun for them.
+        staleness: optimizer steps between the policy that sampled them and the one that they were asked for.
+        metrics: what sampling says about itself.
     """
 
+    starts: Sequence[Episode]
     prompts: Sequence[Sequence[int]]
     rollouts: Sequence[Trajectory]
     early: EarlyCalls
+    staleness: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-class SampledRollouts:
-    """Samples the rollouts of a batch from the policy as it is now."""
+class Sampler(Protocol):
+    """Samples batch after batch. All processes ask alike."""
 
-    _players: Mapping[str, Player | None]
-    _starts: Sequence[Episode]
-    _completions: Sequence[Completion]
-    _begin_scoring: Callable[[], EarlyCalls]
-    _early: EarlyCalls
-    _seconds: dict[str, float]
-    _tokenizer: Any
-    _rollouts: Rollouts
-    rolled_out: Callable[[Callable[[], Generation]], Generation]
-    sampling_params: Callable[[], SamplingParams]
+    def next(self, starts: Sequence[Episode], *, again: bool = False) -> Generation:
+        """Returns a rollout for each of these episodes.
 
-    def _generate_single_turn(
+        Args:
+            starts: the members of a group are adjacent.
+            again: the weights that the rollout backend was handed are in doubt.
+        """
+        ...
+
+    def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:
+        """A batch is about to train: these episodes come next, and may be sampled meanwhile. Returns metrics."""
+        ...
+
+    def settle(self, step: int) -> Mapping[str, float]:
+        """The weights are about to change: nothing is sampled from them when this returns. Returns metrics."""
+        ...
+
+    def save(self, checkpoint: Path) -> None:
+        """Writes what a resumed run needs into the folder of a checkpoint."""
+        ...
+
+    def load(self, checkpoint: Path) -> None:
+        """Reads what `save` wrote."""
+        ...
+
+    def close(self) -> None:
+        """Gives up whatever is still sampled."""
+        ...
+
+
+class PolicySampler:
+    """Samples from the policy as it is now, when it is asked.
+
+    Args:
+        rollouts: the backend and the policy.
+        players: each environment's name to what plays its rollouts, None where it is answered once.
+        tokenizer: of the policy.
+        params: how tokens are chosen; the length is that of one turn.
+        begin_scoring: returns what begins to score the completions of a batch as they end.
+    """
+
+    def __init__(
         self,
-        prompt_ids: list[list[int]],
-        images: Any,
-        multimodal_fields: Any,
-        num_generations: int,
-        has_tool_images: bool = False,
-    ) -> tuple[list[list[int]], list[list[float]]]:
-        found = self.rollouts_of(prompt_ids)
-        return [list(one.token_ids) for one in found], [list(one.logprobs) for one in found]
+        rollouts: SyncedRollouts,
+        players: Mapping[str, Player | None],
+        tokenizer: PreTrainedTokenizerBase,
+        params: SamplingParams,
+        begin_scoring: Callable[[], EarlyCalls],
+    ) -> None:
+        self.rollouts = rollouts
+        self.tokenizer = tokenizer
+        self.begin_scoring = begin_scoring
+        self._players = players
+        self._params = params
 
-    def rollouts_of(self, prompt_ids: list[list[int]]) -> Sequence[Trajectory]:
-        """Returns the rollouts of the present batch, and keeps what rewards see of them."""
-        start = time.perf_counter()
-        generation = self.generation_of(prompt_ids)
-        self._early = generation.early
-        self._completions = [one.completion for one in generation.rollouts]
-        self._seconds["generate"] = time.perf_counter() - start
-        return generation.rollouts
+    def next(self, starts: Sequence[Episode], *, again: bool = False) -> Generation:
+        """Syncs and samples."""
+        return self.synced(starts, encode_starts(self.tokenizer, starts), again=again)
 
-    def generation_of(self, prompt_ids: list[list[int]]) -> Generation:
-        """Samples the present batch."""
-        return self.rolled_out(partial(self.generate, self._starts, prompt_ids))
+    def synced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
+        """Syncs and samples; the prompts are those of the episodes."""
+        (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, starts, prompts), again=again)
+        return Generation(starts, prompts, found, early, metrics=metrics)
 
-    def generate(self, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]]) -> Generation:
-        """Samples with what the rollout backend serves, and begins to score each rollout when it ends."""
-        early = self._begin_scoring()
+    def unsynced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
+        """Samples with the weights that were handed over last."""
+        found, early = self.rollouts.sample(partial(self._sampled, starts, prompts))
+        return Generation(starts, prompts, found, early)
+
+    def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:
+        """Samples nothing before it is asked for it."""
+        return {}
+
+    def settle(self, step: int) -> Mapping[str, float]:
+        """Has nothing to wait for."""
+        return {}
+
+    def save(self, checkpoint: Path) -> None:
+        """Has nothing to write."""
+
+    def load(self, checkpoint: Path) -> None:
+        """Has nothing to read."""
+
+    def close(self) -> None:
+        """Has begun nothing."""
+
+    def _sampled(
+        self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts
+    ) -> tuple[list[Trajectory], EarlyCalls]:
+        """Samples, and begins to score each rollout when it ends."""
+        early = self.begin_scoring()
         found: dict[int, Trajectory] = {}
         try:
             for name, player in self._players.items():
                 places = [place for place, episode in enumerate(starts) if episode.env == name]
                 if places:
-                    begin = partial(_begin, early, places)
-                    done = self._rolled(player, [starts[i] for i in places], [prompt_ids[i] for i in places], begin)
+                    own, asked = [starts[i] for i in places], [prompts[i] for i in places]
+                    done = self._of_env(rollouts, player, own, asked, partial(_begin, early, places))
                     found |= dict(zip(places, done, strict=True))
         except BaseException:
             early.drop()
             raise
-        return Generation(prompt_ids, [found[place] for place in range(len(starts))], early)
+        return [found[place] for place in range(len(starts))], early
 
-    def _rolled(
-        self, player: Player | None, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]], begin: Begin
+    def _of_env(
+        self,
+        rollouts: Rollouts,
+        player: Player | None,
+        starts: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        begin: Begin,
     ) -> list[Trajectory]:
         """Samples the rollouts of one environment; `begin` is told of each when it ends."""
         if player is None:
-            return self._answer(starts, prompt_ids, begin)
+            return self._answers(rollouts, starts, prompts, begin)
         return player.play(
             starts,
-            prompt_ids,
-            self._rollouts.turns(),
-            self.sampling_params(),
+            prompts,
+            rollouts.turns(),
+            self._params,
             on_ended=lambda number, completion: begin([number], [completion]),
         )
 
-    def _answer(self, starts: Sequence[Episode], prompt_ids: Sequence[Sequence[int]], begin: Begin) -> list[Trajectory]:
+    def _answers(
+        self, rollouts: Rollouts, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], begin: Begin
+    ) -> list[Trajectory]:
         """Samples one answer to each prompt of an environment that is not stepped."""
         found: dict[int, Trajectory] = {}
 
         def ended(numbers: Sequence[int], sampled: Sequence[Sampled]) -> None:
-            texts = self._tokenizer.batch_decode([list(one.token_ids) for one in sampled], skip_special_tokens=True)
+            texts = self.tokenizer.batch_decode([list(one.token_ids) for one in sampled], skip_special_tokens=True)
             for number, text, one in zip(numbers, texts, sampled, strict=True):
                 completion = completed(starts[number], text, one)
                 found[number] = Trajectory(one.token_ids, one.logprobs, (True,) * len(one.token_ids), completion)
             begin(numbers, [found[number].completion for number in numbers])
 
-        self._rollouts.generate(prompt_ids, self.sampling_params(), ended)
-        return [found[number] for number in range(len(prompt_ids))]
+        rollouts.generate(prompts, self._params, ended)
+        return [found[number] for number in range(len(prompts))]
 
 
 def _begin(early: EarlyCalls, places: Sequence[int], numbers: Sequence[int], completions: Sequence[Completion]) -> None:

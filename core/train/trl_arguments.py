@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.planning.decide import Plan
+from grpo.core.plan import Plan
 
 NO_LENGTH_LIMIT = None
 

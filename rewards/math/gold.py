@@ -13,9 +13,9 @@ from functools import lru_cache
 from grpo.rewards.math.answer import MARKUP, gold_text, plain, statement
 from grpo.rewards.math.choice import gold_letter
 from grpo.rewards.math.claim import groups
+from grpo.rewards.math.dates import is_moment
 from grpo.rewards.math.normalize import choice_label, tidied
 from grpo.rewards.math.number import DIGITS_ALONE, number_of
-from grpo.rewards.numbers.dates import is_moment
 from grpo.rewards.numbers.numerals import Number
 
 _WORDS = re.compile(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")

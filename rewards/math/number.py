@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from grpo.rewards.math.answer import Statement
 from grpo.rewards.math.claim import several
+from grpo.rewards.math.quantity import magnitude, unit_ratio
 from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right
 from grpo.rewards.numbers.numerals import Number, plain_text, read_number
-from grpo.rewards.numbers.quantity import magnitude, unit_ratio
 
 _TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
 _PRODUCT = re.compile(r"\s*+(\$)?\s*+([-+]?(?:\d[\d.,]*+|\.\d++))(\s*+)([A-Za-z])\s*+\$?\s*+")

@@ -15,15 +15,15 @@ from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, gold_letter
 from grpo.rewards.math.claim import claim, formulas, groups, listed_values, several
+from grpo.rewards.math.dates import last_moment, same_moment
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
 from grpo.rewards.math.normalize import choice_label, tidied
 from grpo.rewards.math.number import is_list, same_digits, same_number, term
 from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, compare
-from grpo.rewards.numbers.dates import last_moment, same_moment
-from grpo.rewards.numbers.quantity import turns, unit_ratio
-from grpo.rewards.numbers.radix import same_numeral
+from grpo.rewards.math.quantity import turns, unit_ratio
+from grpo.rewards.math.radix import same_numeral
 from grpo.rewards.words import says
 
 TIMEOUT = 60.0

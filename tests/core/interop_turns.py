@@ -16,14 +16,15 @@ from click.testing import CliRunner
 
 from grpo.core.check import env as check_env
 from grpo.core.cli.main import cli
-from grpo.core.config.schema import RolloutSection
+from grpo.core.config.sections import RolloutSection
 from grpo.core.env.episodes import episodes_of
-from grpo.core.planning.turns import player_of
+from grpo.core.env.prompts import encode_starts
 from grpo.core.policy.embedded import embedded_model_path
-from grpo.core.policy.load import encode_starts, load_tokenizer
+from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.browse import read_step
 from grpo.core.record.run_dir import RunDir
 from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host

@@ -8,7 +8,6 @@ rollout would be (core/check/gold/solutions.py); environments are stepped side b
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -19,9 +18,10 @@ from grpo.core.check.report import title_of
 from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns
 from grpo.core.env.threads import EnvThreads, Raised
-from grpo.core.planning.decide import Plan
+from grpo.core.plan import Plan
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
+from grpo.core.text.stats import mean_or_none
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import SandboxUnavailable, UsageError
 from grpo.plugins.host import Host
@@ -187,16 +187,12 @@ def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:
     silence = [score for one in judged if (score := one.silent[reward].score) is not None]
     return GoldScores(
         reward=reward,
-        mean=_mean(scores),
+        mean=mean_or_none(scores),
         lowest=min(scores, default=None),
-        silence=_mean(silence),
+        silence=mean_or_none(silence),
         abstained=sum(outcome.kind == "abstain" for outcome in outcomes),
         failed=sum(outcome.kind == "failure" for outcome in outcomes),
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
 
 
 def _verdicts(judged: Sequence[JudgedGold]) -> dict[str, int]:

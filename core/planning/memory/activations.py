@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.policy.load import add_lora
 from grpo.plugins.errors import UsageError
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.planning.memory.activations import Activations, count_activations, empty_policy
 from grpo.core.train.adamw import STATES
 from grpo.core.train.packing import MASK_SIZE, SUPPORTED

@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from grpo.core.config.defaults import SERVER_PORT
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
-    from grpo.core.planning.decide import Plan
+    from grpo.core.plan import Plan
 
 PROTOCOL = 1  # raised whenever the two sides would no longer understand each other
-PORT = 8271
 TOKEN = "GRPO_SERVER_TOKEN"  # the environment variable that both sides read; arguments are seen by every user
 TRAITS = (  # what has to be equal beside the weights, which are handed over
     "model_type",
@@ -72,8 +72,8 @@ class ServerCard:
 
 def card_of_plan(plan: Plan) -> ServerCard:
     """Returns what a run needs its server to be."""
-    from grpo.core.planning.backends import engine_context
     from grpo.core.policy.load import linear_modules, load_model_config
+    from grpo.core.rollout.limits import engine_context
 
     config = plan.config
     assert config.train.dtype is not None
@@ -115,7 +115,7 @@ def card_of_model(
     Raises:
         UsageError: the model cannot be read, has no limit of its own, or has not these modules.
     """
-    from grpo.core.config.schema import LoraSection
+    from grpo.core.config.sections import LoraSection
     from grpo.core.policy.load import linear_modules, load_model_config, refuse_unknown_targets
     from grpo.core.rollout.types import context_length, refuse_unsafe_rope
 
@@ -271,6 +271,6 @@ def command_for(wanted: ServerCard, url: str, *, embedded: bool, all_linear: boo
             words += ["--lora-targets", ",".join(wanted.lora_modules)]
     if place.hostname not in ("127.0.0.1", "localhost", "::1"):
         words += ["--host", str(place.hostname)]
-    if place.port not in (None, PORT):
+    if place.port not in (None, SERVER_PORT):
         words += ["--port", str(place.port)]
     return shlex.join(words)

@@ -337,3 +337,17 @@ def _start(episode: Episode, env: Any) -> dict[str, Callable[..., Any]]:
 
 def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
     return repr(row) == repr(other) or bool(row == other)
+
+
+def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:
+    """Makes the `Completion` that rewards see of one sampled answer to an episode."""
+    return Completion(
+        text=text,
+        messages=(Message(role="assistant", content=text),),
+        prompt=episode.prompt,
+        row=episode.row,
+        token_ids=sampled.token_ids,
+        logprobs=sampled.logprobs,
+        finish_reason=sampled.finish_reason,
+        env=episode.env,
+    )

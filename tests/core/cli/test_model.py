@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grpo.core.cli.main import cli
-from grpo.core.env.prompts import Example
+from grpo.core.measure.question import Example
 from grpo.core.policy import weights as weights_module
 from grpo.core.record.run_dir import RunDir, last_checkpoint, rollout_steps
 from grpo.plugins.errors import RunError, UsageError

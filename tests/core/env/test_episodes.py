@@ -10,7 +10,8 @@ from typing import Any
 import gymnasium
 import pytest
 
-from grpo.core.env.episodes import HELD_OUT_SEED, completed, episodes_of
+from grpo.core.env.episodes import HELD_OUT_SEED, episodes_of
+from grpo.core.rollout.turns.play import completed
 from grpo.core.rollout.types import Sampled
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, PluginError

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import parse_config
-from grpo.core.planning.decide import Plan, make_plan
+from grpo.core.plan import Plan
+from grpo.core.planning.decide import make_plan
 from grpo.core.train.data import prompt_rows
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from grpo.core.measure.evaluate import evaluation_of, mean_of, proportion, share_of
+from grpo.core.measure.evaluate import evaluation_of
 from grpo.core.scoring.outcome import Judgement, Outcome
+from grpo.core.text.stats import mean_of, proportion, share_of
 from grpo.plugins.types import Completion, Verdict
 
 

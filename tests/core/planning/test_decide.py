@@ -15,7 +15,8 @@ from safetensors.numpy import load_file
 from grpo import hookimpl
 from grpo.core.config.schema import parse_config
 from grpo.core.env.mixture import with_dataset
-from grpo.core.planning.decide import Plan, make_plan
+from grpo.core.plan import Plan
+from grpo.core.planning.decide import make_plan
 from grpo.core.record.disk import refuse_full_disk, refuse_unwritable
 from grpo.core.train.data import prompt_rows
 from grpo.plugins.binding import BoundEnv

@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
+from grpo.core.env.prompts import encode_prompts
 from grpo.core.policy.load import (
     PLAIN_CHAT_TEMPLATE,
     add_lora,
     add_saved_adapter,
     count_parameters,
-    encode_prompts,
     end_ids,
     load_model,
     load_model_config,

@@ -1,74 +1,84 @@
-"""What the books of a run say of plugins that fail."""
+"""The books of a run: what is written of a batch, and what a resumed run finds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import json
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer
 
-from grpo import Completion, Verdict, reward, verifier
+from grpo import Completion
 from grpo.core.config.schema import parse_config
-from grpo.core.planning.decide import Plan, make_plan
-from grpo.core.record.run_dir import RunDir
-from grpo.core.run.books import Ledger
+from grpo.core.plan import Plan
+from grpo.core.planning.decide import make_plan
+from grpo.core.record.run_dir import RunDir, create_run_dir, read_metrics, read_rollouts
+from grpo.core.run.books import Books
 from grpo.core.run.progress import Silent
-from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.batch import Batch, advantages_of
 from grpo.plugins.host import Host
 
 
-@verifier(version=1, isolation="inline")
-def broken(completion: str) -> Verdict:
-    raise ValueError("no such answer")
-
-
-@reward(version=1, isolation="inline")
-def seeding(completion: str) -> float:
-    torch.manual_seed(0)
-    return 1.0
-
-
-class Heard(Silent):
-    """Keeps what it was warned of."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warned(self, text: str) -> None:
-        self.warnings.append(text)
+@pytest.fixture
+def plan(tiny_model: Path, tmp_path: Path, vowels: str) -> Plan:
+    tree = {"env": "gsm8k", "dataset": "embedded", "model": str(tiny_model), "out": str(tmp_path / "planned")}
+    return make_plan(parse_config({**tree, "rewards": [vowels], "train": {"limit": 4}}), Host.discover())
 
 
 @pytest.fixture
-def plan(tiny_model: Path, tmp_path: Path) -> Plan:
-    tree = {"env": "gsm8k", "dataset": "embedded", "model": str(tiny_model), "out": str(tmp_path / "run")}
-    made = make_plan(parse_config({**tree, "train": {"limit": 4}, "evaluation": {"size": 2}}), Host.discover())
-    scored = replace(made.envs[0], verifier=BoundVerifier(broken, "dist"), rewards=(BoundReward(seeding, "dist"),))
-    return replace(made, envs=(scored,))
+def run_dir(tmp_path: Path) -> RunDir:
+    return create_run_dir(tmp_path / "run", {}, {})
 
 
-@pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def batch_of(plan: Plan, scores: list[float | None]) -> Batch:
+    """A group whose members scored so; None is a failure."""
+    outcomes = {"vowels": [Outcome("score", s) if s is not None else Outcome("failure", None, "broke") for s in scores]}
+    return Batch(
+        step=1,
+        completions=tuple(Completion(f"text {n}", row={"answer": "4"}, token_ids=(1,) * (n + 1)) for n in range(4)),
+        outcomes=outcomes,
+        advantages=advantages_of(outcomes, plan.rewards, 4, "group", torch.device("cpu")),
+        group_size=4,
+        generate_seconds=0.0,
+        score_seconds=0.0,
+    )
 
 
-@pytest.fixture
-def ledger(plan: Plan, heard: Heard, tiny_model: Path, tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger(plan, Host([]), RunDir(tmp_path / "run"), heard, AutoTokenizer.from_pretrained(tiny_model)) as made:
-        yield made
+def test_a_failure_is_written_as_one_and_accuracy_leaves_out_what_nobody_knows(plan: Plan, run_dir: RunDir) -> None:
+    books = Books(plan, Host([]), run_dir, Silent())
+    metrics = books.received(batch_of(plan, [1.0, None, 0.0, 1.0]), [True, None, False, True])
+    assert metrics == {"accuracy": pytest.approx(2 / 3)}
+    rows = read_rollouts(run_dir, 1)
+    assert [row["outcome.vowels"] for row in rows] == ["score", "failure", "score", "score"]
+    assert [row["score.vowels"] for row in rows] == [1.0, None, 0.0, 1.0]
+    assert rows[1]["reward"] is None
+    assert rows[1]["advantage"] == 0.0
+    assert rows[1]["reason.vowels"] == "broke"
 
 
-def test_a_failing_verifier_is_told_of_as_one_when_it_fails(ledger: Ledger, heard: Heard) -> None:
-    assert ledger.judge([Completion("4", row={"answer": "4"})] * 2) == [None, None]
-    (warning,) = heard.warnings
-    assert warning.startswith("a verifier failed; what it failed on is left out of accuracy")
-    assert "ValueError: no such answer" in warning
+def test_step_0_is_there_only_where_something_was_measured(plan: Plan, run_dir: RunDir) -> None:
+    books = Books(plan, Host([]), run_dir, Silent())
+    books.started({})
+    assert not run_dir.metrics.exists() or read_metrics(run_dir) == []
+    books.started({"held_out/accuracy": 0.5})
+    books.step_ended({"step": 1, "loss": 0.1})
+    assert [json.loads(line) for line in run_dir.metrics.read_text().splitlines()] == [
+        {"step": 0, "held_out/accuracy": 0.5},
+        {"step": 1, "loss": 0.1},
+    ]
 
 
-def test_a_reward_that_seeds_torch_does_not_make_every_step_sample_the_same(ledger: Ledger) -> None:
-    before = torch.get_rng_state()
-    outcomes = ledger.score([Completion("4", row={"answer": "4"})], ledger.begin_scoring())
-    assert [outcome.score for outcome in outcomes["seeding"]] == [1.0]
-    assert torch.equal(torch.get_rng_state(), before)
+def test_a_picture_that_cannot_be_drawn_is_a_warning(plan: Plan, run_dir: RunDir) -> None:
+    class Heard(Silent):
+        said = ""
+
+        def warned(self, text: str) -> None:
+            self.said = text
+
+    heard = Heard()
+    run_dir.plot.mkdir()
+    books = Books(plan, Host([]), run_dir, heard)
+    books.step_ended({"step": 1, "reward": 0.5})
+    books.plot()
+    assert "reward.png could not be drawn" in heard.said

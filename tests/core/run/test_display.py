@@ -12,11 +12,11 @@ from rich.console import Console
 
 from grpo.core.config.schema import parse_config
 from grpo.core.env.mixture import RunEnv
-from grpo.core.measure.evaluate import proportion
-from grpo.core.planning.decide import Plan
+from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
 from grpo.core.run.display import LivePanel, PlainLines, Quiet, describe, display_for, headline, number, sparkline
 from grpo.core.run.notebook import NotebookPanel, display_here
+from grpo.core.text.stats import proportion
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 

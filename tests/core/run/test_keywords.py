@@ -12,7 +12,8 @@ from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.run.keywords import leaves, settings_tree, short_names
 from grpo.plugins.errors import UsageError
 
-NO_SETTINGS = {"envs", "rewards", "env_rewards", "config_file", "pairs", "resume_from", "dry_run", "quiet", "help"}
+NO_SETTINGS = {"env", "reward", "env_reward", "verifier", "config_file", "pairs", "print_schema", "resume_from"}
+NO_SETTINGS |= {"dry_run", "quiet", "help"}
 
 
 def test_every_flag_that_is_a_setting_is_a_keyword() -> None:

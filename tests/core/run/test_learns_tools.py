@@ -102,7 +102,8 @@ def begins_a_call(folder: Path, plan: Any) -> float:
     """The probability that a policy's answer begins like a call."""
     import torch
 
-    from grpo.core.policy.load import encode_starts, load_policy, load_tokenizer
+    from grpo.core.env.prompts import encode_starts
+    from grpo.core.policy.load import load_policy, load_tokenizer
 
     tokenizer = load_tokenizer(plan.source.path)
     policy = load_policy(str(folder), "float32", plan.config.lora)

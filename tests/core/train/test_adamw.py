@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 from transformers import TrainingArguments
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.policy.load import load_policy
 from grpo.core.train.adamw import CompensatedAdamW, compensated_for, joined
 

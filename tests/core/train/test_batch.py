@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grpo import Completion, reward
-from grpo.core.config.schema import LossSection
+from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import Batch, advantages_of, batch_metrics, trained_of
 from grpo.plugins.binding import BoundReward

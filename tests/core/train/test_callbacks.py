@@ -1,4 +1,4 @@
-"""What happens between steps: when accuracy is measured, what may not be saved, and what metrics.jsonl can hold."""
+"""What happens between steps: a stop, what may not be saved, and what metrics.jsonl can hold."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from grpo.core.train.callbacks import LossCallback, StepCallback, StopRequest, m
 from grpo.plugins.errors import RunError
 
 
-def step_callback(measured: list[int], rows: list[dict[str, Any]], *, stop: bool = False) -> StepCallback:
+def step_callback(rows: list[dict[str, Any]], *, stop: bool = False, boundary: int = 1) -> StepCallback:
     request = StopRequest()
     request.asked = stop
-    return StepCallback(evaluate=measured.append, evaluate_every=5, on_metrics=rows.append, stop=request, boundary=1)
+    return StepCallback(on_metrics=rows.append, stop=request, boundary=boundary)
 
 
 @pytest.fixture
@@ -25,15 +25,14 @@ def arguments(tmp_path: Path) -> TrainingArguments:
     return TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
 
 
-def test_a_stop_where_accuracy_is_due_measures_it_too(arguments: TrainingArguments) -> None:
-    """The resumed run goes on with the next step, and would never have it."""
-    measured: list[int] = []
-    callback = step_callback(measured, [], stop=True)
-    for step in (4, 5):
-        control = callback.on_step_end(arguments, TrainerState(global_step=step, max_steps=20), TrainerControl())
-        assert control.should_save
-        assert control.should_training_stop
-    assert measured == [5]
+@pytest.mark.parametrize(("step", "stops"), [(4, True), (5, False), (20, False)])
+def test_a_stop_waits_for_a_step_that_a_checkpoint_can_resume(
+    step: int, stops: bool, arguments: TrainingArguments
+) -> None:
+    """Not in the middle of the passes over a batch; after the last step there is nothing left to stop."""
+    callback = step_callback([], stop=True, boundary=2)
+    control = callback.on_step_end(arguments, TrainerState(global_step=step, max_steps=20), TrainerControl())
+    assert (control.should_save, control.should_training_stop) == (stops, stops)
 
 
 @pytest.mark.parametrize("broken", [{"loss": 0.1, "grad_norm": math.nan}, {"loss": 0.1, "grad_norm": math.inf}])
@@ -43,7 +42,7 @@ def test_an_update_with_a_broken_gradient_ends_the_run_before_a_checkpoint(
     rows: list[dict[str, Any]] = []
     state, control = TrainerState(global_step=3, max_steps=20), TrainerControl()
     with pytest.raises(RunError, match=r"the gradient's norm of step 3 is (nan|inf)"):
-        step_callback([], rows).on_log(arguments, state, control, logs=broken)
+        step_callback(rows).on_log(arguments, state, control, logs=broken)
     assert rows == []
 
 

@@ -8,11 +8,66 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from grpo.core.rollout.hf.sampler import HfRollouts
+from grpo.core.train.guard import StepGuard
 from grpo.plugins.errors import RunError
 
-pytestmark = pytest.mark.slow
+
+class Step:
+    """A cursor over the micro batches of one step, whose completions are off by so much in each attempt."""
+
+    step = 7
+
+    def __init__(self, micro_batches: int, *off: list[float]) -> None:
+        self._micro_batches = micro_batches
+        self._off = off
+        self.attempt = 0
+        self.passes: list[tuple[int, int]] = []
+        self.done = 0
+        self.guard = StepGuard(0.01, self, lambda: ["layer.weight"], lambda tensor: tensor)
+
+    def rewind(self) -> None:
+        self.attempt += 1
+        self.done = 0
+
+    def backward(self) -> torch.Tensor:
+        off = self._off[self.attempt][self.done]
+        self.passes.append((self.attempt, self.done))
+        self.done = (self.done + 1) % self._micro_batches
+        told = self.guard.compare(torch.full((1, 4), off), torch.zeros(1, 4), torch.ones(1, 4))
+        assert told["sampling/sampling_logp_difference/max"] >= off - 1e-6
+        return torch.tensor(float(len(self.passes)))
+
+
+def test_a_step_of_the_policy_goes_by_once() -> None:
+    step = Step(2, [0.001, 0.002])
+    assert [step.guard.micro_batch(step.backward) for _ in range(2)] == [(torch.tensor(1.0), {}), (2.0, {})]
+    assert step.passes == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize(("off", "first"), [([0.5, 0.0, 0.0], 0), ([0.001, 0.5, 0.0], 1), ([0.001, 0.001, 0.9], 2)])
+def test_a_step_is_made_again_up_to_where_it_showed(off: list[float], first: int) -> None:
+    step = Step(3, off, [0.0, 0.0, 0.0])
+    told = [step.guard.micro_batch(step.backward)[1] for _ in range(3)]
+    assert told == [{"sync/steps_again": 1.0} if number == first else {} for number in range(3)]
+    assert step.passes == [(0, n) for n in range(first + 1)] + [(1, n) for n in range(3)]
+
+
+def test_what_is_off_again_stops_the_run_with_both_differences_and_the_names() -> None:
+    step = Step(2, [0.5, 0.0], [0.25, 0.0])
+    with pytest.raises(
+        RunError, match=r"step 7: .* 0\.5 apart on average .* 0\.25 .*these parameters differ: layer\.weight"
+    ):
+        step.guard.micro_batch(step.backward)
+
+
+def test_a_backend_that_samples_with_the_policy_itself_is_compared_and_never_doubted() -> None:
+    step = Step(1, [5.0])
+    step.guard = StepGuard(None, step, list, lambda tensor: tensor)
+    assert step.guard.micro_batch(step.backward)[1] == {}
+    assert step.attempt == 0
 
 
 class StaleRollouts(HfRollouts):
@@ -66,6 +121,7 @@ def train(tiny_model: Path, vowels: str, out: Path, rollouts: Any, monkeypatch: 
     return start(parse_config(tree), Host.discover(), Silent())
 
 
+@pytest.mark.slow
 def test_a_stale_batch_is_thrown_away_and_the_step_done_again(
     tiny_model: Path, vowels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +138,7 @@ def test_a_stale_batch_is_thrown_away_and_the_step_done_again(
     assert all(len(read_rollouts(RunDir(run.path), step)) == 8 for step in (1, 2, 3))
 
 
+@pytest.mark.slow
 def test_what_stays_stale_stops_the_run_naming_the_parameters(
     tiny_model: Path, vowels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

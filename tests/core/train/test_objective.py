@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.config.schema import Correction, LossSection
+from grpo.core.config.sections import Correction, LossSection
 from grpo.core.train.objective import (
     LOSSES,
     Counts,

@@ -85,7 +85,7 @@ def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tm
     from grpo.core.planning.decide import make_plan
     from grpo.core.policy.load import load_policy, load_tokenizer
     from grpo.core.train.callbacks import LossCallback, StopRequest
-    from grpo.core.train.trainer import warm_up
+    from grpo.core.train.warmup import warm_up
     from grpo.plugins.host import Host
 
     losses: dict[bool, list[float]] = {True: [], False: []}

@@ -1,8 +1,7 @@
-"""The seams of TRL that we override, and what training on our scores means."""
+"""What training on our scores means; plain TRL says what it should."""
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -66,46 +65,6 @@ def trained(folder: Path) -> dict[str, Any]:
     return load_file(adapter if adapter.exists() else folder / "model.safetensors")
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("_generate_single_turn", ["prompt_ids", "images", "multimodal_fields", "num_generations", "has_tool_images"]),
-        ("_calculate_rewards", ["inputs", "prompts", "completions", "completion_ids_list"]),
-        ("_generate_and_score_completions", ["inputs"]),
-        ("training_step", ["model", "inputs", "num_items_in_batch"]),
-        ("_prepare_inputs", ["generation_batch"]),
-        ("compute_loss", ["model", "inputs", "return_outputs", "num_items_in_batch"]),
-        ("_load_from_checkpoint", ["resume_from_checkpoint", "model"]),
-    ],
-)
-def test_the_seam_is_where_trl_keeps_it(name: str, parameters: list[str]) -> None:
-    from trl import GRPOTrainer
-
-    from grpo.core.train.trainer import PolicyTrainer
-
-    theirs = list(inspect.signature(getattr(GRPOTrainer, name)).parameters)[1:]
-    assert theirs == parameters, f"TRL changed {name}: {theirs}"
-    assert list(inspect.signature(getattr(PolicyTrainer, name)).parameters)[1:] == parameters
-
-
-def test_trl_still_produces_the_keys_that_are_replaced(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
-    from grpo.core.train.trainer import PolicyTrainer
-
-    seen: list[set[str]] = []
-    original = PolicyTrainer.compute_loss
-
-    def spy(self: Any, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        seen.append(set(inputs))
-        return original(self, model, inputs, *args, **kwargs)
-
-    PolicyTrainer.compute_loss = spy  # type: ignore[method-assign]
-    try:
-        tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], train={"steps": 1})
-    finally:
-        PolicyTrainer.compute_loss = original  # type: ignore[method-assign]
-    assert {"advantages", "completion_mask", "num_items_in_batch", "sampling_per_token_logps"} <= seen[0]
-
-
 CISPO = {"type": "cispo", "epsilon_high": 2.0}
 LORA = {"lora": {"enabled": True, "rank": 4}}
 
@@ -145,6 +104,8 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     from grpo.core.planning.decide import make_plan
     from grpo.core.policy.load import load_policy, load_tokenizer
     from grpo.core.rollout.hf.sampler import HfRollouts
+    from grpo.core.rollout.synced import SyncedRollouts
+    from grpo.core.rollout.types import sampling_params
     from grpo.core.train import trl_arguments
     from grpo.core.train.data import prompt_rows
     from grpo.core.train.trainer import PolicyTrainer, grpo_config
@@ -164,16 +125,10 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     class Plain(GRPOTrainer):  # type: ignore[misc]
         """TRL with our sampler only, so that both see the same completions."""
 
-        _plan = plan
-        _rollouts = HfRollouts()
-        _doubted = False
-        rolled_out = PolicyTrainer.rolled_out
-        _for_generation = PolicyTrainer._for_generation
-        _note = PolicyTrainer._note
-        sampling_params = PolicyTrainer.sampling_params
-
         def _generate_single_turn(self, prompt_ids: Any, *_: Any) -> Any:
-            done = self.rolled_out(lambda: self._rollouts.generate(prompt_ids, self.sampling_params()))
+            params = sampling_params(plan.config.rollout, self.eos_token_ids, self.processing_class.pad_token_id)
+            rollouts = SyncedRollouts(HfRollouts(), lambda: PolicyTrainer._as_it_samples(self))
+            done, _synced = rollouts.roll_out(lambda backend: backend.generate(prompt_ids, params))
             return [list(s.token_ids) for s in done], [list(s.logprobs) for s in done]
 
     def vowels(completions: list[Any], **_: Any) -> list[float]:

@@ -22,9 +22,9 @@ from grpo.rewards.math.normalize import tidied
 from grpo.rewards.math.number import same_number, term
 from grpo.rewards.math.objection import objection
 from grpo.rewards.math.process import Undecided, compare
+from grpo.rewards.math.radix import same_numeral
 from grpo.rewards.math.verifier import math
 from grpo.rewards.numbers.numerals import read_number
-from grpo.rewards.numbers.radix import same_numeral
 
 SIZE = 30_000
 HEADS = ["", "<answer>", "\\boxed{", "the final answer is ", "</think>", "$"]

@@ -12,8 +12,9 @@ import pytest
 
 from grpo.core.check.gold.solutions import acted
 from grpo.core.env.episodes import Action, episodes_of
+from grpo.core.env.prompts import encode_starts
 from grpo.core.policy.embedded import embedded_model_path
-from grpo.core.policy.load import encode_starts, load_tokenizer
+from grpo.core.policy.load import load_tokenizer
 from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
 from grpo.core.rollout.turns.tools import tool_format

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.planning.memory.activations import count_activations
 from grpo.core.planning.memory.estimate import NF4_BYTES, shape
 from grpo.core.planning.memory.shapes import BUILT_IN, built_in, shape_of
@@ -162,7 +162,7 @@ TRAIN = """
 import json, resource, sys
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
-from grpo.core.config.schema import LoraSection
+from grpo.core.config.sections import LoraSection
 from grpo.core.planning.memory.estimate import shape
 
 def peak():

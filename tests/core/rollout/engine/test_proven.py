@@ -86,10 +86,12 @@ def test_greedy_completions_equal_those_of_transformers(full: tuple[Any, Any]) -
 def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     full: tuple[Any, Any], tied_model: Path
 ) -> None:
-    from grpo.core.config.schema import RolloutSection
+    from grpo.core.config.sections import RolloutSection
     from grpo.core.env.episodes import episodes_of
-    from grpo.core.planning.turns import player_of, with_limits
-    from grpo.core.policy.load import encode_starts, load_tokenizer
+    from grpo.core.env.prompts import encode_starts
+    from grpo.core.planning.turns import with_limits
+    from grpo.core.policy.load import load_tokenizer
+    from grpo.core.rollout.turns.players import player_of
     from grpo.plugins.host import Host
 
     link, model = full

@@ -154,10 +154,10 @@ def test_a_wrong_scaling_stops_the_run(lora: tuple[Any, Any], monkeypatch: pytes
 
 
 def test_an_engine_that_was_restarted_after_the_sync_is_not_sampled_from(lora: tuple[Any, Any]) -> None:
-    from functools import partial
+    from contextlib import nullcontext
 
     from grpo.core.rollout.sync.fault import SyncFault
-    from grpo.core.train.guard import rolled_out
+    from grpo.core.rollout.synced import SyncedRollouts
 
     link, model = lora
     epochs = [0]
@@ -168,7 +168,8 @@ def test_an_engine_that_was_restarted_after_the_sync_is_not_sampled_from(lora: t
     with pytest.raises(SyncFault, match="restarted after the sync"):
         rollouts.generate(prompts_of([9]), PARAMS)
     prompts = prompts_of([9, 140])
-    sampled, metrics = rolled_out(rollouts, model, partial(rollouts.generate, prompts, PARAMS), again=False)
+    synced = SyncedRollouts(rollouts, lambda: nullcontext(model))
+    sampled, metrics = synced.roll_out(lambda backend: backend.generate(prompts, PARAMS))
     assert gap(model, prompts, sampled) < TOLERANCE
     assert metrics["sync/bytes"] > sum(4 * p.numel() for p in model.parameters()), "the base weights came along"
 

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from grpo.core.env.episodes import Episode, episodes_of
-from grpo.core.policy.load import encode_prompts, load_model, load_tokenizer
+from grpo.core.env.prompts import encode_prompts
+from grpo.core.policy.load import load_model, load_tokenizer
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, Trajectory, TurnLimits

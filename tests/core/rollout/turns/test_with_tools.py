@@ -13,12 +13,13 @@ import pytest
 import torch
 
 from grpo.core.env.episodes import Episode, episodes_of
-from grpo.core.planning.turns import player_of
+from grpo.core.env.prompts import encode_starts
 from grpo.core.policy.embedded import embedded_model_path
-from grpo.core.policy.load import encode_starts, load_model, load_tokenizer
+from grpo.core.policy.load import load_model, load_tokenizer
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, Trajectory, TurnLimits
+from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import PluginError, SandboxUnavailable, UsageError
@@ -107,7 +108,7 @@ def play(tokenizer: Any, *lines: list[str], env: type[Desk] = Desk, **limits: An
 
 
 def player_of_desk(env: BoundEnv, tokenizer: Any, episodes: list[Episode]) -> Player:
-    from grpo.core.config.schema import RolloutSection
+    from grpo.core.config.sections import RolloutSection
 
     found = player_of(env, RolloutSection(max_completion_length=60), tokenizer, episodes)
     assert found is not None

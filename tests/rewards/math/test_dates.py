@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo.rewards.numbers.dates import is_moment, last_moment, same_moment
+from grpo.rewards.math.dates import is_moment, last_moment, same_moment
 
 
 @pytest.mark.parametrize(

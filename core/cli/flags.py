@@ -1,0 +1,116 @@
+"""The flags of settings: declarations in, click's options out; what a user gave in, dotted keys and values out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import click
+from annotated_types import Ge
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.setting import Flag, Setting, plain, settings_of
+
+SETTINGS = settings_of(RunConfig)
+FLAGS = {key: setting.about.flag for key, setting in SETTINGS.items() if setting.about.flag is not None}
+TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, Path: click.Path(path_type=Path)}
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flag of every setting that has one to a command; `given` reads what it gets for them."""
+    for key, flag in reversed(FLAGS.items()):
+        setting = SETTINGS[key]
+        words = setting.words
+        attributes = {"type": TYPES.get(type(words[0]) if words else setting.forms[0][0]), "default": None}
+        command = _option(setting, flag, words, attributes)(command)
+    return command
+
+
+def checked_flag(key: str, choices: Sequence[str] = ()) -> Decorator:
+    """Returns the flag of one setting with its default, for a command that makes no configuration and so checks none.
+
+    Args:
+        key: of the setting: a whole number, a switch, or one of a few words.
+        choices: fewer than the setting has.
+    """
+    setting = SETTINGS[key]
+    words = choices or setting.words
+    if words:
+        checked: click.ParamType[Any] = click.Choice([str(word) for word in words])
+    else:
+        least: Any = next((bound.ge for bound in setting.forms[0][1] if isinstance(bound, Ge)), None)
+        checked = click.IntRange(min=least)
+    return _option(setting, FLAGS[key], words, {"type": checked, "default": setting.default})
+
+
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns dotted key to value, as a file would have it, of the flags that were given.
+
+    Args:
+        values: what click hands to a command that has every flag.
+    """
+    found: dict[str, Any] = {}
+    for key, flag in FLAGS.items():
+        value = values[_parameter(flag)]
+        if value is None or (flag.takes in ("each", "pairs") and not value):
+            continue
+        if flag.takes == "pairs":
+            value = _gathered(value)
+        elif flag.takes == "each":
+            value = _one_or_all(SETTINGS[key], list(value))
+        elif flag.takes == "commas":
+            value = _one_or_all(SETTINGS[key], value.split(",") if value else [])
+        found[key] = value
+    return found
+
+
+def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Returns each first to its seconds, in order."""
+    found: dict[str, list[str]] = {}
+    for first, second in pairs:
+        found.setdefault(first, []).append(second)
+    return found
+
+
+def _one_or_all(setting: Setting, values: list[str]) -> str | list[str]:
+    """Returns a lone value by itself where the setting takes it without a list."""
+    lone = len(values) == 1 and any(
+        form is str or (get_origin(form) is Literal and values[0] in get_args(form)) for form, _ in setting.forms
+    )
+    return values[0] if lone else values
+
+
+def _parameter(flag: Flag) -> str:
+    return flag.name.partition("/")[0].removeprefix("--").replace("-", "_")
+
+
+def _option(setting: Setting, flag: Flag, words: Sequence[Any], attributes: dict[str, Any]) -> Decorator:
+    attributes |= {"metavar": flag.metavar, "help": _help(setting, flag, words)}
+    if setting.forms[0][0] is bool:
+        attributes |= {"is_flag": True, "type": None}
+    elif flag.takes == "pairs":
+        attributes |= {"multiple": True, "type": (str, str)}
+    elif flag.takes == "each":
+        attributes["multiple"] = True
+    return click.option(flag.name, _parameter(flag), **attributes)
+
+
+def _help(setting: Setting, flag: Flag, words: Sequence[Any]) -> str:
+    text = plain(setting.about.text).rstrip(".:")
+    if words and not setting.about.kind:
+        text += f": {', '.join(map(str, words))}"
+    if flag.takes in ("each", "pairs"):
+        text += "; repeat for several"
+    on, _, off = flag.name.partition("/")
+    if setting.default is None:  # left open, or required
+        default = plain(setting.about.left_out)
+    elif isinstance(setting.default, bool):
+        default = off and (on if setting.default else off)
+    elif isinstance(setting.default, float):
+        default = f"{setting.default:g}"
+    else:
+        default = "" if setting.default in ((), {}) else str(setting.default)
+    return f"{text}. Default: {default}." if default else f"{text}."

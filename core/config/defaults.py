@@ -1,0 +1,28 @@
+"""What stands for settings that are left out: the values that planning chooses and that the pages and the help tell.
+
+In: nothing, or the model that a run names. Out: values. A default that is the same for every run stands at its setting
+(core/config/sections.py).
+"""
+
+from __future__ import annotations
+
+EMBEDDED_STEPS = 60
+EPOCHS = 1.0
+MADE_EPISODES = 1000  # at least, of an environment that makes its own
+NAMED_MICRO_BATCH = 8
+DEFAULT_LR = {"embedded": 3e-5, "named": 1e-6}
+LORA_LR_FACTOR = 10.0  # an adapter wants about ten times the learning rate of full fine-tuning
+WARMUP_LR_FACTOR = 10.0  # and supervised steps about ten times that of policy-gradient steps
+SAVE_EVERY = 20
+EMBEDDED_COMPLETION = 96  # tokens; the longest worked answer of the embedded problems has fewer
+NAMED_COMPLETION = 512
+OBSERVED = 256  # tokens between two turns that fit, unless the user says how long a rollout may be
+TOLERANCE = {"float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}  # mean difference of log-probabilities, nats
+SERVER_PORT = 8271
+
+
+def default_dtype(model: str | None) -> str:
+    """Returns bfloat16 for a model of the user's own on a GPU, else float32."""
+    import torch
+
+    return "bfloat16" if torch.cuda.is_available() and model is not None else "float32"

@@ -1,0 +1,68 @@
+"""What the settings say of themselves: the tables of docs/configuration.md and a JSON schema, from their declarations.
+
+In: the page as it is; nothing for the schema. Out: the page with the tables of today; the schema of a configuration's
+file, for editors that complete and check TOML and JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.setting import Setting, plain, settings_of
+
+TABLE = re.compile(r"^(<!-- settings of (?:the run|\[(\w+)\]) -->\n)(?:\|.*\n)*", re.MULTILINE)
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def with_tables(page: str) -> str:
+    """Returns a page whose tables, below the marks `<!-- settings of [section] -->`, are those of the declarations."""
+    return TABLE.sub(lambda found: found[1] + table(found[2] or ""), page)
+
+
+def table(section: str) -> str:
+    """Returns the settings of a section, or "" for those of no section, as a table in Markdown."""
+    rows = [setting for key, setting in settings_of(RunConfig).items() if key.rpartition(".")[0] == section]
+    return "| setting | type | default | meaning |\n|---|---|---|---|\n" + "".join(map(row, rows))
+
+
+def row(setting: Setting) -> str:
+    """Returns a setting as a line of the table."""
+    meaning = " ".join(filter(None, (setting.text, str(setting.about.flag or ""))))
+    return f"| `{setting.key}` | {setting.kind} | {setting.default_text} | {meaning} |\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """Returns the JSON schema of a configuration's file, in which nothing is required: flags may name the rest."""
+    root = RunConfig.model_json_schema()
+    sections = root["$defs"]
+    fields = {
+        name: sections[field["$ref"].rpartition("/")[2]] if "$ref" in field else field
+        for name, field in root["properties"].items()
+    }
+    for key, setting in settings_of(RunConfig).items():
+        section, _, name = key.rpartition(".")
+        place = fields[section]["properties"] if section else fields
+        place[name] = described(place[name], setting)
+    return {
+        "$schema": DIALECT,
+        "title": "A run of grpo",
+        "description": plain(root["description"]),
+        "type": "object",
+        "properties": {name: untitled(field) for name, field in fields.items()},
+        "additionalProperties": False,
+    }
+
+
+def described(field: dict[str, Any], setting: Setting) -> dict[str, Any]:
+    """Returns a field's schema with what is to say of the setting; the default None is told in words."""
+    left_out = f"Left out: {plain(setting.about.left_out)}." if setting.about.left_out else ""
+    description = " ".join(filter(None, (plain(setting.text), left_out)))
+    kept = {word: value for word, value in field.items() if word != "title" and (word, value) != ("default", None)}
+    return {"description": description, **kept}
+
+
+def untitled(field: dict[str, Any]) -> dict[str, Any]:
+    """Returns a field's schema without the title that pydantic makes of its name."""
+    return {word: value for word, value in field.items() if word != "title"}

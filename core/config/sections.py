@@ -1,0 +1,513 @@
+"""The settings of a run in their sections, each declared once: type and bounds, text, flag and default.
+
+Flags (core/cli/flags.py), docs/configuration.md and the JSON schema (core/config/reference.py) are made from here. What
+depends on several settings of one section is refused here, too.
+"""
+
+# Annotations are evaluated where they stand: written as text, each would be compiled again in every process.
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from grpo.core.config.defaults import (
+    DEFAULT_LR,
+    EMBEDDED_COMPLETION,
+    EMBEDDED_STEPS,
+    EPOCHS,
+    LORA_LR_FACTOR,
+    MADE_EPISODES,
+    NAMED_COMPLETION,
+    NAMED_MICRO_BATCH,
+    OBSERVED,
+    SAVE_EVERY,
+    SERVER_PORT,
+    TOLERANCE,
+    WARMUP_LR_FACTOR,
+)
+from grpo.core.config.setting import About, Flag
+
+LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
+Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+AtLeastOne = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """What all sections keep to: frozen, no unknown keys, no infinity, no truth value for a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, given: Any) -> Any:
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
+                raise ValueError(f"{name} is not a setting that is true or false")
+        return given
+
+
+class TrainSection(Section):
+    """How long and how fast. Sizes are in completions, rates per optimizer step."""
+
+    steps: Annotated[
+        AtLeastOne | None,
+        About(
+            "Optimizer steps.",
+            "Wins over `epochs`.",
+            left_out=f"{EMBEDDED_STEPS} for the embedded model, else from `epochs`",
+            flag=Flag("--steps"),
+        ),
+    ] = None
+    epochs: Annotated[
+        Positive | None,
+        About(
+            "Passes over the training rows, instead of a number of steps.",
+            left_out=f"{EPOCHS:g}, where `steps` is left out",
+            flag=Flag("--epochs"),
+        ),
+    ] = None
+    limit: Annotated[
+        AtLeastOne | None,
+        About(
+            "Use only the first N training rows.",
+            "For an environment that makes its own problems, how many it makes.",
+            left_out=f"all rows; problems that are made: as many as the steps take, at least {MADE_EPISODES}",
+            flag=Flag("--limit"),
+        ),
+    ] = None
+    group_size: Annotated[
+        Annotated[int, Field(ge=2)],
+        About(
+            "Completions per prompt.",
+            "They are compared with each other (G in the GRPO paper).",
+            flag=Flag("--group-size"),
+        ),
+    ] = 8
+    prompts_per_step: Annotated[
+        AtLeastOne,
+        About(
+            "Prompts per generation, over all processes.",
+            "`prompts_per_step * group_size` must be a multiple of the number of processes.",
+            flag=Flag("--prompts-per-step"),
+        ),
+    ] = 8
+    micro_batch_size: Annotated[
+        AtLeastOne | None,
+        About(
+            "Completions per forward and backward pass of a process.",
+            "Divides each process's share. Changes memory and speed only.",
+            left_out=f"up to {NAMED_MICRO_BATCH}, all for the embedded model",
+            flag=Flag("--micro-batch-size"),
+        ),
+    ] = None
+    lr: Annotated[
+        Positive | None,
+        About(
+            "Learning rate.",
+            left_out=f"{DEFAULT_LR['named']:g}, {DEFAULT_LR['embedded']:g} for the embedded model; "
+            f"{LORA_LR_FACTOR:g} times as much with LoRA",
+            flag=Flag("--lr"),
+        ),
+    ] = None
+    lr_schedule: Annotated[
+        Literal["constant", "constant_with_warmup", "linear", "cosine"],
+        About("How the learning rate goes on after its rise."),
+    ] = "constant_with_warmup"
+    lr_warmup_steps: Annotated[Count, About("Steps over which the learning rate rises from 0.")] = 5
+    adam_beta1: Annotated[BelowOne, About("Adam's decay of the mean gradient.")] = 0.9
+    adam_beta2: Annotated[BelowOne, About("Adam's decay of the mean squared gradient.")] = 0.99
+    weight_decay: Annotated[NotNegative, About("Decoupled weight decay.")] = 0.0
+    max_grad_norm: Annotated[Positive, About("The gradient's norm is cut to this.")] = 1.0
+    warmup_steps: Annotated[
+        Count,
+        About(
+            "Supervised steps on the environment's worked answers before GRPO.",
+            "Without them a model that never finds an answer learns the format only.",
+            flag=Flag("--warmup-steps"),
+        ),
+    ] = 0
+    warmup_lr: Annotated[
+        Positive | None,
+        About("Learning rate of the supervised steps.", left_out=f"{WARMUP_LR_FACTOR:g} times `lr`"),
+    ] = None
+    checkpointing: Annotated[
+        Literal["none", "full", "offload", "auto"],
+        About(
+            "Which activations are kept for the backward pass:",
+            "all; one tensor per layer, the rest computed again; these tensors in host memory too. `auto` takes the "
+            "first that fits the GPU by an estimate, and `none` on CPU.",
+            flag=Flag("--checkpointing", "MODE"),
+        ),
+    ] = "auto"
+    check_memory: Annotated[
+        bool,
+        About(
+            "Refuses a run that needs more memory than this machine has, before anything loads.",
+            "See [plan.md](plan.md).",
+        ),
+    ] = True
+    share_prompts: Annotated[
+        bool,
+        About(
+            "Computes a prompt once for the completions of its group, and packs rows without padding, where the model "
+            "allows it."
+        ),
+    ] = True
+    head: Annotated[
+        Literal["grpo", "trl"],
+        About(
+            "Who computes log-probabilities and the loss:",
+            "ours, without logits ([kernels](kernels.md)), or TRL as it comes, to compare. Mixture-of-experts models "
+            "always use TRL's.",
+        ),
+    ] = "grpo"
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        About(
+            "Data type of the weights.",
+            "Full fine-tuning in `bfloat16` keeps what rounding leaves out of each weight and of its mean squared "
+            "gradient beside them (2 bytes more each), since steps of 1e-6 would move next to no weight; `float16` is "
+            "for adapters only.",
+            left_out="`bfloat16` for a named model on a GPU, else `float32`",
+        ),
+    ] = None
+
+
+class LossSection(Section):
+    """The objective; the names are the field's."""
+
+    type: Annotated[
+        LossName,
+        About(
+            "How token losses are averaged:",
+            "per completion and then over completions (GRPO, arXiv 2402.03300); over the tokens of a micro batch "
+            "(BNPO); by a constant length (Dr. GRPO, 2503.20783); over the tokens of the whole batch (DAPO, "
+            "2503.14476). `cispo` (2506.13585) weighs log-probabilities and clips nothing, averaged like `dapo`; "
+            "`gspo` (2507.18071) takes the ratio per completion, averaged like `grpo`.",
+            flag=Flag("--loss"),
+        ),
+    ] = "dapo"
+    epsilon: Annotated[
+        Positive,
+        About("Lower clip range of the probability ratio, and the upper one unless `epsilon_high` is set."),
+    ] = 0.2
+    epsilon_high: Annotated[
+        Positive | None,
+        About(
+            "Upper clip range (DAPO recommends 0.28).",
+            "With `cispo`, which needs it, the largest weight of a token, for example 5.",
+            left_out="the same as `epsilon`",
+        ),
+    ] = None
+    delta: Annotated[
+        Positive | None,
+        About(
+            "Upper bound of the ratio where the advantage is negative (two-sided clip, INTELLECT-2).",
+            "It has to be above 1 + `epsilon_high`.",
+            left_out="off",
+        ),
+    ] = None
+    beta: Annotated[
+        NotNegative,
+        About("Weight of the KL divergence from the reference policy; 0 loads no reference.", flag=Flag("--beta")),
+    ] = 0.0
+    mask_truncated_completions: Annotated[
+        bool,
+        About(
+            "Leaves completions that hit the length limit out of the loss, and rollouts that a budget of turns or "
+            "tokens ended."
+        ),
+    ] = False
+    scale_rewards: Annotated[
+        Literal["group", "batch", "none"],
+        About("What advantages are divided by: the standard deviation of the group, of the batch, or nothing."),
+    ] = "group"
+    num_iterations: Annotated[AtLeastOne, About("Optimizer steps on each generated batch (mu in the GRPO paper).")] = 1
+    importance_sampling_level: Annotated[
+        Literal["token", "sequence"] | None,
+        About("The probability ratio per token, or per completion.", left_out='`"token"`; `gspo`: `"sequence"`'),
+    ] = None
+    rollout_correction: Annotated[
+        Correction | None,
+        About(
+            "Weighs tokens that the rollout engine found differently probable than the policy.",
+            "Per token, or by the product over a completion; weights above the cap are cut to it, or take their tokens "
+            "out. Computed by our head only.",
+            left_out="`token_truncate` where vLLM samples and our head trains, else `none`",
+        ),
+    ] = None
+    rollout_correction_cap: Annotated[Annotated[float, Field(ge=1)], About("The largest of these weights.")] = 2.0
+
+    @property
+    def level(self) -> Literal["token", "sequence"]:
+        """Where the probability ratio is taken."""
+        return self.importance_sampling_level or ("sequence" if self.type == "gspo" else "token")
+
+    @model_validator(mode="after")
+    def _settings_of_cispo_and_gspo(self) -> Self:
+        if self.type == "cispo" and (self.epsilon_high is None or self.level == "sequence" or self.delta is not None):
+            raise ValueError(
+                "cispo needs epsilon_high, the largest weight of a token (for example 5), and neither "
+                "delta nor a ratio per sequence"
+            )
+        if self.type == "gspo" and self.level == "token":
+            raise ValueError("gspo takes its ratio per sequence: leave importance_sampling_level out, or use grpo")
+        return self
+
+    @model_validator(mode="after")
+    def _delta_above_the_clip(self) -> Self:
+        high = self.epsilon if self.epsilon_high is None else self.epsilon_high
+        if self.delta is not None and self.delta <= 1 + high:
+            raise ValueError(f"delta {self.delta} must be above 1 + epsilon_high = {1 + high}, or it clips first")
+        return self
+
+
+class RolloutSection(Section):
+    """How completions are sampled; lengths in tokens."""
+
+    backend: Annotated[
+        Literal["hf", "vllm", "vllm-server"],
+        About(
+            "Who samples:",
+            "the training model itself, vLLM in the same process, or vLLM behind `grpo serve-rollouts`; see "
+            "[vllm.md](vllm.md).",
+            flag=Flag("--rollout", "BACKEND"),
+        ),
+    ] = "hf"
+    server_url: Annotated[
+        str,
+        About(
+            "Where `grpo serve-rollouts` listens; several: A,B.",
+            "Several share the prompts of each batch.",
+            kind="`http://HOST:PORT`",
+            flag=Flag("--server-url", "URL"),
+        ),
+    ] = f"http://127.0.0.1:{SERVER_PORT}"
+    server_wait: Annotated[
+        NotNegative, About("How long to wait for a server that is gone in the middle of a run.", kind="seconds")
+    ] = 300.0
+    lora_sync: Annotated[
+        Literal["adapter", "folded", "auto"],
+        About(
+            "How vLLM gets an adapter:",
+            "alone, folded into a copy of the weights, or whichever is faster on the first batches.",
+            flag=Flag("--lora-sync", "WAY"),
+        ),
+    ] = "auto"
+    memory_share: Annotated[
+        Annotated[float, Field(gt=0, lt=1)], About("Share of a GPU's memory for vLLM's weights and cache.")
+    ] = 0.3
+    tolerance: Annotated[
+        Positive | None,
+        About(
+            "Mean difference, in nats, of vLLM's log-probabilities from training's that is still rounding.",
+            "Beyond it a step is done again, then the run stops.",
+            left_out=", ".join(f"{most:g} in {dtype}" for dtype, most in TOLERANCE.items()),
+        ),
+    ] = None
+    overlap: Annotated[
+        bool,
+        About(
+            "Samples the next batch with vLLM while the policy trains on the present one.",
+            "Rollouts are one step old then, see [vllm.md](vllm.md).",
+            flag=Flag("--overlap"),
+        ),
+    ] = False
+    share_weights: Annotated[
+        bool,
+        About(
+            "One copy of the frozen weights for an adapter's training and for vLLM in this process.",
+            "See [vllm.md](vllm.md).",
+            flag=Flag("--share-weights"),
+        ),
+    ] = False
+    sleep: Annotated[
+        bool | None, About("vLLM gives its memory up between rollouts.", left_out="where there is a GPU")
+    ] = None
+    temperature: Annotated[
+        Positive,
+        About(
+            "Sampling temperature.",
+            "It divides the logits, in sampling and in training. Held-out evaluation is always greedy.",
+            flag=Flag("--temperature"),
+        ),
+    ] = 1.0
+    top_p: Annotated[
+        Annotated[float, Field(gt=0, le=1)], About("Samples from the smallest set of tokens with this probability.")
+    ] = 1.0
+    top_k: Annotated[Count, About("Samples from the k most probable tokens; 0: from all.")] = 0
+    min_p: Annotated[BelowOne, About("Leaves out tokens below this share of the most probable one.")] = 0.0
+    max_prompt_length: Annotated[
+        AtLeastOne | None,
+        About(
+            "A longer prompt is an error.",
+            "It names the row; nothing is cut off.",
+            left_out="what fits the context",
+            flag=Flag("--max-prompt-length"),
+        ),
+    ] = None
+    max_completion_length: Annotated[
+        AtLeastOne | None,
+        About(
+            "New tokens per completion, which is cut there.",
+            "Together with the longest prompt it must fit the model's context.",
+            left_out=f"{NAMED_COMPLETION}, {EMBEDDED_COMPLETION} for the embedded model",
+            flag=Flag("--max-completion-length"),
+        ),
+    ] = None
+    batch_size: Annotated[
+        AtLeastOne | None,
+        About("Completions that a process decodes at once: less memory, more time.", left_out="all at once"),
+    ] = None
+    max_turns: Annotated[
+        AtLeastOne | None,
+        About(
+            "In an environment of several turns: how often the policy may speak.",
+            "`max_completion_length` is then for one turn.",
+            left_out="what the environment allows",
+        ),
+    ] = None
+    max_rollout_length: Annotated[
+        AtLeastOne | None,
+        About(
+            "Tokens after the prompt over all turns, sampled and observed.",
+            "A turn begins only where a whole one still fits.",
+            left_out=f"what fits the context, at most {OBSERVED} between two turns on average",
+        ),
+    ] = None
+    step_timeout: Annotated[
+        Positive,
+        About(
+            "For one call of an environment that is stepped; a later answer is a failure of its rollout.",
+            kind="seconds",
+        ),
+    ] = 60.0
+
+
+class LoraSection(Section):
+    """A low-rank adapter instead of full fine-tuning."""
+
+    enabled: Annotated[
+        bool,
+        About(
+            "Trains a low-rank adapter and freezes the model, or trains all weights.",
+            "LoRA: arXiv 2106.09685.",
+            flag=Flag("--lora/--full"),
+        ),
+    ] = False
+    rank: Annotated[AtLeastOne, About("Rank of the adapter, r.", flag=Flag("--lora-rank"))] = 16
+    alpha: Annotated[
+        Positive | None, About("Alpha of the adapter.", left_out="twice the rank", flag=Flag("--lora-alpha"))
+    ] = None
+    targets: Annotated[
+        tuple[str, ...] | Literal["all-linear"],
+        About(
+            "The modules to adapt, or all linear layers.",
+            kind="list of names, or `all-linear`",
+            flag=Flag("--lora-targets", "A,B", "commas"),
+        ),
+    ] = "all-linear"
+    dropout: Annotated[
+        BelowOne,
+        About("Dropout of the adapter's input in training; sampling does without, so the two disagree a little."),
+    ] = 0.0
+    bits: Annotated[
+        Literal[4] | None,
+        About(
+            "Quantises the frozen weights (QLoRA).",
+            "Needs bitsandbytes and an NVIDIA GPU.",
+            left_out="off",
+            flag=Flag("--bits"),
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _settings_of_an_adapter_that_is_off(self) -> Self:
+        fields = type(self).model_fields
+        idle = [name for name, field in fields.items() if getattr(self, name) != field.default]
+        if idle and not self.enabled:
+            raise ValueError(f"{', '.join(idle)} would do nothing without an adapter. Add --lora (lora.enabled=true)")
+        return self
+
+
+class EvaluationSection(Section):
+    """Held-out accuracy by greedy decoding: before, after, and in between."""
+
+    every: Annotated[
+        Count, About("Steps between two held-out evaluations; 0: not during training.", flag=Flag("--eval-every"))
+    ] = 20
+    size: Annotated[
+        Count, About("How many held-out rows to evaluate on; 0: no evaluation.", flag=Flag("--eval-size"))
+    ] = 200
+
+
+class OutputSection(Section):
+    """What is written and when."""
+
+    save_every: Annotated[
+        AtLeastOne | None,
+        About(
+            "Steps between checkpoints; at most so many are done again after a crash.",
+            "A multiple of `loss.num_iterations`.",
+            left_out=f"about {SAVE_EVERY}",
+            flag=Flag("--save-every"),
+        ),
+    ] = None
+    keep: Annotated[
+        Annotated[int, Field(ge=2)],
+        About("How many checkpoints stay on disk.", "At least two, so that one is always whole."),
+    ] = 2
+    report_to: Annotated[
+        tuple[Literal["wandb", "tensorboard", "trackio"], ...],
+        About("Trackers that also receive the metrics.", flag=Flag("--report-to", "A,B", "commas")),
+    ] = ()
+
+
+class FailureSection(Section):
+    """When failing rewards stop the run."""
+
+    stop_share: Annotated[
+        Share, About("The run stops when one reward failed on more than this share of a step's completions.")
+    ] = 0.2
+    retries: Annotated[
+        Count,
+        About("How often a call that failed for a passing reason (a network, a rate limit) is tried again."),
+    ] = 2
+
+
+class CanarySection(Section):
+    """Known completions that are scored beside the training batches, outside the loss."""
+
+    file: Annotated[
+        Path | None,
+        About(
+            "Known completions to watch the rewards with.",
+            "JSONL with completions, their columns and what each reward should score.",
+            left_out="none",
+            flag=Flag("--canaries"),
+        ),
+    ] = None
+    cases: Annotated[
+        bool,
+        About("Takes the cases that the rewards and the verifier declare, too.", flag=Flag("--canary-cases")),
+    ] = False
+    every: Annotated[AtLeastOne, About("Batches from one look at them to the next.")] = 1
+    tolerance: Annotated[NotNegative, About("How far a score may be from what is expected.")] = 1e-6
+    share: Annotated[
+        Share,
+        About(
+            "The share of a plugin's canaries that may fail or drift before that is a warning.",
+            "For judges that are not always of one mind.",
+        ),
+    ] = 0.0
+    patience: Annotated[
+        AtLeastOne, About("How many looks in a row a plugin may be wrong; the next one stops the run.")
+    ] = 2

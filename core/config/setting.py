@@ -1,0 +1,171 @@
+"""What a setting is: a field of a configuration in; its key, type, default, text and flag out, for flags and pages.
+
+A setting is declared once, as a pydantic field whose type carries an `About`:
+
+    steps: Annotated[AtLeastOne | None, About("Optimizer steps.", left_out="60", flag=Flag("--steps"))] = None
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+NOUNS: dict[Any, str] = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path"}
+LINK = re.compile(r"\[[^]]*\]\(([^)#]+)[^)]*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """The flag of `grpo run` for a setting.
+
+    Attributes:
+        name: with its dashes; of a switch that can be turned off, both names: "--lora/--full".
+        metavar: what stands for the value in the help; None: its type.
+        takes: one value; each: it may be repeated; pairs: repeated, two words each; commas: a list in one word.
+    """
+
+    name: str
+    metavar: str | None = None
+    takes: Literal["one", "each", "pairs", "commas"] = "one"
+
+    def __str__(self) -> str:
+        """Markdown, for the page of settings."""
+        names = self.name.split("/")
+        if self.takes in ("pairs", "commas"):
+            names = [f"{name} {self.metavar}" for name in names]
+        written = f"Flag{'s' if len(names) > 1 else ''} {' and '.join(f'`{name}`' for name in names)}"
+        return f"{written}{', once for each' if self.takes in ('each', 'pairs') else ''}."
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What people read of a setting, in Markdown with links from the folder docs.
+
+    Attributes:
+        text: what it is, in one sentence; also the help of its flag. May end in a colon, which `more` goes on from.
+        more: what the page and the schema say further.
+        left_out: what stands for it where it is None, in a few words.
+        kind: a noun in place of the type's own.
+        flag: of `grpo run`, where it has one.
+    """
+
+    text: str
+    more: str = ""
+    left_out: str = ""
+    kind: str = ""
+    flag: Flag | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting, as its declaration says.
+
+    Attributes:
+        key: dotted, as in "train.steps".
+        about: for people.
+        forms: each type that a value may have, with its bounds; without None.
+        default: None: left open until the run is planned.
+        required: there is no default.
+    """
+
+    key: str
+    about: About
+    forms: tuple[tuple[Any, tuple[Any, ...]], ...]
+    default: Any
+    required: bool
+
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """The values to choose from, where it is one of a few or a list of such."""
+        items = [part for form, _ in self.forms for part in (form, *get_args(form)[: get_origin(form) is tuple])]
+        return tuple(word for item in items if get_origin(item) is Literal for word in get_args(item))
+
+    @property
+    def kind(self) -> str:
+        """The type and its bounds in Markdown: "whole number from 1"."""
+        if self.about.kind:
+            return self.about.kind + between(self.forms[0][1])
+        return ", or ".join(kind_of(form, bounds) for form, bounds in self.forms)
+
+    @property
+    def default_text(self) -> str:
+        """The default in Markdown: a TOML value as code, or the words for what is chosen later."""
+        if self.required:
+            return "required"
+        return self.about.left_out if self.default is None else f"`{json.dumps(self.default)}`"
+
+    @property
+    def text(self) -> str:
+        """All that there is to say, without the type and the default."""
+        return " ".join(filter(None, (self.about.text, self.about.more)))
+
+
+def settings_of(root: type[BaseModel], prefix: str = "") -> dict[str, Setting]:
+    """Returns dotted key to setting, in the order of their declaration.
+
+    Raises:
+        TypeError: a field without an `About`.
+    """
+    found: dict[str, Setting] = {}
+    for name, field in root.model_fields.items():
+        key = prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= settings_of(field.annotation, f"{key}.")
+            continue
+        about = [mark for mark in field.metadata if isinstance(mark, About)]
+        if not about:
+            raise TypeError(
+                f"the setting {key} has no text. Write an About into its type: Annotated[..., About('...')]"
+            )
+        forms = tuple(forms_of(field.annotation, tuple(mark for mark in field.metadata if mark is not about[0])))
+        required = field.is_required()
+        found[key] = Setting(
+            key, about[0], forms, None if required else field.get_default(call_default_factory=True), required
+        )
+    return found
+
+
+def forms_of(annotation: Any, bounds: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Yields each type that an annotation stands for, with its bounds, None left out."""
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        more = [bound for mark in marks for bound in (mark.metadata if isinstance(mark, FieldInfo) else [mark])]
+        yield from forms_of(inner, (*bounds, *more))
+    elif get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from forms_of(member, bounds)
+    elif annotation is not NoneType:
+        yield annotation, bounds
+
+
+def kind_of(form: Any, bounds: tuple[Any, ...]) -> str:
+    """Returns a type with its bounds in words."""
+    if get_origin(form) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(form))
+    if get_origin(form) is tuple:
+        return f"list of {', or '.join(kind_of(*item) for item in forms_of(get_args(form)[0]))}"
+    return NOUNS[form] + between(bounds)
+
+
+def between(bounds: tuple[Any, ...]) -> str:
+    """Returns bounds in words, to stand behind a noun."""
+    least = [f" from {bound.ge}" for bound in bounds if isinstance(bound, Ge)]
+    least += [f" above {bound.gt}" for bound in bounds if isinstance(bound, Gt)]
+    joined = " to" if any(isinstance(bound, Ge) for bound in bounds) else ", up to"
+    most = [f"{joined} {bound.le}" for bound in bounds if isinstance(bound, Le)]
+    most += [f", below {bound.lt}" for bound in bounds if isinstance(bound, Lt)]
+    return "".join(least + most)
+
+
+def plain(text: str) -> str:
+    """Returns Markdown as plain text: links as the files that they lead to, code as it is."""
+    return LINK.sub(r"docs/\1", text).replace("`", "")

@@ -1,0 +1,73 @@
+"""A run that can start: what planning decided, and what everything that runs reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.env.episodes import Episode
+from grpo.core.env.mixture import RunEnv
+from grpo.core.policy.load import PolicySource
+from grpo.core.scoring.known import Canary
+from grpo.plugins.binding import BoundReward, BoundVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that can start.
+
+    Attributes:
+        config: the configuration; no value that the run needs is None any more.
+        source: where the policy comes from.
+        envs: the environments with their rewards and episodes.
+        train: the episodes of all of them, one environment's after the other's.
+        parameters: of the model.
+        longest_prompt: in tokens, over both splits.
+        disk_bytes: what checkpoints and the final model take.
+        processes: how many processes train together.
+        canaries: known completions to watch the rewards with.
+        notes: what the user should know about the model and the environments.
+    """
+
+    config: RunConfig
+    source: PolicySource
+    envs: tuple[RunEnv, ...]
+    train: tuple[Episode, ...]
+    parameters: int
+    longest_prompt: int
+    disk_bytes: int
+    processes: int
+    canaries: tuple[Canary, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The environments' names."""
+        return "+".join(part.name for part in self.envs)
+
+    @property
+    def rewards(self) -> tuple[BoundReward, ...]:
+        """The rewards of all environments, with options, weights and names."""
+        return tuple(reward for part in self.envs for reward in part.rewards)
+
+    @property
+    def verifiers(self) -> tuple[BoundVerifier, ...]:
+        """What decides accuracy; at most one for each environment."""
+        return tuple(part.verifier for part in self.envs if part.verifier is not None)
+
+    @property
+    def batch_size(self) -> int:
+        """Completions per generation, over all processes."""
+        return self.config.train.prompts_per_step * self.config.train.group_size
+
+    @property
+    def longest_sampled(self) -> int:
+        """The most tokens that the policy chooses in one rollout."""
+        assert self.config.rollout.max_completion_length is not None
+        return self.config.rollout.max_completion_length * (self.config.rollout.max_turns or 1)
+
+    @property
+    def accumulation(self) -> int:
+        """Micro batches per optimizer step and process."""
+        assert self.config.train.micro_batch_size is not None
+        return self.batch_size // (self.config.train.micro_batch_size * self.processes)

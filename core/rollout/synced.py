@@ -1,0 +1,74 @@
+"""A rollout backend together with the policy that it serves: what samples in, what it returned out, never stale.
+
+Whoever samples says how; that the backend has the policy's weights as they are now is seen to here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from grpo.core.rollout.sync.fault import SyncFault
+from grpo.core.rollout.types import Rollouts
+
+T = TypeVar("T")
+
+
+class SyncedRollouts:
+    """Samples from the policy as it is.
+
+    Args:
+        rollouts: the backend; it is not this object's to close.
+        policy: the policy as it samples, unwrapped and with its weights whole.
+    """
+
+    def __init__(self, rollouts: Rollouts, policy: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._rollouts = rollouts
+        self._policy = policy
+
+    @property
+    def exact(self) -> bool:
+        """Whether the policy itself computes the log-probabilities of what it samples."""
+        return self._rollouts.exact
+
+    def sync(self) -> Mapping[str, float]:
+        """Hands the weights over, and returns what that says about itself.
+
+        Raises:
+            RunError: the backend cannot be brought to serve them.
+        """
+        with self._policy() as model:
+            return self._rollouts.sync(model)
+
+    def roll_out(self, sample: Callable[[Rollouts], T], *, again: bool = False) -> tuple[T, dict[str, float]]:
+        """Syncs and samples; a backend that lost its weights in between is synced, and all of it is done once more.
+
+        Args:
+            sample: samples from the backend, as often as it wants.
+            again: whatever was handed over before is in doubt: hand everything over anew.
+
+        Returns:
+            What `sample` returned, and what the sync says about itself.
+
+        Raises:
+            RunError: the backend cannot be brought to serve the policy.
+        """
+        with self._policy() as model:
+            metrics = dict(self._rollouts.sync(model, again=again))
+            try:
+                done = sample(self._rollouts)
+            except SyncFault:
+                metrics = {**self._rollouts.sync(model, again=True), "sync/repeated": 1.0}
+                done = sample(self._rollouts)
+            self._rollouts.rest()
+        return done, metrics
+
+    def sample(self, sample: Callable[[Rollouts], T]) -> T:
+        """Samples with the weights of the last `sync`."""
+        return sample(self._rollouts)
+
+    def differing(self) -> list[str]:
+        """Returns the names of the parameters that the backend serves with other values than the policy's."""
+        with self._policy() as model:
+            return self._rollouts.differing(model)

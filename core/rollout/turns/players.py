@@ -1,0 +1,67 @@
+"""Who plays the rollouts of an environment: its budgets and a chat template in, a `Player` or None out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.config.sections import RolloutSection
+from grpo.core.env.episodes import Episode
+from grpo.core.rollout.turns.chat import TurnFormat, turn_format
+from grpo.core.rollout.turns.play import Player, TurnLimits
+from grpo.core.rollout.turns.tools import tool_format
+from grpo.plugins.binding import BoundEnv
+from grpo.plugins.errors import PluginError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from grpo.core.env.mixture import RunEnv
+
+NO_TURNS = TurnFormat("", "")
+
+
+def players_of(
+    envs: Sequence[RunEnv], rollout: RolloutSection, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Player | None]:
+    """Returns each environment's name to what `player_of` returns for it."""
+    return {part.name: player_of(part.env, rollout, tokenizer, part.train) for part in envs}
+
+
+def player_of(
+    env: BoundEnv, rollout: RolloutSection, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
+) -> Player | None:
+    """Returns what plays rollouts, or None for an environment that is answered once and never stepped.
+
+    Raises:
+        UsageError: the chat template cannot go on with a conversation, or with tools that the environment offers.
+        PluginError: the environment offers tools and leaves no turn to use them.
+    """
+    schemas = episodes[0].tools
+    if schemas and env.spec.max_turns == 1:
+        raise PluginError(
+            f"env '{env.name}' ({env.distribution}) offers tools and has one turn only. A call and its answer take a "
+            "turn each: its author must set max_turns to 2 or more."
+        )
+    if not env.spec.played:
+        return None
+    tools = tool_format(tokenizer, schemas, known_response_template) if schemas else None
+    form = turn_format(tokenizer, episodes[0].prompt, schemas) if env.spec.max_turns > 1 else NO_TURNS
+    assert rollout.max_completion_length is not None
+    limits = TurnLimits(
+        turns=min(rollout.max_turns or 1, env.spec.max_turns),
+        tokens=rollout.max_rollout_length or rollout.max_completion_length,
+        seconds=rollout.step_timeout,
+    )
+    return Player(env, tokenizer, form, limits, tools)
+
+
+def known_response_template(tokenizer: PreTrainedTokenizerBase) -> Any:
+    """Returns what reads the calls of a chat template that TRL knows, or None."""
+    from trl.chat_template_utils import add_response_schema
+
+    try:
+        return add_response_schema(copy(tokenizer)).response_template
+    except ValueError:
+        return None

@@ -1,0 +1,116 @@
+"""Held-out accuracy between steps: the policy as it is in, the share of right greedy answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from accelerate import PartialState
+from accelerate.utils import gather_object
+
+from grpo.core.env.mixture import RunEnv
+from grpo.core.measure.evaluate import complete
+from grpo.core.plan import Plan
+from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.rollout.turns.players import player_of
+from grpo.core.rollout.types import SamplingParams
+from grpo.core.text.randomness import preserved_randomness
+from grpo.core.text.stats import Estimate, proportion
+from grpo.core.train.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX
+from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+T = TypeVar("T")
+
+
+class HeldOut:
+    """The held-out episodes of a run.
+
+    Args:
+        plan: the environments, and how often they are evaluated.
+        tokenizer: of the policy.
+        end_ids: the tokens that end a completion.
+        judge: says of completions whether they are right, None where nobody knows.
+        told: receives step, accuracy and environment ("" for all of them together).
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        tokenizer: PreTrainedTokenizerBase,
+        end_ids: Sequence[int],
+        judge: Callable[[Sequence[Completion]], list[bool | None]],
+        told: Callable[[int, Estimate, str], None],
+    ) -> None:
+        self._plan = plan
+        self._tokenizer = tokenizer
+        self._judge = judge
+        self._told = told
+        assert plan.config.rollout.max_completion_length is not None
+        self._params = SamplingParams(
+            max_tokens=plan.config.rollout.max_completion_length,
+            eos_ids=tuple(end_ids),
+            pad_id=tokenizer.pad_token_id,
+            temperature=0.0,
+        )
+
+    def between_steps(self, step: int, rollouts: SyncedRollouts) -> dict[str, float]:
+        """Measures after the steps where it is due: every `evaluation.every`, and the last one."""
+        every = self._plan.config.evaluation.every
+        due = step == self._plan.config.train.steps or (every and step % every == 0)
+        return self.measure(step, rollouts) if due else {}
+
+    def measure(self, step: int, rollouts: SyncedRollouts) -> dict[str, float]:
+        """Returns the accuracy over all held-out episodes and of each environment; no metric without episodes.
+
+        Args:
+            step: how many steps the policy has been trained for.
+            rollouts: samples from the policy; the random numbers of training stay as they were.
+        """
+        parts = [part for part in self._plan.envs if part.held_out]
+        several = len(self._plan.envs) > 1
+        every: list[bool | None] = []
+        metrics: dict[str, float] = {}
+        for part in parts:
+            right = self._right(part, rollouts)
+            every += right
+            if several:
+                found = proportion(right)
+                metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = found.mean
+                self._told(step, found, part.name)
+        if not parts:
+            return {}
+        accuracy = proportion(every)
+        if not several:
+            self._told(step, accuracy, "")
+        return {HELD_OUT: accuracy.mean, HELD_OUT_LOW: accuracy.low, HELD_OUT_HIGH: accuracy.high, **metrics}
+
+    def _right(self, part: RunEnv, rollouts: SyncedRollouts) -> list[bool | None]:
+        """Whether the greedy answers to an environment's held-out episodes are right; the processes share them."""
+        state, config = PartialState(), self._plan.config
+        mine = part.held_out[state.process_index :: state.num_processes]
+        batch_size = config.rollout.batch_size or self._plan.batch_size
+        if config.rollout.backend != "hf":
+            batch_size = max(1, len(mine))  # an engine makes batches of its own
+        player = player_of(part.env, config.rollout, self._tokenizer, part.train)
+        ask = partial(
+            complete,
+            tokenizer=self._tokenizer,
+            episodes=mine,
+            params=self._params,
+            batch_size=batch_size,
+            player=player,
+        )
+        with preserved_randomness():
+            completions, _ = rollouts.roll_out(ask)
+        right = self._judge(completions)
+        return right if state.num_processes == 1 else _gathered(right)
+
+
+def _gathered(values: list[T]) -> list[T]:
+    """Returns the values of all processes."""
+    found: list[T] = gather_object(values)
+    return found

@@ -1,0 +1,88 @@
+"""Scoring in a run: completions in, outcomes and right or wrong out; a plugin that fails is told of once.
+
+Every process scores its own completions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+import torch
+
+from grpo.core.env.scores import right_by_env, scores_by_env
+from grpo.core.plan import Plan
+from grpo.core.scoring.early import EarlyCalls
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.rubric import parts
+from grpo.plugins.types import Completion
+
+REWARD_FAILED = "a reward failed; its completion is masked, never a zero."
+VERIFIER_FAILED = "a verifier failed; what it failed on is left out of accuracy and counts as neither right nor wrong."
+
+
+class Scoring:
+    """The rewards and verifiers of one run.
+
+    Use it as a context manager: leaving it stops the scorer's workers.
+
+    Args:
+        plan: the environments with their rewards and verifiers.
+        warned: told of a plugin's first failure.
+
+    Attributes:
+        scorer: calls the plugins.
+    """
+
+    def __init__(self, plan: Plan, warned: Callable[[str], None]) -> None:
+        self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
+        self._envs = plan.envs
+        self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
+        self._warned = warned
+        self._told: set[str] = set()
+
+    def __enter__(self) -> Scoring:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.scorer.close()
+
+    def begin(self) -> EarlyCalls:
+        """Returns what begins to score the completions of a batch as they end."""
+        return self.scorer.early()
+
+    def score(self, completions: Sequence[Completion], early: EarlyCalls | None = None) -> dict[str, list[Outcome]]:
+        """Scores a batch; reward name to one outcome per completion."""
+        with _kept_random_numbers():
+            outcomes = scores_by_env(self.scorer, self._envs, completions, early)
+        self.tell_failures()
+        return outcomes
+
+    def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
+        """Says of each completion whether it is right, None where nobody knows."""
+        with _kept_random_numbers():
+            right = right_by_env(self.scorer, self._envs, completions)
+        self.tell_failures()
+        return right
+
+    def tell_failures(self, what: str | None = None) -> None:
+        """Tells of plugins that failed for the first time; `what` says on what, where that is no completion."""
+        for name, traceback in list(self.scorer.first_failure.items()):  # calls for the next batch may add to it
+            if name not in self._told:
+                self._told.add(name)
+                kind = REWARD_FAILED if name in self._rewards else VERIFIER_FAILED
+                self._warned(f"{what or kind}\n{traceback}")
+
+
+def _kept_random_numbers() -> AbstractContextManager[None]:
+    """Puts torch's random numbers back: a reward that seeds them here would have every step sample the same.
+
+    Those of this process's GPU, not of all that the machine has: each of them would be started to look at.
+    """
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    kept: AbstractContextManager[None] = torch.random.fork_rng(devices)
+    return kept

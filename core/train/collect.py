@@ -1,0 +1,167 @@
+"""What a policy is trained on, made: episodes in, scored rollouts with advantages and tensors out.
+
+    episodes → rollouts → outcomes → advantages → tensors
+
+Every process samples and scores its own rollouts; the advantages are computed over those of all, alike on each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
+
+from grpo.core.env.episodes import Episode
+from grpo.core.plan import Plan
+from grpo.core.scoring.early import EarlyCalls
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.batch import (
+    Batch,
+    advantages_of,
+    batch_metrics,
+    length_metrics,
+    stop_on_failures,
+    trained_of,
+)
+from grpo.core.train.sampler import Sampler
+from grpo.core.train.tensors import Tensors, counted, padded
+from grpo.plugins.types import Completion
+
+
+class BatchScoring(Protocol):
+    """Scores the completions of a batch."""
+
+    def begin(self) -> EarlyCalls:
+        """Returns what begins to score the completions of a batch as they end."""
+        ...
+
+    def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
+        """Scores the whole batch, with what was begun; reward name to one outcome per completion."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A batch to train on.
+
+    Attributes:
+        batch: the rollouts of all processes.
+        tensors: this process's own, with advantages; see core/train/tensors.py.
+        staleness: optimizer steps between the policy that sampled and the one that trains.
+        tokens: of prompts and completions, of all processes.
+        metrics: what all of this says about itself.
+    """
+
+    batch: Batch
+    tensors: Tensors
+    staleness: int
+    tokens: int
+    metrics: dict[str, float]
+
+
+class Collector:
+    """Makes batches.
+
+    Args:
+        plan: what is trained on.
+        sampler: samples the rollouts.
+        scoring: scores them.
+        end_ids: the tokens that end a completion, and what fills up.
+        pad_id: fills up.
+        device: where the policy is.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        sampler: Sampler,
+        scoring: BatchScoring,
+        *,
+        end_ids: Sequence[int],
+        pad_id: int,
+        device: torch.device,
+    ) -> None:
+        self._plan = plan
+        self._sampler = sampler
+        self._scoring = scoring
+        self._end_ids = {*end_ids, pad_id}
+        self._pad_id = pad_id
+        self._device = device
+
+    def collect(self, starts: Sequence[Episode], step: int, *, again: bool) -> Collected:
+        """Makes the batch of these episodes, which are this process's own.
+
+        Args:
+            starts: the members of a group are adjacent.
+            step: the first optimizer step that trains on it, from 1.
+            again: the weights that the rollout backend was handed are in doubt.
+
+        Raises:
+            RunError: the environment or a reward failed too often, or rewards overflow.
+        """
+        began = time.perf_counter()
+        generation = self._sampler.next(starts, again=again)
+        sampled = time.perf_counter()
+        completions = [one.completion for one in generation.rollouts]
+        outcomes = self._scoring.score(completions, generation.early)
+        scored = time.perf_counter()
+        sizes = [
+            (len(prompt), sum(one.sampled), bool(one.token_ids) and one.token_ids[-1] in self._end_ids)
+            for prompt, one in zip(generation.prompts, generation.rollouts, strict=True)
+        ]
+        names = list(outcomes)
+        rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), strict=True))
+        rows = _of_all(rows)
+        batch = self._batch(names, rows, step, sampled - began, scored - sampled)
+        stop_on_failures(batch, self._plan.rewards, self._plan.config.failures.stop_share)
+        tensors = padded(generation.prompts, generation.rollouts, self._pad_id, self._device)
+        self._enter(tensors, batch)
+        lengths, ended = [row[1][1] for row in rows], [row[1][2] for row in rows]
+        return Collected(
+            batch=batch,
+            tensors=tensors,
+            staleness=generation.staleness,
+            tokens=sum(row[1][0] for row in rows) + sum(lengths),
+            metrics={
+                **generation.metrics,
+                **length_metrics(lengths, ended),
+                **batch_metrics(batch, self._plan.rewards),
+            },
+        )
+
+    def _batch(self, names: Sequence[str], rows: Sequence[Any], step: int, generate: float, score: float) -> Batch:
+        outcomes = {name: [row[2][number] for row in rows] for number, name in enumerate(names)}
+        config = self._plan.config
+        size, scale = config.train.group_size, config.loss.scale_rewards
+        return Batch(
+            step=step,
+            completions=tuple(row[0] for row in rows),
+            outcomes=outcomes,
+            advantages=advantages_of(outcomes, self._plan.rewards, size, scale, self._device),
+            group_size=size,
+            generate_seconds=generate,
+            score_seconds=score,
+        )
+
+    def _enter(self, tensors: Tensors, batch: Batch) -> None:
+        """Enters what this process's rollouts are worth; those that are not to be trained on are masked."""
+        count = len(tensors["completion_ids"])
+        here = PartialState().process_index * count
+        local = slice(here, here + count)
+        trained = trained_of(batch, self._plan.config.loss)[local].to(tensors["completion_mask"].dtype)
+        tensors["completion_mask"] = tensors["completion_mask"] * trained[:, None]
+        tensors["advantages"] = batch.advantages.values[local]
+        tensors["num_items_in_batch"] = torch.tensor(sum(_of_all([int(counted(tensors).sum())])), device=self._device)
+
+
+def _of_all(rows: list[Any]) -> list[Any]:
+    """Returns the rows of all processes, in the order of the processes."""
+    if PartialState().num_processes == 1:
+        return rows
+    found: list[Any] = gather_object(rows)
+    return found

@@ -1,0 +1,122 @@
+"""The loss of a micro batch: a policy and scored rollouts in; the loss, and what it says about itself, out.
+
+The first pass over a batch finds the log-probabilities of the policy that sampled it; with several passes
+(loss.num_iterations) they are kept in the micro batch for those that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from grpo.core.config.sections import Correction, LossSection
+from grpo.core.train.forward import completion_logps
+from grpo.core.train.metrics import update_metrics, update_sums
+from grpo.core.train.minibatch import trained_rows
+from grpo.core.train.objective import Counts, PassLoss, objective_of
+from grpo.core.train.tensors import Tensors, counted
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLossValue:
+    """The loss of a forward pass.
+
+    Attributes:
+        loss: scalar with a gradient, already divided for accumulation.
+        logps: [B', T'] of the rows that were computed, without a gradient.
+        sampled: [B', T'] as whoever sampled them reported them.
+        mask: [B', T'], 1 for tokens that the policy chose.
+        sums: [1, 7] of this process, for `metrics`.
+    """
+
+    loss: torch.Tensor
+    logps: torch.Tensor
+    sampled: torch.Tensor
+    mask: torch.Tensor
+    sums: torch.Tensor
+
+
+class PolicyLoss:
+    """What a run minimises.
+
+    Args:
+        loss: the settings.
+        correction: how tokens are weighed that engine and policy find differently probable.
+        longest: the most tokens that the policy chooses in one rollout.
+        accumulation: micro batches per optimizer step.
+        processes: how many train together.
+        pack_for: the hidden size of a model that takes packed rows, else None.
+        autocast: the arithmetic of training.
+    """
+
+    def __init__(
+        self,
+        loss: LossSection,
+        correction: Correction,
+        *,
+        longest: int,
+        accumulation: int,
+        processes: int,
+        pack_for: int | None,
+        autocast: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self._objective = objective_of(loss)
+        self._settings = loss
+        self._correction = correction
+        self._longest = longest
+        self._accumulation = accumulation
+        self._processes = processes
+        self._pack_for = pack_for
+        self._autocast = autocast
+
+    def __call__(self, model: Any, batch: Tensors, *, first_pass: bool) -> PolicyLossValue:
+        """Makes a forward pass.
+
+        Args:
+            model: what `attach_logps` was given, possibly wrapped.
+            batch: a micro batch; the first of several passes leaves `old_per_token_logps` in it.
+            first_pass: before any optimizer step on this batch.
+        """
+        part, whole = trained_rows(batch, every_token=self._settings.beta != 0.0), counted(batch)
+        found = part.tensors
+        loss = PassLoss(
+            self._objective,
+            Counts(
+                rows=len(whole),
+                tokens=whole.sum(),
+                batch_tokens=batch["num_items_in_batch"] / self._processes,
+                longest=self._longest,
+                accumulation=self._accumulation,
+            ),
+            mask=part.loss_mask(),
+            advantages=found["advantages"],
+            old_logps=None if first_pass else found["old_per_token_logps"],
+            ref_logps=found.get("ref_per_token_logps"),
+            sampled=found["sampling_per_token_logps"],
+            correction=self._correction,
+            cap=self._settings.rollout_correction_cap,
+        )
+        with self._autocast():
+            logps, entropies = completion_logps(
+                model,
+                part.input_ids(),
+                part.attention_mask(),
+                part.width,
+                pack_for=self._pack_for,
+                entropy=True,
+                coefficients=loss.coefficients if loss.per_token else None,
+            )
+        if first_pass and self._settings.num_iterations > 1:
+            batch["old_per_token_logps"] = torch.zeros_like(batch["completion_mask"], dtype=logps.dtype)
+            batch["old_per_token_logps"][part.kept, : part.width] = logps.detach()
+        value, importance = loss(logps)
+        sums = update_sums(value, entropies, loss.mask, importance)[None]
+        return PolicyLossValue(value.loss, logps.detach(), loss.sampled, loss.mask, sums)
+
+    def metrics(self, gathered: torch.Tensor) -> dict[str, float]:
+        """Turns the sums of all processes, [processes, 7], into means per token."""
+        return update_metrics(gathered, kl=self._settings.beta != 0.0, weighted=self._correction != "none")

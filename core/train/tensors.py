@@ -1,0 +1,81 @@
+"""Rollouts as training reads them: token ids in, padded tensors and micro batches of them out.
+
+The names are TRL's, whose own loss may be asked for (train.head='trl'): `prompt_ids` and `prompt_mask` [N, P],
+`completion_ids`, `completion_mask`, `tool_mask` and `sampling_per_token_logps` [N, T], `advantages` [N] and
+`num_items_in_batch`, a number. Prompts are padded on the left and completions on the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from grpo.core.rollout.turns.play import Trajectory
+
+Tensors = dict[str, torch.Tensor]
+
+
+def padded(
+    prompts: Sequence[Sequence[int]], rollouts: Sequence[Trajectory], pad_id: int, device: torch.device
+) -> Tensors:
+    """Lays rollouts out.
+
+    Args:
+        prompts: token ids, one prompt for each rollout.
+        rollouts: what followed them.
+        pad_id: fills up.
+        device: of the tensors.
+    """
+    before, after = max(map(len, prompts)), max(1, *(len(one.token_ids) for one in rollouts))
+    count = len(rollouts)
+    prompt_ids = torch.full((count, before), pad_id, dtype=torch.long)
+    completion_ids = torch.full((count, after), pad_id, dtype=torch.long)
+    prompt_mask, completion_mask = torch.zeros_like(prompt_ids), torch.zeros_like(completion_ids)
+    sampled = torch.ones_like(completion_ids)
+    logprobs = torch.zeros(count, after)
+    for row, (prompt, one) in enumerate(zip(prompts, rollouts, strict=True)):
+        prompt_ids[row, before - len(prompt) :] = torch.tensor(prompt)
+        prompt_mask[row, before - len(prompt) :] = 1
+        end = len(one.token_ids)
+        completion_ids[row, :end] = torch.tensor(one.token_ids)
+        completion_mask[row, :end] = 1
+        sampled[row, :end] = torch.tensor(one.sampled, dtype=torch.long)
+        logprobs[row, :end] = torch.tensor(one.logprobs)
+    found = {
+        "prompt_ids": prompt_ids,
+        "prompt_mask": prompt_mask,
+        "completion_ids": completion_ids,
+        "completion_mask": completion_mask,
+        "tool_mask": sampled,
+        "sampling_per_token_logps": logprobs,
+    }
+    return {name: tensor.to(device) for name, tensor in found.items()}
+
+
+def whole_ids(tensors: Tensors) -> torch.Tensor:
+    """[N, P + T] prompts and completions."""
+    return torch.cat([tensors["prompt_ids"], tensors["completion_ids"]], dim=1)
+
+
+def whole_mask(tensors: Tensors) -> torch.Tensor:
+    """[N, P + T], 1 for real tokens."""
+    return torch.cat([tensors["prompt_mask"], tensors["completion_mask"]], dim=1)
+
+
+def counted(tensors: Tensors) -> torch.Tensor:
+    """[N, T], 1 for tokens that the policy chose; those that an environment put between them are no choice."""
+    return tensors["completion_mask"] * tensors["tool_mask"]
+
+
+def micro_batches(tensors: Tensors, count: int) -> list[Tensors]:
+    """Shuffles the rows, by torch's generator, and deals them out to `count` micro batches of equal size."""
+    rows = len(tensors["completion_ids"])
+    order, size = torch.randperm(rows), rows // count
+    return [
+        {
+            name: tensor if tensor.ndim == 0 else tensor[order[number * size : (number + 1) * size]]
+            for name, tensor in tensors.items()
+        }
+        for number in range(count)
+    ]

@@ -1,0 +1,56 @@
+"""Supervised steps before GRPO: worked answers in, a policy that has seen them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from trl import SFTConfig, SFTTrainer
+
+from grpo.core.plan import Plan
+from grpo.core.train.adamw import compensated_for
+from grpo.core.train.data import taught_rows, unfinished_note
+from grpo.core.train.shared_prefix import SharedPrefix
+from grpo.core.train.trl_arguments import warmup_arguments
+
+
+class WarmUpTrainer(SharedPrefix, SFTTrainer):  # type: ignore[misc]  # trl is not typed
+    """`trl.SFTTrainer` that computes once what all rows of a batch begin with."""
+
+
+def warm_up(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    plan: Plan,
+    output_dir: Path,
+    callbacks: Sequence[TrainerCallback],
+    warned: Callable[[str], None],
+) -> bool:
+    """Trains the policy in place on the environment's worked answers, before GRPO; returns whether it got to the end.
+
+    Args:
+        model: the policy.
+        tokenizer: its tokenizer.
+        plan: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each.
+        output_dir: a folder for what the trainer insists on writing.
+        callbacks: of transformers.
+        warned: told of worked answers that completions are too short for.
+    """
+    train, longest = plan.config.train, plan.config.rollout.max_completion_length
+    rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size)
+    if note := unfinished_note(rows["completion_mask"], longest or 0):
+        warned(note)
+    trainer = WarmUpTrainer(
+        model=model,
+        args=SFTConfig(**warmup_arguments(plan, output_dir)),
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+    )
+    trainer.shares_prompts = train.share_prompts
+    trainer.remove_callback(PrinterCallback)
+    trainer.optimizer_cls_and_kwargs = compensated_for(model, trainer.args)
+    trainer.train()
+    return bool(trainer.state.global_step >= trainer.state.max_steps)

@@ -1,0 +1,119 @@
+"""The flags of settings: each is there with its text and default, and its value arrives under the setting's key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from grpo.core.cli.flags import FLAGS, SETTINGS, checked_flag, every_flag, given
+from grpo.core.cli.run import run
+from grpo.core.config.schema import load_config
+
+# A flag that goes, or gets another name, breaks somebody's script.
+NAMES = (
+    "--env --reward --env-reward --model --dataset --config --set --steps --epochs --limit --seed --lr --group-size "
+    "--prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --beta --rollout --server-url "
+    "--lora-sync --overlap --share-weights --temperature --max-prompt-length --max-completion-length --lora --full "
+    "--lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries --canary-cases "
+    "--report-to --out --resume --dry-run --quiet --print-schema"
+)
+
+
+def read(*arguments: str) -> dict[str, Any]:
+    """What a command with every flag reads from its arguments."""
+    found: dict[str, Any] = {}
+
+    @click.command()
+    @every_flag
+    def command(**values: Any) -> None:
+        found.update(given(values))
+
+    command.main(list(arguments), standalone_mode=False)
+    return found
+
+
+def help_of(command: click.Command) -> str:
+    with click.Context(command, terminal_width=1000, max_content_width=1000) as context:
+        return command.get_help(context)
+
+
+def test_the_flags_of_run_are_these() -> None:
+    names = [name for option in run.params for name in (*option.opts, *option.secondary_opts)]
+    assert sorted(names) == sorted(NAMES.split())
+
+
+def test_every_flag_shows_its_text_and_its_default() -> None:
+    shown = {line.split()[0]: " ".join(line.split()) for line in help_of(run).splitlines() if line.startswith("  --")}
+    for line in (
+        "--env SPEC The environment, for example gsm8k; repeat for several.",
+        "--seed INTEGER Seeds the order of the rows, the sampling and a fresh adapter. Default: 0.",
+        "--steps INTEGER Optimizer steps. Default: 60 for the embedded model, else from epochs.",
+        "--rollout BACKEND Who samples: hf, vllm, vllm-server. Default: hf.",
+        "--temperature FLOAT Sampling temperature. Default: 1.",
+        "--overlap Samples the next batch with vLLM while the policy trains on the present one.",
+        "--lora / --full Trains a low-rank adapter and freezes the model, or trains all weights. Default: --full.",
+        "--report-to A,B Trackers that also receive the metrics: wandb, tensorboard, trackio.",
+        "--server-url URL Where grpo serve-rollouts listens; several: A,B. Default: http://127.0.0.1:8271.",
+    ):
+        assert shown[line.split()[0]] == line
+    for flag in FLAGS.values():
+        assert not set("`[]") & set(shown[flag.name.partition("/")[0]]), "Markdown in the help"
+
+
+def test_a_flag_that_is_not_given_leaves_its_setting_alone() -> None:
+    assert read() == {}
+    assert read("--overlap", "--full") == {"rollout.overlap": True, "lora.enabled": False}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read_as"),
+    [
+        ("--env a", {"env": "a"}),
+        ("--env a --env b:c=1", {"env": ["a", "b:c=1"]}),
+        ("--reward a", {"rewards": ["a"]}),
+        ("--env-reward a x --env-reward b y --env-reward a z", {"env_rewards": {"a": ["x", "z"], "b": ["y"]}}),
+        ("--lora-targets q_proj,v_proj", {"lora.targets": ["q_proj", "v_proj"]}),
+        ("--lora-targets q_proj", {"lora.targets": ["q_proj"]}),
+        ("--lora-targets all-linear", {"lora.targets": "all-linear"}),
+        ("--report-to wandb", {"output.report_to": ["wandb"]}),
+        ("--lr 1", {"train.lr": 1.0}),
+        ("--bits 4", {"lora.bits": 4}),
+        ("--eval-size 0", {"evaluation.size": 0}),
+    ],
+)
+def test_values_are_read_as_a_file_would_have_them(arguments: str, read_as: dict[str, Any]) -> None:
+    assert read(*arguments.split()) == read_as
+
+
+def test_an_empty_list_of_trackers_is_none() -> None:
+    assert read("--report-to", "") == {"output.report_to": []}
+    assert load_config(None, [], {"env": "a", **read("--report-to", "")}).output.report_to == ()
+
+
+def test_every_default_that_a_flag_shows_is_taken_when_it_is_given() -> None:
+    fixed = {key: SETTINGS[key].default for key in FLAGS if isinstance(SETTINGS[key].default, (int, float, str))}
+    words = [
+        word
+        for key, default in fixed.items()
+        for word in ([FLAGS[key].name, str(default)] if not isinstance(default, bool) else [])
+    ]
+    assert load_config(None, [], {"env": "a", **read(*words)}) == load_config(None, [], {"env": "a"})
+
+
+def test_a_command_of_its_own_has_a_setting_s_flag_with_its_bounds_and_its_default() -> None:
+    @click.command()
+    @checked_flag("train.group_size")
+    @checked_flag("rollout.backend", ("hf", "vllm"))
+    @checked_flag("lora.bits")
+    @checked_flag("rollout.share_weights")
+    def command(**values: Any) -> None:
+        click.echo(repr(sorted(values.items())))
+
+    shown = CliRunner().invoke(command)
+    assert shown.output == "[('bits', None), ('group_size', 8), ('rollout', 'hf'), ('share_weights', False)]\n"
+    for wrong in (["--group-size", "1"], ["--rollout", "vllm-server"], ["--bits", "8"]):
+        assert CliRunner().invoke(command, wrong).exit_code == 2
+    assert "Who samples: hf, vllm. Default: hf." in help_of(command)

@@ -1,0 +1,91 @@
+"""Held-out accuracy between steps: when it is due, what it measures, and that training goes on as if nothing was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grpo.core.plan import Plan
+from grpo.core.rollout.hf.sampler import HfRollouts
+from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.run.held_out import HeldOut
+from grpo.core.text.stats import Estimate
+from grpo.plugins.types import Completion
+
+Told = list[tuple[int, float, str]]
+
+
+@pytest.fixture
+def plan(tiny_model: Path, tmp_path: Path) -> Plan:
+    from grpo.core.config.schema import parse_config
+    from grpo.core.planning.decide import make_plan
+    from grpo.plugins.host import Host
+
+    tree = {
+        "env": "gsm8k",
+        "dataset": "embedded",
+        "model": str(tiny_model),
+        "out": str(tmp_path / "run"),
+        "train": {"limit": 4, "steps": 7},
+        "rollout": {"max_completion_length": 8},
+        "evaluation": {"size": 4, "every": 3},
+    }
+    return make_plan(parse_config(tree), Host.discover())
+
+
+@pytest.fixture
+def rollouts(tiny_model: Path) -> SyncedRollouts:
+    from grpo.core.policy.load import load_model
+
+    model = load_model(str(tiny_model), "float32")
+    return SyncedRollouts(HfRollouts(), lambda: nullcontext(model))
+
+
+def held_out(plan: Plan, told: Told, judge: Any) -> HeldOut:
+    from grpo.core.policy.load import load_tokenizer
+
+    tokenizer = load_tokenizer(plan.source.path)
+
+    def tell(step: int, accuracy: Estimate, env: str) -> None:
+        told.append((step, accuracy.mean, env))
+
+    return HeldOut(plan, tokenizer, (tokenizer.eos_token_id,), judge, tell)
+
+
+def halves(completions: Sequence[Completion]) -> list[bool | None]:
+    return [number % 2 == 0 for number in range(len(completions))]
+
+
+def test_it_is_due_every_so_many_steps_and_after_the_last_one(plan: Plan, rollouts: SyncedRollouts) -> None:
+    told: Told = []
+    measured = held_out(plan, told, halves)
+    due = [bool(measured.between_steps(step, rollouts)) for step in range(1, 8)]
+    assert due == [False, False, True, False, False, True, True]
+    assert told == [(3, 0.5, ""), (6, 0.5, ""), (7, 0.5, "")]
+
+
+def test_the_answers_are_greedy_and_training_draws_the_same_numbers_afterwards(
+    plan: Plan, rollouts: SyncedRollouts
+) -> None:
+    seen: list[list[str]] = []
+
+    def judge(completions: Sequence[Completion]) -> list[bool | None]:
+        seen.append([one.text for one in completions])
+        return [None] * len(completions)
+
+    measured = held_out(plan, [], judge)
+    before = torch.get_rng_state()
+    metrics = measured.measure(0, rollouts)
+    torch.manual_seed(99)
+    measured.measure(1, rollouts)
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 4
+    assert metrics["held_out/accuracy"] != metrics["held_out/accuracy"], "nobody knew, and that is no 0"
+    torch.set_rng_state(before)
+    measured.measure(2, rollouts)
+    assert torch.equal(torch.get_rng_state(), before)

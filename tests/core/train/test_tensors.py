@@ -1,0 +1,56 @@
+"""Rollouts as training reads them: where padding stands, which tokens count, and that no row loses what is its own."""
+
+from __future__ import annotations
+
+import torch
+
+from grpo import Completion
+from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.train.tensors import counted, micro_batches, padded, whole_ids, whole_mask
+
+CPU = torch.device("cpu")
+
+
+def rollout(ids: list[int], sampled: list[bool] | None = None) -> Trajectory:
+    chosen = sampled or [True] * len(ids)
+    return Trajectory(tuple(ids), tuple(-0.5 * number for number in ids), tuple(chosen), Completion("x"))
+
+
+def test_prompts_are_padded_on_the_left_and_completions_on_the_right() -> None:
+    tensors = padded([[5, 6, 7], [8]], [rollout([1]), rollout([2, 3])], 0, CPU)
+    assert whole_ids(tensors).tolist() == [[5, 6, 7, 1, 0], [0, 0, 8, 2, 3]]
+    assert whole_mask(tensors).tolist() == [[1, 1, 1, 1, 0], [0, 0, 1, 1, 1]]
+    assert tensors["sampling_per_token_logps"].tolist() == [[-0.5, 0.0], [-1.0, -1.5]]
+
+
+def test_tokens_that_an_environment_put_between_turns_are_seen_and_do_not_count() -> None:
+    tensors = padded([[5]], [rollout([1, 2, 3, 4], [True, False, False, True])], 0, CPU)
+    assert tensors["completion_mask"].tolist() == [[1, 1, 1, 1]]
+    assert counted(tensors).tolist() == [[1, 0, 0, 1]]
+
+
+def test_a_rollout_without_a_token_is_a_row_in_which_nothing_counts() -> None:
+    tensors = padded([[5], [5]], [rollout([]), rollout([])], 0, CPU)
+    assert tensors["completion_ids"].shape == (2, 1)
+    assert counted(tensors).sum() == 0
+
+
+def test_micro_batches_hold_every_row_once_and_each_row_keeps_its_own() -> None:
+    rows = 12
+    tensors = {
+        "completion_ids": torch.arange(rows)[:, None],
+        "advantages": torch.arange(rows) * 10.0,
+        "num_items_in_batch": torch.tensor(7),
+    }
+    torch.manual_seed(3)
+    dealt = micro_batches(tensors, 3)
+    assert [len(part["completion_ids"]) for part in dealt] == [4, 4, 4]
+    ids = torch.cat([part["completion_ids"][:, 0] for part in dealt])
+    assert sorted(ids.tolist()) == list(range(rows))
+    assert ids.tolist() != list(range(rows)), "nothing was shuffled"
+    for part in dealt:
+        assert torch.equal(part["advantages"], part["completion_ids"][:, 0] * 10.0)
+        assert part["num_items_in_batch"] == 7
+    torch.manual_seed(3)
+    again = torch.cat([part["completion_ids"][:, 0] for part in micro_batches(tensors, 3)])
+    assert torch.equal(again, ids), "the order is not torch's generator's"
