@@ -13,7 +13,8 @@ from typing import Any
 
 from grpo.plugins.binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
 from grpo.plugins.discovery import Entry, installed_entries
-from grpo.plugins.errors import OptionError, UsageError
+from grpo.plugins.errors import OptionError, PluginNotFound, UsageError
+from grpo.plugins.given import GIVEN
 from grpo.plugins.loading import Registration, load_entry
 from grpo.plugins.lock import lock_of
 from grpo.plugins.names import clash_problems, find_registration
@@ -23,12 +24,13 @@ from grpo.plugins.rubric import RubricSpec, parts
 from grpo.plugins.rubric_parts import Find, with_components
 from grpo.plugins.source_file import registration_from_file
 from grpo.plugins.spec_text import SpecText, parse
-from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, VerifierSpec
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 from grpo.plugins.types import Event, Reads
 
 __all__ = ["Host", "Problem", "Registration"]
 
 Source = str | Mapping[str, Any]
+ARGUMENT: dict[Kind, str] = {"reward": "rewards", "verifier": "verifier", "env": "env", "sandbox": "sandbox"}
 _log = logging.getLogger("grpo.plugins")
 
 
@@ -40,6 +42,7 @@ class Host:
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
+        self._given: dict[tuple[Kind, str], Registration] = {}
         self._loaded = [load_entry(entry) for entry in entries]
         self._registrations = tuple(known for loaded in self._loaded for known in loaded.registrations)
         self._problems = [problem for loaded in self._loaded for problem in loaded.problems]
@@ -63,6 +66,20 @@ class Host:
     def registrations(self, kind: Kind | None = None) -> tuple[Registration, ...]:
         """Returns the usable plugins of one kind, or all."""
         return tuple(known for known in self._registrations if kind in (None, known.kind))
+
+    def give(self, kind: Kind, spec: Spec) -> str:
+        """Adds a plugin of this process alone; returns the SPEC that finds it, which never stands for another one.
+
+        Raises:
+            UsageError: another one of that kind and name was given before.
+        """
+        installed = next((known for known in self._registrations if known.spec is spec), None)
+        if installed is not None:
+            return f"{installed.distribution}/{spec.name}"
+        known = self._given.setdefault((kind, spec.name), Registration(kind, spec, GIVEN, "", spec.name))
+        if known.spec is not spec:
+            raise UsageError(f"two {kind}s named '{spec.name}' were given. Give one of the functions another name.")
+        return f"{GIVEN}/{spec.name}"
 
     def find(self, kind: Kind, name: str, home: str = "") -> Registration:
         """Returns the plugin of that kind that `[dist/]name[@version]` or `./file.py:function` names.
@@ -207,6 +224,15 @@ class Host:
     def _registered(self, kind: Kind, text: SpecText, home: str) -> Registration:
         if text.path:
             return registration_from_file(kind, text)
+        given = self._given.get((kind, text.name))
+        if text.distribution == GIVEN and given is None:
+            raise PluginNotFound(
+                f"{kind} '{text.name}' was defined in a script or a notebook and given to grpo.train: it is in no "
+                f"package and no file. Give it again from there, as in grpo.train(resume=RUN, {ARGUMENT[kind]}="
+                f"{text.name}), or write it to a file."
+            )
+        if given is not None and GIVEN in (text.distribution, text.distribution or home):
+            return given
         return find_registration(self._registrations, self._problems, kind, text, home)
 
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:

@@ -18,6 +18,7 @@ from types import ModuleType
 
 from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, with_article
 from grpo.plugins.from_trl import from_trl, is_trl_function
+from grpo.plugins.given import GIVEN, written_sha256
 from grpo.plugins.loading import Registration
 from grpo.plugins.problems import one_line
 from grpo.plugins.rubric_file import rubric_from_file
@@ -112,11 +113,16 @@ def _remedy(path: Path, error: BaseException) -> str:
 
 
 def source_sha256(function: object) -> str | None:
-    """Returns the SHA-256 of the file that defines a function or class, or None when its source is not at hand."""
+    """Returns the SHA-256 of the file that defines a function or class, or None when its source is not at hand.
+
+    Of what a script or a notebook's cell defines it is that of its own source: the rest goes on changing.
+    """
     target = inspect.unwrap(function) if callable(function) else function
     while hasattr(target, "func"):
         target = inspect.unwrap(target.func)
     module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
+    if module is not None and module.__name__ == GIVEN:
+        return written_sha256(target)
     try:
         file = None if module is None else inspect.getsourcefile(module)
     except TypeError:

@@ -53,7 +53,9 @@ def run(
     Without --model it trains the embedded demonstration model on embedded problems: no network, no GPU, about a
     minute. Every setting of docs/configuration.md can be given with --set or in a --config file.
     """
+    from grpo.core.record.run_dir import open_run_dir
     from grpo.core.run.display import display_for
+    from grpo.core.run.given import refuse_missing
     from grpo.core.run.job import resume, start
     from grpo.plugins.host import Host
 
@@ -63,6 +65,7 @@ def run(
         if resume_from is not None:
             if flags or pairs or config_file or dry_run:
                 raise UsageError("--resume continues a run with its own settings; leave the other options out.")
+            refuse_missing(load_config(open_run_dir(resume_from).config, [], {}), resume_from)
             return _exit_code(resume(resume_from, Host.discover(), display))
         config = load_config(config_file, pairs, flags)
         host = Host.discover()

@@ -75,6 +75,16 @@ class RunConfig(Section):
             flag=Flag("--env-reward", "ENV SPEC", "pairs"),
         ),
     ] = Field(default_factory=dict)
+    verifier: Annotated[
+        PluginRef | None,
+        About(
+            "What decides accuracy.",
+            "Of several environments it judges those whose rows have its columns.",
+            left_out="the environment's",
+            kind="SPEC or table",
+            flag=Flag("--verifier", "SPEC"),
+        ),
+    ] = None
     model: Annotated[
         str | None,
         About(

@@ -149,12 +149,48 @@ def owned(env: BoundEnv, rewards: Iterable[BoundReward]) -> tuple[BoundReward, .
     return tuple(replace(reward, alias=f"{env.name}.{reward.name}", env=env.name) for reward in rewards)
 
 
-def verifier_of(env: BoundEnv, host: Host, *, several: bool) -> BoundVerifier | None:
-    """Binds the environment's verifier; among several it carries the environment's name."""
-    found = host.default_verifier(env)
-    if found is None or not several:
+def verifier_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> BoundVerifier | None:
+    """Binds what decides an environment's accuracy: the verifier of the run, or else its own.
+
+    Args:
+        config: the user's verifier, if any.
+        host: the plugins.
+        env: the environment.
+        row: an example of its rows.
+        fit: take the verifier of the run only where the row has its columns.
+
+    Raises:
+        UsageError: the verifier cannot be used.
+    """
+    if config.verifier is not None:
+        given = host.verifier(config.verifier)
+        if not fit or not missing_columns(given, row):
+            return given
+    return host.default_verifier(env)
+
+
+def verifiers_by_env(
+    config: RunConfig, host: Host, envs: Sequence[BoundEnv], rows: Sequence[Row]
+) -> list[BoundVerifier | None]:
+    """Binds what decides the accuracy of each environment; among several it carries the environment's name.
+
+    Raises:
+        UsageError: a verifier cannot be used, or is for no environment.
+    """
+    several = len(envs) > 1
+    found = [verifier_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
+    given = None if config.verifier is None else host.verifier(config.verifier)
+    if given is not None and given not in found:
+        columns = ", ".join(str(column) for column in given.spec.columns if column.required)
+        raise UsageError(
+            f"verifier '{given.name}' judges no environment of this run: it reads the columns {columns}, and each "
+            "environment lacks one of them. Leave it out."
+        )
+    if not several:
         return found
-    return replace(found, alias=f"{env.name}.{found.name}", env=env.name)
+    return [
+        one and replace(one, alias=f"{env.name}.{one.name}", env=env.name) for env, one in zip(envs, found, strict=True)
+    ]
 
 
 def missing_columns(plugin: BoundReward | BoundVerifier, row: Mapping[str, object]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from grpo.core.config.schema import PluginRef, RunConfig, parse_config
 from grpo.core.config.sections import RolloutSection
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
-from grpo.core.env.mixture import refuse_missing_columns, rewards_of, with_dataset
+from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.planning.decide import check_prompts
 from grpo.core.planning.turns import narrowed, with_turns
@@ -117,7 +117,6 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     config = _config(weights, choices)
     env = with_dataset(host.env(config.envs[0]), config)
     host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
-    verifier = host.default_verifier(env)
     temperature = choices.temperature if choices.temperature is not None else (0.0 if choices.samples == 1 else 1.0)
     if choices.samples > 1 and temperature == 0:
         raise UsageError(
@@ -133,6 +132,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     )
     episodes = tuple(found)
     rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
+    verifier = verifier_of(config, host, env, episodes[0].row, fit=choices.fit)
     if not rewards and verifier is None:
         raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
@@ -258,7 +258,7 @@ def _config(weights: Weights, choices: Choices) -> RunConfig:
         run = weights.config.model_dump(mode="json")
         tree["model"] = run["model"]
         if of_run:
-            tree |= {key: run[key] for key in ("env", "rewards", "env_rewards", "dataset") if key in run}
+            tree |= {key: run[key] for key in ("env", "rewards", "env_rewards", "verifier", "dataset") if key in run}
     chosen = {"env": choices.env, "rewards": list(choices.rewards) or None, "dataset": choices.dataset}
     tree |= {key: value for key, value in chosen.items() if value is not None}
     tree["rollout"] = {"max_completion_length": choices.max_tokens or weights.max_tokens}

@@ -36,7 +36,7 @@ from grpo.core.env.mixture import (
     refuse_missing_columns,
     refuse_split_groups,
     rewards_by_env,
-    verifier_of,
+    verifiers_by_env,
 )
 from grpo.core.env.prompts import encode_starts
 from grpo.core.plan import Plan
@@ -80,6 +80,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     source = policy_source(config.model)
     envs = bound_envs(config, host)
     host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
+    if config.verifier is not None:
+        host.verifier(config.verifier)
     config = _with_batch(config, source, processes)
     refuse_impossible_lora(config.lora)
     if config.train.dtype == "float16" and not config.lora.enabled:
@@ -163,12 +165,13 @@ def _started(
             rows[env.name] = tuple(started(env, "train", limit=made, unbounded=made))
     if not several and envs[0].spec.dataset is None:  # recorded, so that it is the same whatever its steps
         config = _update(config, train={"limit": made})
-    rewards = rewards_by_env(config, host, envs, [rows[env.name][0].row for env in envs])
+    examples = [rows[env.name][0].row for env in envs]
+    rewards = rewards_by_env(config, host, envs, examples)
+    verifiers = verifiers_by_env(config, host, envs, examples)
     parts = []
-    for env, found, share in zip(envs, rewards, shares, strict=True):
+    for env, found, verifier, share in zip(envs, rewards, verifiers, shares, strict=True):
         if not found:
             raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
-        verifier = verifier_of(env, host, several=several)
         size = config.evaluation.size
         held_out = tuple(started(env, "test", limit=size, unbounded=size)) if size and verifier else ()
         parts.append(RunEnv(env, found, verifier, rows[env.name], held_out, share))

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
+from grpo.core.run.given import how_to_resume
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
@@ -51,10 +52,10 @@ class PlainLines(Silent):
     """One line per event, for logs and pipes."""
 
     def __init__(self) -> None:
-        self._attempt = ""
+        self._plan: Plan | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
-        self._attempt = attempt(plan)
+        self._plan = plan
         for name, value in describe(plan, run_dir):
             print(f"{name:<12}{value}", flush=True)
         for note in notes:
@@ -80,7 +81,7 @@ class PlainLines(Silent):
         print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
-        for line in ending(status, run_dir, step, self._attempt):
+        for line in ending(status, run_dir, step, self._plan):
             print(line, flush=True)
 
 
@@ -95,10 +96,10 @@ class LivePanel(Silent):
         self._done_before = 0
         self._history: dict[str, list[float]] = {}
         self._held_out: list[str] = []
-        self._attempt = ""
+        self._plan: Plan | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
-        self._attempt = attempt(plan)
+        self._plan = plan
         table = Table.grid(padding=(0, 2))
         for name, value in describe(plan, run_dir):
             table.add_row(Text(name, style="bold"), Text(value))
@@ -150,7 +151,7 @@ class LivePanel(Silent):
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         self.close()
-        for line in ending(status, run_dir, step, self._attempt):
+        for line in ending(status, run_dir, step, self._plan):
             self._console.print(Text(line), soft_wrap=True)  # a command that is copied stays one line
 
     def close(self) -> None:
@@ -224,10 +225,12 @@ def attempt(plan: Plan) -> str:
     return "grpo eval --model RUN"
 
 
-def ending(status: str, run_dir: Path, step: int, tried: str) -> list[str]:
-    """Returns the last lines: what there is now and what to do with it; `tried` is what `attempt` returned."""
+def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str]:
+    """Returns the last lines: what there is now and what to do with it."""
     if status == "interrupted":
-        return [f"stopped after step {step}. Continue with: grpo run --resume {run_dir}"]
+        again = f"grpo run --resume {run_dir}" if plan is None else how_to_resume(plan.config, run_dir)
+        return [f"stopped after step {step}. Continue with: {again}"]
+    tried = attempt(plan) if plan is not None else "grpo eval --model RUN"
     return [
         f"done after step {step}",
         f"curves     {run_dir / 'reward.png'}",

@@ -29,6 +29,7 @@ def anchored(config: RunConfig) -> RunConfig:
             "env": tuple(map(plugin, config.env)) if isinstance(config.env, tuple) else plugin(config.env),
             "rewards": tuple(map(plugin, config.rewards)),
             "env_rewards": {env: tuple(map(plugin, rewards)) for env, rewards in config.env_rewards.items()},
+            "verifier": config.verifier and plugin(config.verifier),
             "model": whole(config.model),
             "dataset": whole(config.dataset),
             "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),

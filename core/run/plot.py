@@ -1,14 +1,19 @@
-"""Draws the curves of a run. In: rows of metrics. Out: a PNG of four panels, as for a paper.
+"""Draws the curves of a run. In: rows of metrics. Out: a figure of four panels, as for a paper, and its PNG.
 
 A faint line is what was measured in each step, the line over it the mean of the last few. Colours are Okabe and Ito's,
-which people who see colours otherwise tell apart too.
+which people who see colours otherwise tell apart too. Nothing here goes through pyplot, whose backend and whose open
+figures are the user's.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
 
 from grpo.core.record.run_dir import whole_file
 from grpo.core.train.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX
@@ -20,6 +25,7 @@ COLOURS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6BB1", "#9
 MARGINS = {"left": 0.11, "right": 0.985, "top": 0.95, "bottom": 0.09, "hspace": 0.4, "wspace": 0.25}
 """Shares of the picture and of its panels, fixed: to have them worked out takes as long as the drawing."""
 STYLES = ("-", "--", "-.", ":")  # one for each round through the colours
+PRINT_DPI, SCREEN_DPI = 160, 100
 STYLE = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#555555",
@@ -38,36 +44,48 @@ STYLE = {
     "legend.framealpha": 0.8,
     "lines.linewidth": 1.6,
     "lines.markersize": 4,
-    "savefig.dpi": 160,
     "text.parse_math": False,  # a dollar sign in a reward's name begins no formula
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
 }
 
 
+class Curves(Figure):
+    """A figure that a notebook shows, with any backend of pyplot and with none."""
+
+    def _repr_png_(self) -> bytes:
+        picture = io.BytesIO()
+        self.savefig(picture, format="png", dpi=SCREEN_DPI)
+        return picture.getvalue()
+
+
 def plot_metrics(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draws the curves into a file.
+
+    Args:
+        rows: of metrics.jsonl.
+        path: the PNG to write.
+    """
+    figure = curves(rows)
+    with whole_file(path) as unfinished:
+        figure.savefig(unfinished, format="png", dpi=PRINT_DPI)
+
+
+def curves(rows: Sequence[Mapping[str, Any]]) -> Curves:
     """Draws reward, accuracy, each reward's mean and completion length over steps.
 
     Of a run with one reward, whose mean is the total already, the entropy of the policy is drawn in its place.
 
     Args:
         rows: of metrics.jsonl.
-        path: the PNG to write.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     with matplotlib.rc_context(STYLE):
-        figure = _figure(pyplot, rows)
-        with whole_file(path) as unfinished:
-            figure.savefig(unfinished, format="png")
-        pyplot.close(figure)
+        return _drawn(rows)
 
 
-def _figure(pyplot: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
-    figure, ((reward, accuracy), (parts, length)) = pyplot.subplots(2, 2, figsize=(8, 5.4), gridspec_kw=MARGINS)
+def _drawn(rows: Sequence[Mapping[str, Any]]) -> Curves:
+    figure = Curves(figsize=(8, 5.4))
+    (reward, accuracy), (parts, length) = figure.subplots(2, 2, gridspec_kw=MARGINS)
     names = sorted({key.split("/")[1] for row in rows for key in row if key.startswith("rewards/")})
     several = len({key.split("/")[1] for row in rows for key in row if key.startswith(PREFIX)}) > 1
     _panel(reward, "Reward", "weighted total")

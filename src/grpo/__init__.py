@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from grpo.core.check.gold.validate import validate
     from grpo.core.check.reward import check_env, check_reward, check_verifier
     from grpo.core.check.sandbox import check_sandbox
+    from grpo.core.run.python import train
+    from grpo.core.run.result import Run, load
     from grpo.core.scoring.interop import to_inspect, to_trl, to_verifiers
     from grpo.core.scoring.scorer import Scorer
     from grpo.envs.text.spaces import AnyText
@@ -61,6 +63,7 @@ __all__ = [
     "PluginNotFound",
     "RewardSpec",
     "RubricSpec",
+    "Run",
     "RunEnded",
     "RunError",
     "RunStarted",
@@ -82,6 +85,7 @@ __all__ = [
     "env",
     "from_trl",
     "hookimpl",
+    "load",
     "pool_of",
     "reward",
     "rubric",
@@ -90,6 +94,7 @@ __all__ = [
     "to_inspect",
     "to_trl",
     "to_verifiers",
+    "train",
     "validate",
     "verifier",
 ]
@@ -113,6 +118,7 @@ _HOMES = {
     "PluginNotFound": "plugins.errors",
     "RewardSpec": "plugins.specs",
     "RubricSpec": "plugins.rubric",
+    "Run": "core.run.result",
     "RunEnded": "plugins.types",
     "RunError": "plugins.errors",
     "RunStarted": "plugins.types",
@@ -134,6 +140,7 @@ _HOMES = {
     "env": "plugins.factory_decorators",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
+    "load": "core.run.result",
     "pool_of": "plugins.sandbox_pools",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
@@ -142,6 +149,7 @@ _HOMES = {
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",
     "to_verifiers": "core.scoring.interop",
+    "train": "core.run.python",
     "validate": "core.check.gold.validate",
     "verifier": "plugins.decorators",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -13,8 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grpo.core.cli.main import cli
+from grpo.core.measure.model import Choices, plan_evaluation
 from grpo.core.policy import weights as weights_module
+from grpo.core.policy.weights import find_weights
 from grpo.plugins.errors import GrpoError, RunError, UsageError
+from grpo.plugins.host import Host
 
 SMALL = ["--size", "6", "--max-completion-length", "8"]
 
@@ -297,3 +301,13 @@ def test_rollouts_that_their_environment_failed_are_counted_and_the_reason_is_to
     assert isinstance(result.exception, RunError)
     assert "every rollout of broken failed in the environment" in str(result.exception)
     assert "OSError: the backend is away" in result.stderr
+
+
+def test_a_run_that_named_a_verifier_is_measured_with_it(full_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(full_run, run)
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"verifier": "math:as=algebra"}))
+    plan = plan_evaluation(find_weights(str(run)), Host.discover(), Choices(size=2))
+    assert plan.verifier is not None
+    assert plan.verifier.name == "algebra"

@@ -66,6 +66,13 @@ def test_a_reward_goes_to_the_environments_whose_rows_have_its_columns(host: Hos
     assert names(plan) == {"gsm8k": ["gsm8k.short"], "countdown": ["countdown.length"]}
 
 
+def test_the_verifier_of_a_run_judges_where_the_rows_have_its_columns(host: Host) -> None:
+    plan = plan_of(host, "gsm8k", verifier={"name": "math", "timeout": 9.0})
+    assert [(one.name, one.timeout) for one in plan.verifiers] == [("math", 9.0)]
+    plan = plan_of(host, GSM8K, COUNTDOWN, verifier="countdown:as=numbers")
+    assert [one.name for one in plan.verifiers] == ["gsm8k.gsm8k", "countdown.numbers"]
+
+
 def test_one_environment_alone_keeps_plain_names(host: Host) -> None:
     assert names(plan_of(host, "gsm8k")) == {"gsm8k": ["proximity", "gsm8k.soft_format"]}
     assert names(plan_of(host, "gsm8k", env_rewards={"gsm8k": ["length"]})) == {"gsm8k": ["length"]}
@@ -91,6 +98,8 @@ def test_a_resumed_run_makes_the_same_episodes(host: Host) -> None:
         (("gsm8k", "guess"), {"env_rewards": {"gues": ["length"]}}, "Did you mean 'guess'"),
         (("gsm8k", "guess"), {"rewards": ["countdown"]}, "scores no environment of this run"),
         (("gsm8k", "guess"), {"rewards": ["lenght"]}, "Did you mean 'length'"),
+        (("gsm8k", "guess"), {"verifier": "countdown"}, "judges no environment of this run: it reads the columns"),
+        (("gsm8k",), {"verifier": "countdwn"}, "Did you mean 'countdown'"),
         (("gsm8k", "guess"), {"rollout": {"max_turns": 99}}, "takes at most"),
         ((), {}, "no environment"),
     ],

@@ -15,6 +15,7 @@ from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
 from grpo.core.run.display import LivePanel, PlainLines, Quiet, describe, display_for, headline, number, sparkline
+from grpo.core.run.notebook import NotebookPanel, display_here
 from grpo.core.text.stats import proportion
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
@@ -155,6 +156,37 @@ def test_the_panel_shows_progress_and_a_sparkline_for_each_reward(plan: Plan) ->
     shown = text.getvalue()
     assert "step 4/10" in shown
     assert "▁▃▆█" in shown
+
+
+def test_below_a_cell_hostile_text_is_inert_and_the_end_says_how_to_go_on(plan: Plan) -> None:
+    hostile = f"{HOSTILE}<img src=x onerror=alert(1)><script>alert(1)</script>"
+    display = NotebookPanel()
+    display.warned(hostile)
+    display.planned(plan, Path("runs/<b>"), ["a <note>"])
+    sample = Completion(text=hostile, prompt=({"role": "user", "content": f"7? {hostile}"},))
+    for step in range(1, 5):
+        row = ROW | {"step": step, "rewards/far/mean": step / 4}
+        display.stepped(row, sample, {hostile: "1"})
+    display.evaluated(4, proportion([True, False, None]), hostile)
+    display.ended("interrupted", Path("runs/<b>"), 4)
+    page = display._html()
+    assert commands(page) == []
+    for tag in ("<img", "<script", "<note", "<b>]"):
+        assert tag not in page
+    for part in (
+        "▁▃▆█",
+        "/models/[x]tiny",
+        "a &lt;note&gt;",
+        "stopped after 4 steps",
+        "grpo run --resume runs/&lt;b&gt;",
+    ):
+        assert part in page, part
+    assert page.count("&lt;script&gt;") == 5, "warning, title, question, completion, environment"
+
+
+def test_outside_of_a_notebook_python_shows_what_the_command_line_does() -> None:
+    assert isinstance(display_here(quiet=False), PlainLines | LivePanel)
+    assert isinstance(display_here(quiet=True), Quiet)
 
 
 def test_a_sparkline_spans_its_values_and_survives_odd_ones() -> None:

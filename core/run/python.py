@@ -1,0 +1,152 @@
+"""`grpo.train`: keywords in, a run out. What `grpo run` does, for scripts and notebooks.
+
+Rewards, verifiers and environments may be objects of the script or of a notebook's cells, where the command line has
+names. A run that was stopped goes on when it is given the same objects again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.config.schema import RunConfig, load_config, parse_config
+from grpo.core.env.mixture import bound_envs
+from grpo.core.record.run_dir import RunDir, open_run_dir
+from grpo.core.run.given import PluginObjects, names_of, refuse_missing
+from grpo.core.run.job import resume as resume_run
+from grpo.core.run.job import start
+from grpo.core.run.keywords import leaves, settings_tree
+from grpo.core.run.notebook import display_here
+from grpo.core.run.paths import anchored
+from grpo.core.run.result import Run
+from grpo.core.run.surroundings import unchanged_process
+from grpo.plugins.errors import UsageError
+from grpo.plugins.given import GIVEN
+from grpo.plugins.host import ARGUMENT, Host
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, VerifierSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Table = Mapping[str, Any]
+Env = str | Table | EnvSpec | type["gymnasium.Env[Any, Any]"]
+Reward = str | Table | RewardSpec | Callable[..., Any]
+Verifier = str | Table | VerifierSpec | Callable[..., Any]
+
+
+def train(
+    env: Env | Sequence[Env] | None = None,
+    rewards: Reward | Sequence[Reward] = (),
+    *,
+    env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = None,
+    verifier: Verifier | None = None,
+    resume: str | Path | Run | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """Trains a policy on an environment.
+
+    A plugin is a SPEC as on the command line, a table of one (`{"name": near, "weight": 2}`), or an object: a spec, a
+    function `near(completion, answer)` as a reward or verifier of its name, a class of `gymnasium.Env`.
+
+    Stopping the cell, or Ctrl-C, ends the run after the step that is under way, and returns it with the status
+    "interrupted"; a second time stops at once. Either way `resume` continues it.
+
+    Args:
+        env: the environment, or several.
+        rewards: what is scored; none: the environment's own.
+        env_rewards: an environment's name to rewards for it alone.
+        verifier: what decides accuracy; None: the environment's own.
+        resume: a run, or its directory, to continue with its own settings; objects that it was given are given again.
+        quiet: show warnings only.
+        settings: those of docs/configuration.md: sections as dictionaries (`train={"lr": 1e-4}`), or the names of the
+            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`).
+
+    Returns:
+        The run, done or interrupted.
+
+    Raises:
+        UsageError: it cannot start, or has other settings than the run that is resumed; nothing was loaded.
+        RunError: it had to stop; `resume` continues it.
+    """
+    tree = settings_tree(settings)
+    if resume is None and env is None:
+        raise UsageError("grpo.train needs an environment, for example env='gsm8k'. List them with: grpo plugins")
+    display = display_here(quiet=quiet)
+    host = Host.discover()
+    try:
+        objects = PluginObjects(host, display.warned)
+        envs = objects.refs("env", env)
+        plugins: dict[str, Any] = {
+            "env": envs[0] if len(envs) == 1 else envs or None,
+            "rewards": objects.refs("reward", rewards) or None,
+            "env_rewards": {name: objects.refs("reward", own) for name, own in (env_rewards or {}).items()} or None,
+            "verifier": None if verifier is None else objects.ref("verifier", verifier),
+        }
+        plugins = {name: value for name, value in plugins.items() if value is not None}
+        if resume is not None:
+            run_dir = _resumable(resume, plugins, objects.names, tree)
+            with unchanged_process():
+                return Run(resume_run(run_dir.path, host, display).path)
+        config = parse_config({**tree, **plugins})
+        _refuse_unknown(config, host)
+        with unchanged_process():
+            return Run(start(config, host, display).path)
+    finally:
+        display.close()
+
+
+def _refuse_unknown(config: RunConfig, host: Host) -> None:
+    """Says what is wrong with names and options before the libraries load, which takes seconds.
+
+    Raises:
+        UsageError: a plugin cannot be used.
+    """
+    bound_envs(config, host)
+    host.rewards(config.rewards)
+    if config.verifier is not None:
+        host.verifier(config.verifier)
+
+
+def _resumable(
+    source: str | Path | Run, plugins: Mapping[str, Any], given: Mapping[Kind, Sequence[str]], tree: Mapping[str, Any]
+) -> RunDir:
+    """Returns the run to continue.
+
+    Args:
+        source: the run, or its directory.
+        plugins: those of the call, as a configuration has them.
+        given: the names of the objects among them.
+        tree: the settings of the call.
+
+    Raises:
+        UsageError: there is none, or it has other plugins or settings than those that were given again.
+    """
+    run_dir = open_run_dir(source.path if isinstance(source, Run) else Path(source).expanduser())
+    recorded = load_config(run_dir.config, [], {})
+    before = recorded.model_dump(mode="json")
+    wanted = anchored(parse_config(_merged({**before, **plugins}, tree)))
+    known, called = names_of(recorded), names_of(wanted)
+    for kind in ("env", "reward", "verifier"):
+        other = next((name for name in called[kind] if name not in known[kind]), None)
+        if other is not None:
+            has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or "its environment's own"
+            raise UsageError(
+                f"{run_dir.path} has no {kind} '{other.removeprefix(f'{GIVEN}/')}'; it has: {has}. A run that is "
+                f"resumed keeps its plugins. Leave {ARGUMENT[kind]} out, or give what has the same name."
+            )
+    refuse_missing(recorded, run_dir.path, given)
+    now = leaves(wanted.model_dump(mode="json"))
+    for name, value in leaves(tree).items():
+        if now[name] != leaves(before)[name]:
+            raise UsageError(
+                f"{run_dir.path} was started with {name} = {leaves(before)[name]!r}, not {value!r}. A run that is "
+                "resumed keeps its settings: leave it out, or start another run."
+            )
+    return run_dir
+
+
+def _merged(before: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
+    sections = {name: {**before[name], **own} for name, own in tree.items() if isinstance(own, Mapping)}
+    return {**before, **tree, **sections}

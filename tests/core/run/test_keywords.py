@@ -1,0 +1,62 @@
+"""The keywords of `grpo.train`: every flag and every section is one, and a slip is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo.core.cli.run import run
+from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.run.keywords import leaves, settings_tree, short_names
+from grpo.plugins.errors import UsageError
+
+NO_SETTINGS = {"env", "reward", "env_reward", "verifier", "config_file", "pairs", "print_schema", "resume_from"}
+NO_SETTINGS |= {"dry_run", "quiet", "help"}
+
+
+def test_every_flag_that_is_a_setting_is_a_keyword() -> None:
+    assert {option.name for option in run.params} - NO_SETTINGS == set(short_names())
+
+
+def test_every_keyword_sets_a_setting() -> None:
+    known = leaves(RunConfig(env="gsm8k").model_dump())
+    assert set(short_names().values()) <= set(known)
+
+
+@pytest.mark.parametrize(
+    ("settings", "tree"),
+    [
+        ({"steps": 3, "lr": None, "train": {"group_size": 4}}, {"train": {"steps": 3, "group_size": 4}}),
+        ({"lora": True, "lora_rank": 4}, {"lora": {"enabled": True, "rank": 4}}),
+        ({"lora": {"enabled": True, "rank": 4}}, {"lora": {"enabled": True, "rank": 4}}),
+        ({"loss": "grpo", "beta": 0.1}, {"loss": {"type": "grpo", "beta": 0.1}}),
+        ({"loss": {"type": "grpo"}, "beta": 0.1}, {"loss": {"type": "grpo", "beta": 0.1}}),
+        ({"model": Path("m"), "out": Path("o"), "seed": 1}, {"model": "m", "out": "o", "seed": 1}),
+        ({"canaries": Path("c"), "lora_targets": ("a",)}, {"canaries": {"file": "c"}, "lora": {"targets": ["a"]}}),
+        (
+            {"evaluation": {"size": 0}, "report_to": ["wandb"]},
+            {"evaluation": {"size": 0}, "output": {"report_to": ["wandb"]}},
+        ),
+    ],
+)
+def test_keywords_become_the_tree_of_a_configuration(settings: dict[str, Any], tree: dict[str, Any]) -> None:
+    assert settings_tree(settings) == tree
+    if "lora_targets" not in settings:
+        parse_config({"env": "gsm8k", **tree})
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"step": 3}, "no argument 'step'. Did you mean 'steps'?"),
+        ({"trian": {"lr": 1}}, "Did you mean 'train'?"),
+        ({"verifiers": "gsm8k"}, "Did you mean 'verifier'?"),
+        ({"steps": 3, "train": {"steps": 3}}, "'train.steps' is given twice"),
+    ],
+)
+def test_a_slip_is_told(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        settings_tree(settings)
+    assert why in str(refused.value)
