@@ -58,7 +58,7 @@ def serve_rollouts(
     directory as --model it is the server that this run needs.
     """
     from grpo.core.config.defaults import default_dtype
-    from grpo.core.planning.backends import refuse_missing_vllm
+    from grpo.core.rollout.engine.release import refuse_missing_vllm
     from grpo.core.rollout.server.card import card_of_model, logprobs_of, refuse_unsplittable
     from grpo.core.rollout.server.serve import RolloutServer
 
@@ -91,7 +91,7 @@ def serve_rollouts(
 
 
 def _serve(server: RolloutServer, card: ServerCard, memory_share: float, tensor_parallel: int, host: str) -> None:
-    from grpo.core.planning.backends import vllm_version
+    from grpo.core.rollout.engine.release import vllm_version
     from grpo.core.rollout.engine.sharded import ShardedEngine
     from grpo.core.rollout.engine.vllm import EngineSettings, VllmEngine
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from grpo.core.config.schema import RunConfig
+from grpo.core.config.schema import Dtype, RunConfig
 
 EMBEDDED_COMPLETION = 96  # tokens; the longest worked answer of the embedded problems has fewer
 NAMED_COMPLETION = 512
 
 
-def default_dtype(config: RunConfig) -> str:
+def default_dtype(config: RunConfig) -> Dtype:
     """Returns bfloat16 for a model of the user's own on a GPU, else float32."""
     import torch
 

@@ -1,7 +1,7 @@
 """The run's configuration: a TOML file, `--set` pairs and flags in; one frozen, checked `RunConfig` out.
 
 Every value that can be wrong on its own is refused here, before anything is loaded. What depends on other things
-(a plugin's options, the model's context) is refused by core/planning/decide.py.
+(a plugin's options, the model's context) is refused by core/planning.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from grpo.plugins.errors import UsageError
 
 LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
 Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+Dtype = Literal["float32", "bfloat16", "float16"]
 PluginRef = str | dict[str, Any]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -77,7 +78,7 @@ class TrainSection(_Section):
     check_memory: bool = True
     share_prompts: bool = True
     head: Literal["grpo", "trl"] = "grpo"
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    dtype: Dtype | None = None
 
 
 class LossSection(_Section):

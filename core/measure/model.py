@@ -11,17 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo.core.config.schema import PluginRef, RolloutSection, RunConfig, parse_config
+from grpo.core.config.schema import PluginRef, RunConfig, parse_config
+from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, with_dataset
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
-from grpo.core.planning.decide import check_prompts
-from grpo.core.planning.turns import narrowed, with_turns
-from grpo.core.policy.load import end_ids, load_model_config, load_tokenizer
+from grpo.core.planning.facts import read_model
+from grpo.core.planning.lengths import LengthsPart, longest_prompt
+from grpo.core.planning.turns import decide_turns, narrowed
+from grpo.core.policy.load import end_ids
 from grpo.core.policy.weights import Weights, load_weights
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.turns.players import player_of
-from grpo.core.rollout.types import SamplingParams, refuse_unsafe_rope
+from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError, UsageError
@@ -71,10 +73,9 @@ class EvaluationPlan:
     split: str
     samples: int
     temperature: float
-    max_tokens: int
     seed: int
     batch_size: int
-    rollout: RolloutSection
+    rollout: RolloutSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +136,13 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     if not rewards and verifier is None:
         raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
-    model_config = load_model_config(weights.base)
-    refuse_unsafe_rope(model_config)
-    longest = check_prompts(config, env, weights.tokenizer_source, model_config, {choices.split: episodes})
-    if choices.of_run:
-        config = config.model_copy(update={"rollout": narrowed(config.rollout, env)})
-    config = with_turns(config, [env], model_config, longest)
-    player_of(env, config.rollout, load_tokenizer(weights.tokenizer_source), episodes)  # refuses before weights load
-    assert config.rollout.max_completion_length is not None
+    model = read_model(weights.base, weights.tokenizer_source)
+    lengths = LengthsPart(choices.max_tokens or weights.max_tokens)
+    longest = longest_prompt(model, env, {choices.split: episodes}, lengths)
+    budgets = narrowed(config.rollout, env) if choices.of_run else config.rollout
+    turns = decide_turns(budgets, [env], lengths, None if model.context is None else model.context - longest)
+    rollout = settle(RolloutSettings, budgets, lengths, turns)
+    player_of(env, rollout, model.tokenizer, episodes)  # refuses before weights load
     return EvaluationPlan(
         weights=weights,
         env=env,
@@ -152,10 +152,9 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         split=choices.split,
         samples=choices.samples,
         temperature=temperature,
-        max_tokens=config.rollout.max_completion_length,
         seed=choices.seed,
         batch_size=choices.batch_size,
-        rollout=config.rollout,
+        rollout=rollout,
     )
 
 
@@ -175,7 +174,7 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
     model, tokenizer = load_weights(plan.weights)
     loaded()
     params = SamplingParams(
-        max_tokens=plan.max_tokens,
+        max_tokens=plan.rollout.max_completion_length,
         eos_ids=end_ids(tokenizer, model),
         pad_id=tokenizer.pad_token_id,
         temperature=plan.temperature,

@@ -72,7 +72,6 @@ class Ledger:
         self._progress = progress
         self._tokenizer = tokenizer
         self._scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
-        assert plan.config.train.dtype is not None
         self._health = HealthWatch(plan.config.train.dtype)
         self._trainer: PolicyTrainer | None = None
         self._batch: Batch | None = None
@@ -248,7 +247,6 @@ class Ledger:
         model = accelerator.unwrap_model(self._trainer.model)
         mine = part.held_out[accelerator.process_index :: accelerator.num_processes]
         config = self._plan.config
-        assert config.rollout.max_completion_length is not None
         params = SamplingParams(
             max_tokens=config.rollout.max_completion_length,
             eos_ids=end_ids(self._tokenizer, model),

@@ -40,7 +40,6 @@ class PlayedRollouts:
     def sampling_params(self) -> SamplingParams:
         """Returns how tokens are chosen in training; the length is that of one turn."""
         rollout = self._plan.config.rollout
-        assert rollout.max_completion_length is not None
         return SamplingParams(
             max_tokens=rollout.max_completion_length,
             eos_ids=tuple(self.eos_token_ids),

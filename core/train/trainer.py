@@ -292,7 +292,6 @@ class PolicyTrainer(OverlappedSteps, SampledRollouts, PlayedRollouts, ProvenStep
     def _policy_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         part = trained_rows(inputs, every_token=self.beta != 0.0)
         found, whole, settings = part.tensors, counted(inputs), self._plan.config.loss
-        assert settings.rollout_correction is not None
         accumulation = self.current_gradient_accumulation_steps
         per_process = self.accelerator.num_processes * self.args.steps_per_generation / accumulation
         loss = PassLoss(

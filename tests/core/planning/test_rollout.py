@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.planning import backends as rollout_plan
+from grpo.core.planning.rollout import decide_rollout
+from grpo.core.rollout.engine import release
 from grpo.plugins.errors import UsageError
 
 
@@ -18,14 +19,13 @@ def config(**settings: Any) -> RunConfig:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: "0.31.0")
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(release, "vllm_version", lambda: "0.31.0")
 
 
 def test_hf_is_the_default_and_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: None)
+    monkeypatch.setattr(release, "vllm_version", lambda: None)
     chosen = parse_config({"env": "gsm8k"})
-    rollout_plan.refuse_impossible_rollouts(chosen)
+    decide_rollout(chosen, 1)
     assert chosen.rollout.backend == "hf"
 
 
@@ -33,11 +33,11 @@ def test_hf_is_the_default_and_asks_for_nothing(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_or_other_vllm_is_refused_with_the_install_line(
     monkeypatch: pytest.MonkeyPatch, found: str | None, what: str
 ) -> None:
-    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: found)
+    monkeypatch.setattr(release, "vllm_version", lambda: found)
     with pytest.raises(UsageError, match=what) as refused:
-        rollout_plan.refuse_impossible_rollouts(config())
-    assert str(refused.value).endswith(rollout_plan.install_line())
-    assert rollout_plan.install_line().startswith("pip install 'grpo-kit[vllm")
+        decide_rollout(config(), 1)
+    assert str(refused.value).endswith(release.install_line())
+    assert release.install_line().startswith("pip install 'grpo-kit[vllm")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,6 @@ def test_a_missing_or_other_vllm_is_refused_with_the_install_line(
         ({"rollout": {"top_p": 0.8, "temperature": 0.7}}, r"rollout\.top_p with rollout\.temperature 0\.7"),
         ({"rollout": {"top_k": 5, "temperature": 0.7}}, r"rollout\.top_k"),
         ({"rollout": {"min_p": 0.1, "temperature": 1.2}}, r"rollout\.min_p"),
-        ({"lora": {"enabled": True, "bits": 4}}, r"lora\.bits with vLLM"),
         ({"rollout": {"sleep": True}}, "there is no GPU here"),
     ],
 )
@@ -57,32 +56,30 @@ def test_what_could_not_be_right_is_refused(settings: dict[str, Any], what: str)
     if "sleep" in str(settings) and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(UsageError, match=what):
-        rollout_plan.refuse_impossible_rollouts(config(**settings))
+        decide_rollout(config(**settings), 1)
 
 
 @pytest.mark.usefixtures("installed")
 def test_filters_at_temperature_one_are_allowed() -> None:
-    rollout_plan.refuse_impossible_rollouts(config(rollout={"top_p": 0.8, "top_k": 50}))
+    decide_rollout(config(rollout={"top_p": 0.8, "top_k": 50}), 1)
 
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("backend", ["vllm", "vllm-server"])
-def test_several_training_processes_are_refused(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
+def test_several_training_processes_are_refused(backend: str) -> None:
     with pytest.raises(UsageError, match=f"'{backend}' serves one training process"):
-        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": backend}))
+        decide_rollout(config(rollout={"backend": backend}), 2)
 
 
 @pytest.mark.parametrize("backend", ["hf", "vllm-server"])
 def test_sleep_without_an_engine_is_refused(backend: str) -> None:
     with pytest.raises(UsageError, match=r"rollout\.sleep needs the backend vllm"):
-        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": backend, "sleep": True}))
+        decide_rollout(config(rollout={"backend": backend, "sleep": True}), 1)
 
 
 def test_the_process_that_trains_beside_a_server_needs_no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: None)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server"}))
+    monkeypatch.setattr(release, "vllm_version", lambda: None)
+    decide_rollout(config(rollout={"backend": "vllm-server"}), 1)
 
 
 @pytest.mark.parametrize(
@@ -90,21 +87,27 @@ def test_the_process_that_trains_beside_a_server_needs_no_vllm(monkeypatch: pyte
 )
 def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match=r"write it as http://HOST:PORT"):
-        rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server", "server_url": url}))
+        decide_rollout(config(rollout={"backend": "vllm-server", "server_url": url}), 1)
 
 
-def test_several_servers_are_named_with_commas_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
+def test_several_servers_are_named_with_commas_and_each_once() -> None:
     urls = "http://a:1,http://b:1"
-    rollout_plan.refuse_impossible_rollouts(config(rollout={"backend": "vllm-server", "server_url": urls}))
+    decide_rollout(config(rollout={"backend": "vllm-server", "server_url": urls}), 1)
     with pytest.raises(UsageError, match="names a server twice"):
-        rollout_plan.refuse_impossible_rollouts(
-            config(rollout={"backend": "vllm-server", "server_url": f"{urls},http://a:1"})
-        )
+        decide_rollout(config(rollout={"backend": "vllm-server", "server_url": f"{urls},http://a:1"}), 1)
 
 
-def test_completions_of_another_engine_are_corrected_unless_told_otherwise() -> None:
-    assert rollout_plan.correction_of(config()) == "token_truncate"
-    assert rollout_plan.correction_of(config(rollout={"backend": "hf"})) == "none"
-    assert rollout_plan.correction_of(config(train={"head": "trl"})) == "none"
-    assert rollout_plan.correction_of(config(loss={"rollout_correction": "sequence_mask"})) == "sequence_mask"
+@pytest.mark.parametrize(
+    ("settings", "correction"),
+    [
+        ({}, "token_truncate"),
+        ({"rollout": {"backend": "hf"}}, "none"),
+        ({"train": {"head": "trl"}}, "none"),
+        ({"loss": {"rollout_correction": "sequence_mask"}}, "sequence_mask"),
+    ],
+)
+@pytest.mark.usefixtures("installed")
+def test_completions_of_another_engine_are_corrected_unless_told_otherwise(
+    settings: dict[str, Any], correction: str
+) -> None:
+    assert decide_rollout(config(**settings), 1).rollout_correction == correction
