@@ -57,7 +57,7 @@ def serve_rollouts(
     The weights come from the run, so one server serves run after run of the same model; one at a time. With a run
     directory as --model it is the server that this run needs.
     """
-    from grpo.core.config.defaults import default_dtype
+    from grpo.core.config.defaults import dtype_of
     from grpo.core.rollout.engine.release import refuse_missing_vllm
     from grpo.core.rollout.server.card import card_of_model, logprobs_of, refuse_unsplittable
     from grpo.core.rollout.server.serve import RolloutServer
@@ -75,7 +75,7 @@ def serve_rollouts(
     targets = lora_targets.split(",") if lora_targets else chosen.lora.targets
     card = card_of_model(
         source,
-        dtype=dtype or chosen.train.dtype or default_dtype(chosen),
+        dtype=dtype or dtype_of(chosen),
         context=context,
         raw_logprobs=raw_logprobs or bool(logprobs_of(chosen)),
         rank=lora_rank,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import PluginRef, RunConfig, parse_config
 from grpo.core.config.settings import RolloutSettings, settle
@@ -29,6 +29,9 @@ from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class EvaluationPlan:
     seed: int
     batch_size: int
     rollout: RolloutSettings
+    tokenizer: PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         seed=choices.seed,
         batch_size=choices.batch_size,
         rollout=rollout,
+        tokenizer=model.tokenizer,
     )
 
 
@@ -171,7 +176,7 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
     """
     import torch
 
-    model, tokenizer = load_weights(plan.weights)
+    model, tokenizer = load_weights(plan.weights), plan.tokenizer
     loaded()
     params = SamplingParams(
         max_tokens=plan.rollout.max_completion_length,
@@ -259,10 +264,9 @@ def _config(weights: Weights, choices: Choices) -> RunConfig:
             tree |= {key: run[key] for key in ("env", "rewards", "env_rewards", "dataset") if key in run}
     chosen = {"env": choices.env, "rewards": list(choices.rewards) or None, "dataset": choices.dataset}
     tree |= {key: value for key, value in chosen.items() if value is not None}
-    tree["rollout"] = {"max_completion_length": choices.max_tokens or weights.max_tokens}
     if choices.rewards:
         tree.pop("env_rewards", None)
     if weights.config is not None and of_run:
         limits = ("max_turns", "max_rollout_length", "step_timeout")
-        tree["rollout"] |= {name: getattr(weights.config.rollout, name) for name in limits}
+        tree["rollout"] = {name: getattr(weights.config.rollout, name) for name in limits}
     return parse_config(tree)

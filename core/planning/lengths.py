@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION
+from grpo.core.config.defaults import default_completion
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import SectionName
 from grpo.core.env.episodes import Episode
@@ -27,8 +27,8 @@ class LengthsPart:
 
 def decide_lengths(config: RunConfig, facts: Facts) -> LengthsPart:
     """Chooses where a completion is cut."""
-    default = EMBEDDED_COMPLETION if facts.source.embedded else NAMED_COMPLETION
-    return LengthsPart(config.rollout.max_completion_length or default)
+    chosen = config.rollout.max_completion_length
+    return LengthsPart(chosen or default_completion(embedded=facts.source.embedded))
 
 
 def longest_prompt(
@@ -69,8 +69,7 @@ def longest_prompt(
                 "shows the policy nothing of their messages. Mend the template, or choose another model."
             )
         highest = max(highest, *(max(ids, default=0) for ids in prompts), 0)
-        lengths_of_prompts = [len(ids) for ids in prompts]
-        for episode, length in zip(episodes, lengths_of_prompts, strict=True):
+        for episode, length in zip(episodes, map(len, prompts), strict=True):
             longest = max(longest, length)
             where = f"env '{env.name}', split '{split}', row {episode.index}: the prompt has {length} tokens"
             if most is not None and length > most:

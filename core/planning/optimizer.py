@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from grpo.core.config.defaults import default_dtype
+from grpo.core.config.defaults import dtype_of
 from grpo.core.config.schema import Dtype, RunConfig
 from grpo.core.config.settings import SectionName
 from grpo.core.planning.facts import Facts
@@ -43,6 +43,4 @@ def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
     lr = train.lr
     if lr is None:
         lr = DEFAULT_LR["embedded" if facts.source.embedded else "named"] * (LORA_LR_FACTOR if lora.enabled else 1.0)
-    return OptimizerPart(
-        lr=lr, warmup_lr=train.warmup_lr or lr * WARMUP_LR_FACTOR, dtype=train.dtype or default_dtype(config)
-    )
+    return OptimizerPart(lr=lr, warmup_lr=train.warmup_lr or lr * WARMUP_LR_FACTOR, dtype=dtype_of(config))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grpo.core.config.settings import Checkpointing
 from grpo.core.planning.memory.estimate import Shape, modes
 from grpo.plugins.errors import UsageError
 
@@ -41,14 +42,14 @@ class Fit:
     """Settings that fit.
 
     Attributes:
-        checkpointing: one of `grpo.core.planning.memory.estimate.CHECKPOINTING`.
+        checkpointing: which activations are kept.
         micro_batch: completions per forward and backward pass.
         decoded: sequences decoded at once.
         update, rollout: bytes at the peaks of the two phases.
         host: bytes of pinned host memory, with offloading.
     """
 
-    checkpointing: str
+    checkpointing: Checkpointing
     micro_batch: int
     decoded: int
     update: int

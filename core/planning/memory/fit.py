@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import Checkpointing, RolloutSettings, SectionName
@@ -77,7 +77,7 @@ def fastest_checkpointing(config: RunConfig, load: Load, measured: Shape, device
     room = device.usable - engine
     ways = modes(device.kind)
     fits = (mode for mode in ways if measured.update(*size, mode, device.kind, config.train.head) <= room)
-    return cast(Checkpointing, next(fits, ways[-1]))
+    return next(fits, ways[-1])
 
 
 def refuse_no_room(
