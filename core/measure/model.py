@@ -144,7 +144,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     lengths = LengthsPart(choices.max_tokens or weights.max_tokens)
     longest = longest_prompt(model, env, {choices.split: episodes}, lengths)
     budgets = narrowed(config.rollout, env) if choices.of_run else config.rollout
-    turns = decide_turns(budgets, [env], lengths, None if model.context is None else model.context - longest)
+    turns = decide_turns(budgets, [env], lengths, model.room(longest))
     rollout = settle(RolloutSettings, budgets, lengths, turns)
     player_of(env, rollout, model.tokenizer, episodes)  # refuses before weights load
     return EvaluationPlan(

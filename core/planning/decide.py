@@ -14,7 +14,7 @@ from grpo.core.config.settings import RolloutSettings, settle, settled
 from grpo.core.plan import Plan
 from grpo.core.planning.batch import decide_batch
 from grpo.core.planning.facts import gather_facts, read_model
-from grpo.core.planning.lengths import decide_lengths, longest_prompt
+from grpo.core.planning.lengths import decide_lengths, longest_of
 from grpo.core.planning.memory.fit import Load, decide_memory
 from grpo.core.planning.optimizer import decide_optimizer
 from grpo.core.planning.output import decide_output, disk_bytes
@@ -22,7 +22,7 @@ from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
 from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.steps import decide_steps
 from grpo.core.planning.sync import refuse_impossible_sync
-from grpo.core.planning.turns import decide_turns, turn_note
+from grpo.core.planning.turns import decide_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
 from grpo.plugins.host import Host
@@ -57,16 +57,10 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     model = read_model(facts.source.path)
     refuse_unknown_targets(config.lora, model.config)
     lengths = decide_lengths(config, facts)
-    most, taught = config.rollout.max_prompt_length, config.train.warmup_steps > 0
-    longest = max(
-        longest_prompt(model, part.env, {"train": part.train, "test": part.held_out}, lengths, most=most, taught=taught)
-        for part in envs
-    )
-    room = None if model.context is None else model.context - longest
-    turns = decide_turns(config.rollout, facts.envs, lengths, room)
+    longest = longest_of(config, envs, model, lengths)
+    turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
     rollout = settle(RolloutSettings, config.rollout, lengths, turns)
-    notes = [turn_note(rollout, part.env, model.tokenizer, part.train) for part in envs]
-    notes += [part.env.spec.note for part in envs]
+    notes = [*turn_notes(rollout, envs, model.tokenizer), *(part.env.spec.note for part in envs)]
     memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes), model.config)
 
     settings = settled(config, batch, optimizer, sampler, output, steps, lengths, turns, memory)

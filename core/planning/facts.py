@@ -67,6 +67,10 @@ class ModelFacts:
         """Its context in tokens, or None when its configuration does not say."""
         return context_length(self.config)
 
+    def room(self, prompt: int) -> int | None:
+        """Returns the tokens of its context beside a prompt of so many, or None when nobody knows the context."""
+        return None if self.context is None else self.context - prompt
+
 
 def gather_facts(config: RunConfig, host: Host) -> Facts:
     """Looks up what a configuration names; whatever is wrong with a name is said here, before rows are read.

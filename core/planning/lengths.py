@@ -11,6 +11,7 @@ from grpo.core.config.defaults import default_completion
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import SectionName
 from grpo.core.env.episodes import Episode
+from grpo.core.env.mixture import RunEnv
 from grpo.core.env.prompts import encode_starts
 from grpo.core.planning.facts import Facts, ModelFacts
 from grpo.plugins.binding import BoundEnv
@@ -31,6 +32,20 @@ def decide_lengths(config: RunConfig, facts: Facts) -> LengthsPart:
     return LengthsPart(chosen or default_completion(embedded=facts.source.embedded))
 
 
+def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, lengths: LengthsPart) -> int:
+    """Checks the prompts of all environments of a run and returns the length of the longest one in tokens.
+
+    Raises:
+        DatasetError: names the row and the remedy.
+        UsageError: the tokenizer belongs to another model, or its template shows no message.
+    """
+    most, taught = config.rollout.max_prompt_length, config.train.warmup_steps > 0
+    return max(
+        longest_prompt(model, part.env, {"train": part.train, "test": part.held_out}, lengths, most=most, taught=taught)
+        for part in envs
+    )
+
+
 def longest_prompt(
     model: ModelFacts,
     env: BoundEnv,
@@ -40,7 +55,7 @@ def longest_prompt(
     most: int | None = None,
     taught: bool = False,
 ) -> int:
-    """Checks every prompt against its limits.
+    """Checks every prompt of an environment against its limits.
 
     Args:
         model: whose context they have to fit, and whose tokens they become.

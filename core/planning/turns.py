@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 from grpo.core.config.schema import RolloutSection
 from grpo.core.config.settings import RolloutSettings, SectionName
 from grpo.core.planning.lengths import LengthsPart
-from grpo.core.rollout.turns.players import player_of
+from grpo.core.rollout.turns.players import players_of
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from grpo.core.env.episodes import Episode
+    from grpo.core.env.mixture import RunEnv
 
 OBSERVED = 256  # tokens between two turns that fit, unless the user says how long a rollout may be
 
@@ -73,21 +73,19 @@ def decide_turns(
     return TurnsPart(turns, length)
 
 
-def turn_note(
-    rollout: RolloutSettings, env: BoundEnv, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
-) -> str:
-    """Returns what a user should know of the chat template in rollouts of several turns, or nothing.
+def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Returns what a user should know of the chat template in rollouts of several turns.
 
     Raises:
         UsageError: the chat template cannot go on with a conversation.
     """
-    player = player_of(env, rollout, tokenizer, episodes)
-    if player is None or player.form.note is None:
-        return ""
-    return (
+    players = players_of(envs, rollout, tokenizer).values()
+    return [
         f"{player.form.note}. Training keeps the tokens that were sampled, so the policy learns with its earlier "
         "turns in view as it wrote them: keep them too where you use it."
-    )
+        for player in players
+        if player is not None and player.form.note is not None
+    ]
 
 
 def narrowed(rollout: RolloutSection, env: BoundEnv) -> RolloutSection:
