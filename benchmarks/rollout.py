@@ -134,7 +134,7 @@ def policy(options: argparse.Namespace) -> tuple[Any, Any]:
 
 def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock, Callable[[], None]]:
     """Returns a clock, and what plays one round."""
-    from grpo.core.config.sections import RolloutSection
+    from grpo.core.config.settings import RolloutSettings
     from grpo.core.env.episodes import episodes_of
     from grpo.core.env.prompts import encode_starts
     from grpo.core.policy.load import end_ids
@@ -147,7 +147,7 @@ def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock
     env = BoundEnv(EnvSpec("looking", 1, Looked, max_turns=options.turns), "benchmark")
     episodes = episodes_of(env, "train", limit=options.environments, unbounded=1)
     turn = options.words + 8
-    section = RolloutSection(
+    section = RolloutSettings(
         max_completion_length=turn, max_turns=options.turns, max_rollout_length=options.turns * (turn + ROOM)
     )
     player = player_of(env, section, tokenizer, episodes)

@@ -68,7 +68,7 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[float]:
     from grpo.core.config.schema import parse_config
     from grpo.core.env.order import row_order
     from grpo.core.planning.decide import make_plan
-    from grpo.core.policy.load import load_policy, load_tokenizer
+    from grpo.core.policy.load import load_policy
     from grpo.core.train.trainer import grpo_config
     from grpo.plugins.host import Host
 
@@ -81,14 +81,12 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[float]:
     def proximity(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
         return [score(c[0]["content"], a) for c, a in zip(completions, answer, strict=True)]
 
-    assert plan.config.train.steps is not None
-    assert plan.config.train.dtype is not None
     trainer = GRPOTrainer(
         model=load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora),
         reward_funcs=[proximity],
         args=grpo_config(plan, out),
         train_dataset=rows.select(row_order(len(rows), options.steps * plan.config.train.prompts_per_step, 0)),
-        processing_class=load_tokenizer(plan.source.path),
+        processing_class=plan.tokenizer,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()

@@ -86,7 +86,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
 
     from grpo.core.config.schema import parse_config
     from grpo.core.planning.decide import make_plan
-    from grpo.core.policy.load import load_policy, load_tokenizer
+    from grpo.core.policy.load import load_policy
     from grpo.core.rollout.hf.sampler import HfRollouts
     from grpo.core.scoring.outcome import Outcome
     from grpo.core.train.data import prompt_rows
@@ -128,12 +128,11 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     def reward(completions: Any, **_: Any) -> list[float]:
         return [float(number % 3) for number in range(len(completions))]
 
-    assert plan.config.train.dtype is not None
     model = load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora)
     common = {"model": model, "callbacks": [Clock()]}
     if options.side != "plain_trl":
         trainer: Any = Ours(
-            tokenizer=load_tokenizer(plan.source.path),
+            tokenizer=plan.tokenizer,
             plan=plan,
             rollouts=HfRollouts(),
             output_dir=out,
@@ -148,7 +147,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
             reward_funcs=[reward],
             args=grpo_config(plan, out),
             train_dataset=prompt_rows(plan),
-            processing_class=load_tokenizer(plan.source.path),
+            processing_class=plan.tokenizer,
             **common,
         )
         trainer.remove_callback(PrinterCallback)

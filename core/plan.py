@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import RunConfig
+from grpo.core.config.settings import Settings
 from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 from grpo.core.policy.load import PolicySource
 from grpo.core.scoring.known import Canary
 from grpo.plugins.binding import BoundReward, BoundVerifier
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,8 @@ class Plan:
     Attributes:
         config: the configuration; no value that the run needs is None any more.
         source: where the policy comes from.
+        model_config: of transformers, of that policy.
+        tokenizer: its tokenizer.
         envs: the environments with their rewards and episodes.
         train: the episodes of all of them, one environment's after the other's.
         parameters: of the model.
@@ -29,8 +35,10 @@ class Plan:
         notes: what the user should know about the model and the environments.
     """
 
-    config: RunConfig
+    config: Settings
     source: PolicySource
+    model_config: Any = field(compare=False, repr=False)
+    tokenizer: PreTrainedTokenizerBase = field(compare=False, repr=False)
     envs: tuple[RunEnv, ...]
     train: tuple[Episode, ...]
     parameters: int
@@ -63,11 +71,9 @@ class Plan:
     @property
     def longest_sampled(self) -> int:
         """The most tokens that the policy chooses in one rollout."""
-        assert self.config.rollout.max_completion_length is not None
-        return self.config.rollout.max_completion_length * (self.config.rollout.max_turns or 1)
+        return self.config.rollout.max_completion_length * self.config.rollout.turns
 
     @property
     def accumulation(self) -> int:
         """Micro batches per optimizer step and process."""
-        assert self.config.train.micro_batch_size is not None
         return self.batch_size // (self.config.train.micro_batch_size * self.processes)

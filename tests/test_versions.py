@@ -120,7 +120,7 @@ def test_the_installed_versions_are_the_locked_ones(name: str) -> None:
 
 
 def test_the_vllm_range_lies_within_the_one_that_trl_declares_and_is_what_runs_accept() -> None:
-    from grpo.core.planning.backends import FIRST, LAST
+    from grpo.core.rollout.engine.release import FIRST, LAST
 
     lines = [Requirement(line) for line in metadata.requires("trl") or []]
     declared = next(r.specifier for r in lines if r.name == "vllm" and "extra" in str(r.marker))

@@ -123,7 +123,7 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
         "samples": plan.samples,
         "temperature": plan.temperature,
         "seed": plan.seed,
-        "max_completion_length": plan.max_tokens,
+        "max_completion_length": plan.rollout.max_completion_length,
         "accuracy": _estimate(evaluation.accuracy) if evaluation.accuracy else None,
         "verdicts": verdict_counts(measurement) if plan.verifier else None,
         "pass_at_k": {str(k): _estimate(found) for k, found in evaluation.pass_at_k.items()},
@@ -167,7 +167,8 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
     completions = evaluation.completions
     cut = sum(completion.finish_reason == "length" for completion in completions)
     mean = sum(len(completion.token_ids) for completion in completions) / len(completions)
-    where = f"at {plan.max_tokens}" if plan.env.spec.max_turns == 1 else "by a budget of turns or tokens"
+    limit = plan.rollout.max_completion_length
+    where = f"at {limit}" if plan.env.spec.max_turns == 1 else "by a budget of turns or tokens"
     lines += [
         "",
         f"length {mean:.1f} tokens on average, {cut} of {len(completions)} cut {where}; {measurement.seconds:.1f} s",

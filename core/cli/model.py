@@ -37,8 +37,9 @@ def generate(
     place of the question in a prompt of the run's environment, so that the model sees what it was trained on. A model
     that no run made gets the bare prompt, unless --env names an environment.
     """
-    from grpo.core.measure.generate import answers, refuse_long_prompts
+    from grpo.core.measure.generate import answers, encode_fitting
     from grpo.core.measure.question import example_of
+    from grpo.core.planning.facts import read_model
     from grpo.core.policy.weights import find_weights
 
     texts = [*prompts, *(_lines(file) if file is not None else [])]
@@ -52,10 +53,19 @@ def generate(
     example = example_of(weights, env, Host.discover())
     asked = [example.ask(text) for text in texts]
     max_tokens = max_tokens or weights.max_tokens
-    refuse_long_prompts(weights, asked, max_tokens)
+    facts = read_model(weights.base, weights.tokenizer_source)
+    prompt_ids = encode_fitting(facts, asked, max_tokens)
     if weights.note:
         click.echo(f"note: {weights.note}", err=True)
-    found = answers(weights, asked, samples=samples, temperature=temperature, max_tokens=max_tokens, seed=seed)
+    found = answers(
+        weights,
+        facts.tokenizer,
+        prompt_ids,
+        samples=samples,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        seed=seed,
+    )
     _print(texts, [[answer.text for answer in several] for several in found])
     cut = sum(answer.cut for several in found for answer in several)
     if cut:

@@ -12,7 +12,7 @@ from grpo.core.cli.flags import checked_flag
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
-    from grpo.core.planning.memory.budget import Device, Job, Settings
+    from grpo.core.planning.memory.budget import Device, Fit, Job
     from grpo.core.planning.memory.estimate import Shape
 
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -52,7 +52,7 @@ def plan(
     No weights are loaded and nothing is downloaded for the built-in shapes.
     """
     from grpo.core.config.sections import LoraSection
-    from grpo.core.planning.memory.budget import Device, Job, parse_size, settings, this_device
+    from grpo.core.planning.memory.budget import Device, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.shapes import shape_of
     from grpo.core.policy.load import policy_source
@@ -70,7 +70,7 @@ def plan(
     if longest is not None and context > longest:
         raise UsageError(f"--context {context} is over the model's own {longest}.")
     job = Job(context, group_size, rollout, share_weights)
-    chosen = settings(measured, job, device)
+    chosen = best_fit(measured, job, device)
     if as_json:
         click.echo(json.dumps(summary(measured, job, device, chosen, longest or MAX_CONTEXT), indent=2))
     else:
@@ -103,7 +103,7 @@ def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
     return [line for line in table if line[2] or line[0] == "weights of vLLM"]
 
 
-def summary(shape: Shape, job: Job, device: Device, chosen: Settings | None, limit: int) -> dict[str, Any]:
+def summary(shape: Shape, job: Job, device: Device, chosen: Fit | None, limit: int) -> dict[str, Any]:
     """Returns what --json prints; sizes in bytes."""
     from grpo.core.planning.memory.budget import largest_context, largest_group
 
@@ -118,7 +118,7 @@ def summary(shape: Shape, job: Job, device: Device, chosen: Settings | None, lim
 
 
 def report(
-    title: tuple[str, str], shape: Shape, job: Job, device: Device, chosen: Settings | None, longest: int | None
+    title: tuple[str, str], shape: Shape, job: Job, device: Device, chosen: Fit | None, longest: int | None
 ) -> list[str]:
     """Returns what is printed for a person; sizes in GiB."""
     from grpo.core.planning.memory.budget import GIB, largest_context, largest_group, pairs, remedies

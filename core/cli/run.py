@@ -71,7 +71,8 @@ def run(
         host = Host.discover()
         if dry_run:
             from grpo.core.check.gold.validate import doubts
-            from grpo.core.planning.decide import RUNS, make_plan
+            from grpo.core.planning.decide import make_plan
+            from grpo.core.planning.output import RUNS
             from grpo.core.record.disk import refuse_full_disk
 
             plan = make_plan(config, host)

@@ -60,8 +60,8 @@ def serve_rollouts(
     The weights come from the run, so one server serves run after run of the same model; one at a time. With a run
     directory as --model it is the server that this run needs.
     """
-    from grpo.core.config.defaults import default_dtype
-    from grpo.core.planning.backends import refuse_missing_vllm
+    from grpo.core.config.defaults import dtype_of
+    from grpo.core.rollout.engine.release import refuse_missing_vllm
     from grpo.core.rollout.server.card import card_of_model, logprobs_of, refuse_unsplittable
     from grpo.core.rollout.server.serve import RolloutServer
 
@@ -78,7 +78,7 @@ def serve_rollouts(
     targets = lora_targets.split(",") if lora_targets else chosen.lora.targets
     card = card_of_model(
         source,
-        dtype=dtype or chosen.train.dtype or default_dtype(chosen.model),
+        dtype=dtype or dtype_of(chosen.train.dtype, chosen.model),
         context=context,
         raw_logprobs=raw_logprobs or bool(logprobs_of(chosen)),
         rank=lora_rank,
@@ -94,7 +94,7 @@ def serve_rollouts(
 
 
 def _serve(server: RolloutServer, card: ServerCard, memory_share: float, tensor_parallel: int, host: str) -> None:
-    from grpo.core.planning.backends import vllm_version
+    from grpo.core.rollout.engine.release import vllm_version
     from grpo.core.rollout.engine.sharded import ShardedEngine
     from grpo.core.rollout.engine.vllm import EngineSettings, VllmEngine
 

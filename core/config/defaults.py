@@ -6,6 +6,10 @@ In: nothing, or the model that a run names. Out: values. A default that is the s
 
 from __future__ import annotations
 
+from typing import Literal
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
 EMBEDDED_STEPS = 60
 EPOCHS = 1.0
 MADE_EPISODES = 1000  # at least, of an environment that makes its own
@@ -21,8 +25,15 @@ TOLERANCE = {"float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}  # mean differen
 SERVER_PORT = 8271
 
 
-def default_dtype(model: str | None) -> str:
-    """Returns bfloat16 for a model of the user's own on a GPU, else float32."""
+def dtype_of(asked: Dtype | None, model: str | None) -> Dtype:
+    """Returns the data type of the weights: the user's, else bfloat16 for a named model on a GPU, else float32."""
     import torch
 
+    if asked is not None:
+        return asked
     return "bfloat16" if torch.cuda.is_available() and model is not None else "float32"
+
+
+def default_completion(*, embedded: bool) -> int:
+    """Returns the tokens after which completions are cut, unless the user says otherwise."""
+    return EMBEDDED_COMPLETION if embedded else NAMED_COMPLETION

@@ -26,6 +26,7 @@ from grpo.core.config.defaults import (
     SERVER_PORT,
     TOLERANCE,
     WARMUP_LR_FACTOR,
+    Dtype,
 )
 from grpo.core.config.setting import About, Flag
 
@@ -170,7 +171,7 @@ class TrainSection(Section):
         ),
     ] = "grpo"
     dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"] | None,
+        Dtype | None,
         About(
             "Data type of the weights.",
             "Full fine-tuning in `bfloat16` keeps what rounding leaves out of each weight and of its mean squared "

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from grpo.core.env.prompts import encode_prompts
-from grpo.core.policy.load import end_ids, load_model_config, load_tokenizer
+from grpo.core.planning.facts import ModelFacts
+from grpo.core.policy.load import end_ids
 from grpo.core.policy.weights import Weights, load_weights
 from grpo.core.rollout.hf.sampler import sample
-from grpo.core.rollout.types import SamplingParams, context_length, refuse_unsafe_rope
+from grpo.core.rollout.types import SamplingParams
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 BATCH = 64  # completions decoded at once
 
@@ -24,40 +29,40 @@ class Answer:
     cut: bool
 
 
-def refuse_long_prompts(weights: Weights, prompts: Sequence[Sequence[Message]], max_tokens: int) -> None:
-    """Refuses prompts that do not fit the model's context together with the new tokens; loads only the tokenizer.
+def encode_fitting(model: ModelFacts, prompts: Sequence[Sequence[Message]], max_tokens: int) -> list[list[int]]:
+    """Returns the tokens of prompts; all of them fit the model's context together with the new tokens.
 
     Raises:
-        UsageError: names the prompt and the remedy.
+        UsageError: one does not; names the prompt and the remedy.
     """
-    config = load_model_config(weights.base)
-    refuse_unsafe_rope(config)
-    context = context_length(config)
-    for number, ids in enumerate(encode_prompts(load_tokenizer(weights.tokenizer_source), prompts), start=1):
+    context, encoded = model.context, encode_prompts(model.tokenizer, prompts)
+    for number, ids in enumerate(encoded, start=1):
         if context is not None and len(ids) + max_tokens > context:
             raise UsageError(
                 f"prompt {number} has {len(ids)} tokens with its template: with {max_tokens} new ones over the "
                 f"model's context of {context}. Lower --max-new-tokens to {max(context - len(ids), 0)} or shorten it."
             )
+    return encoded
 
 
 def answers(
     weights: Weights,
-    prompts: Sequence[Sequence[Message]],
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Sequence[int]],
     *,
     samples: int,
     temperature: float,
     max_tokens: int,
     seed: int,
 ) -> list[list[Answer]]:
-    """Returns `samples` answers for each prompt; temperature 0 is greedy.
+    """Returns `samples` answers for each prompt in tokens; temperature 0 is greedy.
 
     Raises:
-        UsageError: something cannot be loaded, or a prompt does not fit.
+        UsageError: the weights cannot be loaded.
     """
     import torch
 
-    model, tokenizer = load_weights(weights)
+    model = load_weights(weights)
     params = SamplingParams(
         max_tokens=max_tokens,
         eos_ids=end_ids(tokenizer, model),
@@ -65,7 +70,7 @@ def answers(
         temperature=temperature,
     )
     torch.manual_seed(seed)
-    wanted = [ids for ids in encode_prompts(tokenizer, prompts) for _ in range(samples)]
+    wanted = [ids for ids in prompts for _ in range(samples)]
     found: list[Answer] = []
     for first in range(0, len(wanted), BATCH):
         sampled = sample(model, wanted[first : first + BATCH], params)

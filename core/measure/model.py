@@ -9,25 +9,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import PluginRef, RunConfig, parse_config
-from grpo.core.config.sections import RolloutSection
+from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
-from grpo.core.planning.decide import check_prompts
-from grpo.core.planning.turns import narrowed, with_turns
-from grpo.core.policy.load import end_ids, load_model_config, load_tokenizer
+from grpo.core.planning.facts import read_model
+from grpo.core.planning.lengths import LengthsPart, longest_prompt
+from grpo.core.planning.turns import decide_turns, narrowed
+from grpo.core.policy.load import end_ids
 from grpo.core.policy.weights import Weights, load_weights
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.turns.players import player_of
-from grpo.core.rollout.types import SamplingParams, refuse_unsafe_rope
+from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,10 @@ class EvaluationPlan:
     split: str
     samples: int
     temperature: float
-    max_tokens: int
     seed: int
     batch_size: int
-    rollout: RolloutSection
+    rollout: RolloutSettings
+    tokenizer: PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +140,13 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     if not rewards and verifier is None:
         raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
-    model_config = load_model_config(weights.base)
-    refuse_unsafe_rope(model_config)
-    longest = check_prompts(config, env, weights.tokenizer_source, model_config, {choices.split: episodes})
-    if choices.of_run:
-        config = config.model_copy(update={"rollout": narrowed(config.rollout, env)})
-    config = with_turns(config, [env], model_config, longest)
-    player_of(env, config.rollout, load_tokenizer(weights.tokenizer_source), episodes)  # refuses before weights load
-    assert config.rollout.max_completion_length is not None
+    model = read_model(weights.base, weights.tokenizer_source)
+    lengths = LengthsPart(choices.max_tokens or weights.max_tokens)
+    longest = longest_prompt(model, env, {choices.split: episodes}, lengths)
+    budgets = narrowed(config.rollout, env) if choices.of_run else config.rollout
+    turns = decide_turns(budgets, [env], lengths, model.room(longest))
+    rollout = settle(RolloutSettings, budgets, lengths, turns)
+    player_of(env, rollout, model.tokenizer, episodes)  # refuses before weights load
     return EvaluationPlan(
         weights=weights,
         env=env,
@@ -153,10 +156,10 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         split=choices.split,
         samples=choices.samples,
         temperature=temperature,
-        max_tokens=config.rollout.max_completion_length,
         seed=choices.seed,
         batch_size=choices.batch_size,
-        rollout=config.rollout,
+        rollout=rollout,
+        tokenizer=model.tokenizer,
     )
 
 
@@ -173,10 +176,10 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
     """
     import torch
 
-    model, tokenizer = load_weights(plan.weights)
+    model, tokenizer = load_weights(plan.weights), plan.tokenizer
     loaded()
     params = SamplingParams(
-        max_tokens=plan.max_tokens,
+        max_tokens=plan.rollout.max_completion_length,
         eos_ids=end_ids(tokenizer, model),
         pad_id=tokenizer.pad_token_id,
         temperature=plan.temperature,
@@ -261,10 +264,9 @@ def _config(weights: Weights, choices: Choices) -> RunConfig:
             tree |= {key: run[key] for key in ("env", "rewards", "env_rewards", "verifier", "dataset") if key in run}
     chosen = {"env": choices.env, "rewards": list(choices.rewards) or None, "dataset": choices.dataset}
     tree |= {key: value for key, value in chosen.items() if value is not None}
-    tree["rollout"] = {"max_completion_length": choices.max_tokens or weights.max_tokens}
     if choices.rewards:
         tree.pop("env_rewards", None)
     if weights.config is not None and of_run:
         limits = ("max_turns", "max_rollout_length", "step_timeout")
-        tree["rollout"] |= {name: getattr(weights.config.rollout, name) for name in limits}
+        tree["rollout"] = {name: getattr(weights.config.rollout, name) for name in limits}
     return parse_config(tree)

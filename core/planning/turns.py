@@ -1,74 +1,57 @@
-"""How far rollouts of several turns may go: the user's budgets and the environment in, checked limits out."""
+"""How far rollouts of several turns may go: the user's budgets and the environments in, checked budgets out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from grpo.core.config.defaults import OBSERVED
-from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import RolloutSection
-from grpo.core.rollout.turns.players import player_of
-from grpo.core.rollout.types import context_length
+from grpo.core.config.settings import RolloutSettings, SectionName
+from grpo.core.planning.lengths import LengthsPart
+from grpo.core.rollout.turns.players import players_of
 from grpo.plugins.binding import BoundEnv
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from grpo.core.env.episodes import Episode
+    from grpo.core.env.mixture import RunEnv
 
 
-def with_turns(config: RunConfig, envs: Sequence[BoundEnv], model_config: Any, longest: int) -> RunConfig:
-    """Chooses the budgets of rollouts of several turns; `longest` is the longest prompt in tokens.
+@dataclass(frozen=True, slots=True)
+class TurnsPart:
+    """The part of the settings that is decided here; None for environments of one turn."""
+
+    section: ClassVar[SectionName] = "rollout"
+    max_turns: int | None
+    max_rollout_length: int | None
+
+
+def decide_turns(
+    rollout: RolloutSection, envs: Sequence[BoundEnv], lengths: LengthsPart, room: int | None
+) -> TurnsPart:
+    """Chooses the budgets of rollouts that the user left open.
 
     Of several environments that with the most turns decides; the others keep to their own.
 
-    Raises:
-        UsageError: a budget that cannot work.
-    """
-    context = context_length(model_config)
-    widest = max(envs, key=lambda env: env.spec.max_turns)
-    limited = with_limits(config.rollout, widest, None if context is None else context - longest)
-    return config.model_copy(update={"rollout": limited})
-
-
-def turn_note(
-    config: RunConfig, env: BoundEnv, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
-) -> str | None:
-    """Returns what a user should know of the chat template in rollouts of several turns, or None.
-
-    Raises:
-        UsageError: the chat template cannot go on with a conversation.
-    """
-    player = player_of(env, config.rollout, tokenizer, episodes)
-    if player is None or player.form.note is None:
-        return None
-    return (
-        f"{player.form.note}. Training keeps the tokens that were sampled, so the policy learns with its earlier "
-        "turns in view as it wrote them: keep them too where you use it."
-    )
-
-
-def with_limits(rollout: RolloutSection, env: BoundEnv, room: int | None) -> RolloutSection:
-    """Chooses the budgets of rollouts that the user left open.
-
     Args:
-        rollout: with `max_completion_length` chosen.
-        env: the environment.
+        rollout: the user's budgets.
+        envs: the environments.
+        lengths: where a turn is cut.
         room: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
 
     Raises:
         UsageError: a budget that cannot work, or one that would do nothing.
     """
-    most = env.spec.max_turns
-    turn = rollout.max_completion_length
-    assert turn is not None
+    env = max(envs, key=lambda one: one.spec.max_turns)
+    most, turn = env.spec.max_turns, lengths.max_completion_length
     if most == 1:
         idle = [name for name in ("max_turns", "max_rollout_length") if getattr(rollout, name) is not None]
         if idle:
             raise UsageError(f"rollout.{idle[0]}: env '{env.name}' has only one turn. Leave it out.")
-        return rollout
+        return TurnsPart(None, None)
     turns = rollout.max_turns or most
     if turns > most:
         raise UsageError(f"rollout.max_turns {turns}: env '{env.name}' takes at most {most} turns. Lower it.")
@@ -86,7 +69,22 @@ def with_limits(rollout: RolloutSection, env: BoundEnv, room: int | None) -> Rol
             f"rollout.max_rollout_length {length}: beside the longest prompt the model's context has room for {room} "
             "tokens. Lower it, or leave it out to use all of them."
         )
-    return rollout.model_copy(update={"max_turns": turns, "max_rollout_length": length})
+    return TurnsPart(turns, length)
+
+
+def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Returns what a user should know of the chat template in rollouts of several turns.
+
+    Raises:
+        UsageError: the chat template cannot go on with a conversation.
+    """
+    players = players_of(envs, rollout, tokenizer).values()
+    return [
+        f"{player.form.note}. Training keeps the tokens that were sampled, so the policy learns with its earlier "
+        "turns in view as it wrote them: keep them too where you use it."
+        for player in players
+        if player is not None and player.form.note is not None
+    ]
 
 
 def narrowed(rollout: RolloutSection, env: BoundEnv) -> RolloutSection:

@@ -52,7 +52,7 @@ def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:
         elif merge:
             _merge(weights, folder)
         else:
-            _copy_adapter(weights, folder)
+            _copy_adapter(weights, weights.adapter, folder)
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error}. Nothing was left there.") from error
     return folder
@@ -83,10 +83,9 @@ def _copy(source: Path, folder: Path) -> None:
         _copy_into(source, unfinished)
 
 
-def _copy_adapter(weights: Weights, folder: Path) -> None:
+def _copy_adapter(weights: Weights, source: str, folder: Path) -> None:
     """Copies the adapter, and the embedded base model, which nobody else has; other bases stay where they are."""
-    assert weights.adapter is not None
-    adapter, base = Path(weights.adapter), Path(weights.base).expanduser()
+    adapter, base = Path(source), Path(weights.base).expanduser()
     embedded = weights.embedded
     refuse_full_disk(
         folder,
@@ -116,8 +115,7 @@ def _merge(weights: Weights, folder: Path) -> None:
     """
     import torch
 
-    assert weights.config is not None
-    dtype = getattr(torch, weights.config.train.dtype or "float32")
+    dtype = getattr(torch, weights.dtype)
     model = load_policy(weights.base, "float32", LoraSection(), adapter=weights.adapter, trainable=False)
     try:
         merged = model.merge_and_unload(safe_merge=True)

@@ -1,7 +1,7 @@
 """Finds the weights that a user names: the embedded model, a model, an adapter, or what a run has trained so far.
 
 In: what stands after --model and --adapter. Out: a `Weights` that says what to load and which settings belong to it;
-nothing is loaded but small JSON files. `load_weights` then loads it for inference.
+nothing is loaded but small JSON files. `load_weights` then loads the model for inference.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION, default_dtype
+from grpo.core.config.defaults import Dtype, default_completion, dtype_of
 from grpo.core.config.schema import RunConfig, load_config
 from grpo.core.config.sections import LoraSection
-from grpo.core.policy.load import load_policy, load_tokenizer, policy_source, refuse_impossible_lora
+from grpo.core.policy.load import load_policy, policy_source, refuse_impossible_lora
 from grpo.core.record.run_dir import RunDir, checkpoint_step, is_run, last_checkpoint, open_run_dir
 from grpo.core.record.versions import hush_libraries
 from grpo.plugins.errors import UsageError, did_you_mean
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 ADAPTER_CONFIG = "adapter_config.json"
 BASE_FOLDER = "base"  # in an exported adapter: the embedded model, which no hub has
@@ -80,7 +77,14 @@ class Weights:
         """How many new tokens a completion has at most, unless the user says otherwise."""
         if self.config is not None and self.config.rollout.max_completion_length is not None:
             return self.config.rollout.max_completion_length
-        return EMBEDDED_COMPLETION if self.embedded else NAMED_COMPLETION
+        return default_completion(embedded=self.embedded)
+
+    @property
+    def dtype(self) -> Dtype:
+        """What the run trained in, or what a run of this model would."""
+        if self.config is not None:
+            return dtype_of(self.config.train.dtype, self.config.model)
+        return dtype_of(None, None if self.embedded else self.base)
 
     @property
     def tokenizer_source(self) -> str:
@@ -144,28 +148,24 @@ def find_run_weights(path: Path) -> Weights:
     )
 
 
-def load_weights(weights: Weights) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Loads a model for inference, on the GPU where there is one, and its tokenizer.
+def load_weights(weights: Weights) -> Any:
+    """Loads a model for inference, on the GPU where there is one.
 
     Raises:
         UsageError: something cannot be loaded.
     """
     import torch
 
-    config = weights.config
-    if config is None:
-        config = RunConfig(env="", model=None if weights.embedded else weights.base)
-    dtype = config.train.dtype or default_dtype(config.model)
     # Without a GPU, an adapter that was trained on quantised weights goes on the plain ones.
-    bits = config.lora.bits if weights.adapter is not None and torch.cuda.is_available() else None
+    trained = weights.config.lora.bits if weights.config is not None and weights.adapter is not None else None
+    bits = trained if torch.cuda.is_available() else None
     lora = LoraSection(bits=bits)
     refuse_impossible_lora(lora)
     hush_libraries()
-    tokenizer = load_tokenizer(weights.tokenizer_source)
-    model = load_policy(weights.base, dtype, lora, adapter=weights.adapter, trainable=False)
+    model = load_policy(weights.base, weights.dtype, lora, adapter=weights.adapter, trainable=False)
     if torch.cuda.is_available() and bits is None:
         model = model.to("cuda")
-    return model.eval(), tokenizer
+    return model.eval()
 
 
 def _find(model: str | None) -> Weights:

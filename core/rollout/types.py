@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
-from grpo.core.config.sections import RolloutSection
+from grpo.core.config.settings import RolloutSettings
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ class Sampled:
     finish_reason: Literal["stop", "length"]
 
 
-def sampling_params(rollout: RolloutSection, eos_ids: Sequence[int], pad_id: int) -> SamplingParams:
+def sampling_params(rollout: RolloutSettings, eos_ids: Sequence[int], pad_id: int) -> SamplingParams:
     """Returns how tokens are chosen in training; the length is that of one turn."""
-    assert rollout.max_completion_length is not None
     return SamplingParams(
         max_tokens=rollout.max_completion_length,
         eos_ids=tuple(eos_ids),

@@ -41,7 +41,6 @@ class Books:
         self._host = host
         self._run_dir = run_dir
         self._progress = progress
-        assert plan.config.train.dtype is not None
         self._health = HealthWatch(plan.config.train.dtype)
         self._batch: Batch | None = None
 

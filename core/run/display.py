@@ -106,7 +106,7 @@ class LivePanel(Silent):
         self._console.print(Panel(table, title="grpo", title_align="left"))
         for note in notes:
             self._console.print(Text(note))
-        self._steps = plan.config.train.steps or 0
+        self._steps = plan.config.train.steps
         if run_dir is not None:
             self._live = Live(Text("starting"), console=self._console, refresh_per_second=4)
             self._live.start()
@@ -185,7 +185,7 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         model = f"{plan.source.path} ({plan.parameters / 1e6:,.0f} M parameters)"
     how = f"LoRA rank {config.lora.rank}" if config.lora.enabled else "full fine-tuning"
     rewards = ", ".join(f"{r.name}" + (f" x {r.weight:g}" if r.weight != 1 else "") for r in plan.rewards)
-    turns = config.rollout.max_turns or 1
+    turns = config.rollout.turns
     length = (
         f"{config.rollout.max_completion_length} new tokens{f' in each of up to {turns} turns' if turns > 1 else ''}"
     )

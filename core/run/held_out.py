@@ -49,7 +49,6 @@ class HeldOut:
         self._tokenizer = tokenizer
         self._judge = judge
         self._told = told
-        assert plan.config.rollout.max_completion_length is not None
         self._params = SamplingParams(
             max_tokens=plan.config.rollout.max_completion_length,
             eos_ids=tuple(end_ids),

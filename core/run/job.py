@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.plan import Plan
-from grpo.core.planning.decide import RUNS, make_plan
+from grpo.core.planning.decide import make_plan
+from grpo.core.planning.output import RUNS
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
     RunDir,
@@ -117,7 +118,6 @@ def _resume(run_dir: RunDir, host: Host, progress: Progress) -> RunSummary:
     if not isinstance(settings, dict):
         raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
     plan = make_plan(parse_config({**settings, "out": str(path)}), host, fresh=False)
-    assert plan.config.train.steps is not None
     checkpoint = last_checkpoint(run_dir)
     step = checkpoint_step(checkpoint) if checkpoint else 0
     if run_dir.model.is_dir():
@@ -178,8 +178,8 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
             progress.warned(doubt)
     progress.loading("libraries")
     hush_libraries()
-    from grpo.core.planning.backends import open_rollouts
-    from grpo.core.policy.load import end_ids, load_tokenizer, save_policy
+    from grpo.core.policy.load import end_ids, save_policy
+    from grpo.core.rollout.open import open_rollouts
     from grpo.core.run.books import Books
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
@@ -190,7 +190,7 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
     stop = StopRequest()
     trackers = [event_files(run_dir.events)] if "tensorboard" in plan.config.output.report_to else []
     with stop.listening():
-        tokenizer = load_tokenizer(plan.source.path)
+        tokenizer = plan.tokenizer
         model = _policy(plan, tokenizer, run_dir, progress, stop)
         if model is None:
             return "interrupted"
@@ -246,7 +246,6 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
     from grpo.core.policy.load import load_policy, save_policy
 
     train, lora = plan.config.train, plan.config.lora
-    assert train.dtype is not None
     progress.loading("the model")
     set_seed(plan.config.seed)  # a fresh adapter is drawn at random
     if not train.warmup_steps:

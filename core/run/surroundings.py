@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 WAIT_POLICY = "OMP_WAIT_POLICY"  # as on the command line; read when torch loads
-ENGINE = ("grpo.core.run.books", "grpo.core.train.trainer", "grpo.core.planning.backends", "datasets", "pyarrow")
+ENGINE = ("grpo.core.run.books", "grpo.core.train.trainer", "grpo.core.rollout.open", "datasets", "pyarrow")
 
 
 @contextmanager

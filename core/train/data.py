@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 def prompt_rows(plan: Plan) -> Dataset:
     """One row per prompt of the whole run, in order: chat messages and the number of the episode."""
     config = plan.config
-    assert config.train.steps is not None
     generations = -(-config.train.steps // config.loss.num_iterations)
     rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": list(range(len(plan.train)))})
     wanted = generations * config.train.prompts_per_step

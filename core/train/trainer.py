@@ -136,7 +136,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._offload = Offload() if plan.config.train.checkpointing == "offload" else None
         self._loss = PolicyLoss(
             plan.config.loss,
-            plan.config.loss.rollout_correction or "none",
+            plan.config.loss.rollout_correction,
             longest=plan.longest_sampled,
             accumulation=plan.accumulation,
             processes=self.accelerator.num_processes,

@@ -77,7 +77,7 @@ def warmup_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
     }
 
 
-def _common_arguments(dtype: str | None) -> dict[str, Any]:
+def _common_arguments(dtype: str) -> dict[str, Any]:
     on_gpu = torch.cuda.is_available()
     return {
         "use_cpu": not on_gpu,

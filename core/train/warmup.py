@@ -40,7 +40,7 @@ def warm_up(
     """
     train, longest = plan.config.train, plan.config.rollout.max_completion_length
     rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size)
-    if note := unfinished_note(rows["completion_mask"], longest or 0):
+    if note := unfinished_note(rows["completion_mask"], longest):
         warned(note)
     trainer = WarmUpTrainer(
         model=model,

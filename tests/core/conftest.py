@@ -130,7 +130,7 @@ def _run(model: Path, reward: str, out: Path, **settings: Any) -> Path:
 @pytest.fixture(scope="session")
 def vllm_installed() -> None:
     """Skips the test where vLLM is missing or of another release; fails it when GRPO_REQUIRE_VLLM is set."""
-    from grpo.core.planning.backends import refuse_missing_vllm
+    from grpo.core.rollout.engine.release import refuse_missing_vllm
     from grpo.plugins.errors import UsageError
 
     try:

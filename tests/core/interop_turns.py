@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from grpo.core.check import env as check_env
 from grpo.core.cli.main import cli
-from grpo.core.config.sections import RolloutSection
+from grpo.core.config.settings import RolloutSettings
 from grpo.core.env.episodes import episodes_of
 from grpo.core.env.prompts import encode_starts
 from grpo.core.policy.embedded import embedded_model_path
@@ -42,7 +42,7 @@ def played(env: str, row: int, lines: Sequence[Sequence[str]], seconds: float = 
     """Plays one row with scripted turns: a list of them for each rollout, whose number is its first token."""
     bound = host.env(env)
     episode = episodes_of(bound, "train", limit=row + 1, unbounded=1)[row]
-    limits = RolloutSection(max_completion_length=120, max_rollout_length=3000, max_turns=9, step_timeout=seconds)
+    limits = RolloutSettings(max_completion_length=120, max_rollout_length=3000, max_turns=9, step_timeout=seconds)
     player = player_of(bound, limits, tokenizer, [episode])
     assert player is not None
     left = [list(turns) for turns in lines]

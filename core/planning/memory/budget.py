@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from grpo.core.config.schema import RunConfig
-from grpo.core.planning.memory.estimate import Shape, modes, shape
+from grpo.core.config.settings import Checkpointing
+from grpo.core.planning.memory.estimate import Shape, modes
 from grpo.plugins.errors import UsageError
 
 GIB = 2**30
@@ -39,18 +38,18 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Fit:
     """Settings that fit.
 
     Attributes:
-        checkpointing: one of `grpo.core.planning.memory.estimate.CHECKPOINTING`.
+        checkpointing: which activations are kept.
         micro_batch: completions per forward and backward pass.
         decoded: sequences decoded at once.
         update, rollout: bytes at the peaks of the two phases.
         host: bytes of pinned host memory, with offloading.
     """
 
-    checkpointing: str
+    checkpointing: Checkpointing
     micro_batch: int
     decoded: int
     update: int
@@ -107,7 +106,7 @@ def parse_size(text: str) -> int:
     return round(float(found[1]) * _UNITS[found[2].lower()])
 
 
-def settings(model: Shape, job: Job, device: Device) -> Settings | None:
+def best_fit(model: Shape, job: Job, device: Device) -> Fit | None:
     """Returns the settings with the least recomputation, and then the largest batches, that fit; or None."""
     decoded = _largest(lambda n: job.rollout(model, n) <= device.usable, job.share)
     if decoded == 0:
@@ -117,7 +116,7 @@ def settings(model: Shape, job: Job, device: Device) -> Settings | None:
             peak = model.update(job.context, micro, checkpointing, device.kind)
             if peak <= device.usable:
                 host = model.activations.host(micro * job.context) if checkpointing == "offload" else 0
-                return Settings(checkpointing, micro, decoded, peak, job.rollout(model, decoded), host)
+                return Fit(checkpointing, micro, decoded, peak, job.rollout(model, decoded), host)
     return None
 
 
@@ -139,86 +138,7 @@ def largest_group(model: Shape, job: Job, device: Device, limit: int = 4096) -> 
     return _largest(lambda n: job.rollout(model, n) <= device.usable, limit)
 
 
-def fastest_checkpointing(config: RunConfig, model_config: Any, longest_prompt: int) -> str:
-    """Returns the mode of checkpointing with the least recomputation whose update fits the GPU; "none" on a CPU.
-
-    Args:
-        config: with every other open value chosen.
-        model_config: of the policy; one that cannot be counted keeps everything.
-        longest_prompt: in tokens.
-    """
-    train, rollout = config.train, config.rollout
-    device = this_device()
-    if device.kind == "cpu":
-        return "none"
-    assert train.micro_batch_size is not None
-    assert rollout.max_completion_length is not None
-    try:
-        measured = _shape(config, model_config)
-    except UsageError:
-        return "none"
-    engine = rollout.memory_share * device.total if rollout.backend == "vllm" else 0
-    size = (longest_prompt + (rollout.max_rollout_length or rollout.max_completion_length), train.micro_batch_size)
-    room = device.usable - engine
-    ways = modes(device.kind)
-    return next((mode for mode in ways if measured.update(*size, mode, device.kind, train.head) <= room), ways[-1])
-
-
-def refuse_no_room(config: RunConfig, model_config: Any, longest_prompt: int, processes: int) -> None:
-    """Refuses a run that this machine's memory cannot hold; a model that cannot be counted is let through.
-
-    Args:
-        config: with every open value chosen.
-        model_config: of the policy.
-        longest_prompt: in tokens.
-        processes: that share the machine's memory, or have a GPU each.
-
-    Raises:
-        UsageError: names both sizes, and the settings that would fit.
-    """
-    train, rollout = config.train, config.rollout
-    assert train.micro_batch_size is not None
-    assert rollout.max_completion_length is not None
-    device = this_device()
-    if device.kind == "cpu":
-        device = replace(device, total=device.total // processes)
-    try:
-        measured = _shape(config, model_config)
-    except UsageError:
-        return
-    share = train.prompts_per_step * train.group_size // processes
-    job = Job(longest_prompt + (rollout.max_rollout_length or rollout.max_completion_length), share)
-    if rollout.backend == "vllm-server":
-        job = replace(job, reserved=0)
-    elif rollout.backend == "vllm" and device.kind == "cuda":
-        engine = round(rollout.memory_share * device.total)
-        # Else vLLM gives its memory up during updates.
-        awake = rollout.overlap or rollout.share_weights or rollout.sleep is False
-        device = replace(device, total=device.total - engine) if awake else device
-        job = replace(job, reserved=0 if awake else engine)
-    decoded = rollout.batch_size or share
-    update = measured.update(job.context, train.micro_batch_size, train.checkpointing, device.kind, train.head)
-    needed = max(update, job.rollout(measured, decoded))
-    if needed <= device.usable:
-        return
-    chosen = settings(measured, job, device)
-    remedy = f"This fits: {' '.join(f'--set {pair}' for pair in pairs(chosen))}" if chosen else ""
-    raise UsageError(
-        f"the run needs about {needed / GIB:.1f} GiB of memory ({'update' if needed == update else 'generation'}), and "
-        f"{device.usable / GIB:.1f} GiB can be counted on. {remedy or remedies(measured, job, device)} "
-        "Where the memory goes: grpo plan. To try all the same: --set train.check_memory=false"
-    )
-
-
-def _shape(config: RunConfig, model_config: Any) -> Shape:
-    """Measures the model of a run; rows are packed where prompts may be shared and our head trains."""
-    train = config.train
-    assert train.dtype is not None
-    measured = shape(model_config, train.dtype, config.lora, reference=config.loss.beta > 0)
-    return replace(measured, packs=measured.packs and train.share_prompts and train.head == "grpo")
-
-
-def pairs(chosen: Settings) -> list[str]:
+def pairs(chosen: Fit) -> list[str]:
     """Returns the settings as `--set` takes them."""
     return [
         *([f"train.checkpointing={chosen.checkpointing}"] if chosen.checkpointing != "none" else []),

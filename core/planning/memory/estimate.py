@@ -21,13 +21,14 @@ from typing import Any
 import torch
 
 from grpo.core.config.sections import LoraSection
+from grpo.core.config.settings import Checkpointing
 from grpo.core.planning.memory.activations import Activations, count_activations, empty_policy
 from grpo.core.train.adamw import STATES
 from grpo.core.train.packing import MASK_SIZE, SUPPORTED
 from grpo.kernels.fused import WORKSPACE
 from grpo.kernels.tiles import default_tile
 
-CHECKPOINTING = ("none", "full", "offload")  # from the fastest to the least memory
+CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "full", "offload")  # from the fastest to the least memory
 NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8  # a weight of QLoRA: 4 bits, its block's scale, and the scale's own
 TRL_TILE = 4096 * 32768
 
@@ -171,7 +172,7 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
     )
 
 
-def modes(device: str) -> tuple[str, ...]:
+def modes(device: str) -> tuple[Checkpointing, ...]:
     """Returns the modes of checkpointing that save something; a CPU's own memory is the host's."""
     return CHECKPOINTING if device == "cuda" else CHECKPOINTING[:2]
 

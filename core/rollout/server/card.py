@@ -17,6 +17,8 @@ from grpo.core.config.defaults import SERVER_PORT
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from grpo.core.config.schema import RunConfig
     from grpo.core.plan import Plan
 
@@ -72,25 +74,34 @@ class ServerCard:
 
 def card_of_plan(plan: Plan) -> ServerCard:
     """Returns what a run needs its server to be."""
-    from grpo.core.policy.load import linear_modules, load_model_config
+    from grpo.core.policy.load import linear_modules
     from grpo.core.rollout.limits import engine_context
 
     config = plan.config
-    assert config.train.dtype is not None
     alone = config.lora.enabled and config.rollout.lora_sync != "folded"
     targets = config.lora.targets
     if isinstance(targets, str):
-        targets = tuple(linear_modules(load_model_config(plan.source.path)))
+        targets = tuple(linear_modules(plan.model_config))
     return ServerCard(
         model=plan.source.path,
-        traits=traits_of(plan.source.path),
-        tokenizer=vocabulary_of(plan.source.path),
+        traits=traits_of(plan.model_config),
+        tokenizer=vocabulary_of(plan.tokenizer),
         dtype=config.train.dtype,
         context=engine_context(plan),
         raw_logprobs=logprobs_of(config),
         lora_rank=config.lora.rank if alone else None,
         lora_modules=last_parts(targets) if alone else (),
     )
+
+
+def servers_of(plan: Plan) -> list[tuple[str, ServerCard, str]]:
+    """Returns the address of each server of a plan, what it has to be, and the command that starts it."""
+    wanted = card_of_plan(plan)
+    all_linear = plan.config.lora.targets == "all-linear"
+    return [
+        (url, wanted, command_for(wanted, url, embedded=plan.source.embedded, all_linear=all_linear))
+        for url in plan.config.rollout.server_url.split(",")
+    ]
 
 
 def card_of_model(
@@ -116,7 +127,7 @@ def card_of_model(
         UsageError: the model cannot be read, has no limit of its own, or has not these modules.
     """
     from grpo.core.config.sections import LoraSection
-    from grpo.core.policy.load import linear_modules, load_model_config, refuse_unknown_targets
+    from grpo.core.policy.load import linear_modules, load_model_config, load_tokenizer, refuse_unknown_targets
     from grpo.core.rollout.types import context_length, refuse_unsafe_rope
 
     config = load_model_config(source)
@@ -133,8 +144,8 @@ def card_of_model(
         names = linear_modules(config) if isinstance(targets, str) else targets
     return ServerCard(
         model=source,
-        traits=traits_of(source),
-        tokenizer=vocabulary_of(source),
+        traits=traits_of(config),
+        tokenizer=vocabulary_of(load_tokenizer(source)),
         dtype=dtype,
         context=context or limit or 0,
         raw_logprobs=raw_logprobs,
@@ -183,21 +194,17 @@ def logprobs_of(config: RunConfig) -> bool | None:
     return True if filtered else None
 
 
-def traits_of(source: str) -> dict[str, Any]:
+def traits_of(model_config: Any) -> dict[str, Any]:
     """Returns what the configuration of a model says of its architecture, as JSON would give it back."""
-    from grpo.core.policy.load import load_model_config
-
-    text = load_model_config(source).get_text_config()
+    text = model_config.get_text_config()
     found = {name: getattr(text, name, None) for name in TRAITS}
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
 
 
-def vocabulary_of(source: str) -> int:
+def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> int:
     """Returns the CRC-32 of a tokenizer's vocabulary."""
-    from grpo.core.policy.load import load_tokenizer
-
-    words = sorted(load_tokenizer(source).get_vocab().items())
+    words = sorted(tokenizer.get_vocab().items())
     return zlib.crc32(json.dumps(words).encode())
 
 

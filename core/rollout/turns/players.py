@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.sections import RolloutSection
+from grpo.core.config.settings import RolloutSettings
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.turns.chat import TurnFormat, turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
@@ -23,14 +23,14 @@ NO_TURNS = TurnFormat("", "")
 
 
 def players_of(
-    envs: Sequence[RunEnv], rollout: RolloutSection, tokenizer: PreTrainedTokenizerBase
+    envs: Sequence[RunEnv], rollout: RolloutSettings, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Player | None]:
     """Returns each environment's name to what `player_of` returns for it."""
     return {part.name: player_of(part.env, rollout, tokenizer, part.train) for part in envs}
 
 
 def player_of(
-    env: BoundEnv, rollout: RolloutSection, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
+    env: BoundEnv, rollout: RolloutSettings, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
 ) -> Player | None:
     """Returns what plays rollouts, or None for an environment that is answered once and never stepped.
 
@@ -48,10 +48,9 @@ def player_of(
         return None
     tools = tool_format(tokenizer, schemas, known_response_template) if schemas else None
     form = turn_format(tokenizer, episodes[0].prompt, schemas) if env.spec.max_turns > 1 else NO_TURNS
-    assert rollout.max_completion_length is not None
     limits = TurnLimits(
-        turns=min(rollout.max_turns or 1, env.spec.max_turns),
-        tokens=rollout.max_rollout_length or rollout.max_completion_length,
+        turns=min(rollout.turns, env.spec.max_turns),
+        tokens=rollout.length,
         seconds=rollout.step_timeout,
     )
     return Player(env, tokenizer, form, limits, tools)

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from grpo.core.cli import serve as cli_serve
 from grpo.core.config.schema import parse_config
-from grpo.core.planning import backends as rollout_plan
 from grpo.core.record.run_dir import create_run_dir
+from grpo.core.rollout.engine import release
 from grpo.core.rollout.server.card import TOKEN, ServerCard
 from grpo.plugins.errors import UsageError
 
@@ -27,7 +27,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ServerCard]:
         cards.append(card)
 
     monkeypatch.setattr(cli_serve, "_serve", serve)
-    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: "0.31.0")
+    monkeypatch.setattr(release, "vllm_version", lambda: "0.31.0")
     monkeypatch.delenv(TOKEN, raising=False)
     return cards
 
@@ -61,7 +61,7 @@ def test_a_port_that_is_taken_is_refused_before_the_model_loads(started: list[Se
 def test_a_missing_vllm_is_refused_with_the_install_line(
     started: list[ServerCard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout_plan, "vllm_version", lambda: None)
+    monkeypatch.setattr(release, "vllm_version", lambda: None)
     with pytest.raises(UsageError, match=r"vLLM is not installed\. Install it with: pip install"):
         serve()
     assert started == []

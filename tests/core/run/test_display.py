@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from grpo.core.config.schema import parse_config
+from grpo.core.config.settings import Settings
 from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
@@ -39,10 +39,14 @@ ROW = {
 @pytest.fixture
 def plan() -> Plan:
     host = Host.discover()
-    tree = {"env": "gsm8k", "train": {"steps": 10, "lr": 3e-5, "dtype": "float32"}, "loss": {"type": "grpo"}}
+    train = {"steps": 10, "lr": 3e-5, "warmup_lr": 3e-4, "micro_batch_size": 8, "dtype": "float32"}
+    tree: dict[str, Any] = {"env": "gsm8k", "train": {**train, "checkpointing": "none"}, "output": {"save_every": 20}}
+    tree |= {"loss": {"type": "grpo", "rollout_correction": "none"}, "rollout": {"max_completion_length": 96}}
     return Plan(
-        config=parse_config(tree | {"rollout": {"max_completion_length": 96}}),
+        config=Settings(**tree),
         source=PolicySource("/models/[x]tiny", embedded=False),
+        model_config=None,
+        tokenizer=None,
         envs=(
             RunEnv(
                 host.env("gsm8k"),

@@ -183,8 +183,8 @@ def test_in_a_run_rewards_begin_before_the_last_completion_has_ended(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from grpo.core.config.schema import parse_config
-    from grpo.core.planning import backends as rollout_plan
     from grpo.core.record.run_dir import RunDir, read_rollouts
+    from grpo.core.rollout import open as opening
     from grpo.core.run.job import start
     from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
@@ -192,7 +192,7 @@ def test_in_a_run_rewards_begin_before_the_last_completion_has_ended(
     file = tmp_path / "rewards.py"
     file.write_text(SLOW.format(folder=str(tmp_path)))
     rollouts: Any = Waiting(tmp_path)
-    monkeypatch.setattr(rollout_plan, "open_rollouts", lambda plan, model, *_: rollouts)
+    monkeypatch.setattr(opening, "open_rollouts", lambda plan, model, *_: rollouts)
     tree = {
         "env": "gsm8k",
         "dataset": "embedded",

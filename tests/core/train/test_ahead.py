@@ -67,16 +67,17 @@ Job = Callable[..., Path]
 def job(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     """Trains with an engine of the test's, and returns the run directory."""
     from grpo.core.config.schema import parse_config
-    from grpo.core.planning import backends as rollout_plan
+    from grpo.core.planning import rollout as planning
+    from grpo.core.rollout import open as opening
     from grpo.core.run.job import resume, start
     from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(rollout_plan, "refuse_missing_vllm", lambda: None)
+    patch.setattr(planning, "refuse_missing_vllm", lambda: None)
 
     def run(engine: Any, resumed: Path | None = None, **settings: Any) -> Path:
-        patch.setattr(rollout_plan, "open_rollouts", lambda plan, model, *_: engine)
+        patch.setattr(opening, "open_rollouts", lambda plan, model, *_: engine)
         if resumed is not None:
             resume(resumed, Host.discover(), Silent())
             return resumed

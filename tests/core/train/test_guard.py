@@ -95,12 +95,12 @@ class StaleRollouts(HfRollouts):
 
 def train(tiny_model: Path, vowels: str, out: Path, rollouts: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     from grpo.core.config.schema import parse_config
-    from grpo.core.planning import backends as rollout_plan
+    from grpo.core.rollout import open as opening
     from grpo.core.run.job import start
     from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
-    monkeypatch.setattr(rollout_plan, "open_rollouts", lambda plan, model, *_: rollouts)
+    monkeypatch.setattr(opening, "open_rollouts", lambda plan, model, *_: rollouts)
     tree = {
         "env": "gsm8k",
         "dataset": "embedded",

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import grpo.core.planning.memory.budget as budget
 from grpo.core.cli.main import main
-from grpo.core.config.schema import parse_config
-from grpo.core.planning.decide import make_plan
 from grpo.core.planning.memory.activations import Activations
 from grpo.core.planning.memory.budget import (
     GIB,
     Device,
+    Fit,
     Job,
-    Settings,
+    best_fit,
     largest_context,
     largest_group,
     parse_size,
-    settings,
 )
 from grpo.core.planning.memory.estimate import Shape
 from grpo.plugins.errors import UsageError
-from grpo.plugins.host import Host
 
 MIB = 2**20
 # One MiB for each token in memory, whatever is done with it, and four GiB that are always there.
@@ -79,7 +74,7 @@ def device(gib: float) -> Device:
 def test_recomputation_is_the_last_resort_and_batches_are_as_large_as_they_can_be(
     gib: float, expected: tuple[str, int, int]
 ) -> None:
-    chosen = settings(MODEL, Job(1000, 8), device(gib))
+    chosen = best_fit(MODEL, Job(1000, 8), device(gib))
     assert chosen is not None
     assert (chosen.checkpointing, chosen.micro_batch, chosen.decoded) == expected
     assert max(chosen.update, chosen.rollout) <= device(gib).usable
@@ -87,9 +82,9 @@ def test_recomputation_is_the_last_resort_and_batches_are_as_large_as_they_can_b
 
 
 def test_what_cannot_fit_has_no_settings() -> None:
-    assert settings(MODEL, Job(1000, 8), device(4 + 1.1)) is None
-    assert settings(MODEL, Job(1000, 8), Device("cpu", round((4 + 1.9 + 0.75) * GIB))) is None
-    assert settings(MODEL, Job(1000, 8), device(1)) is None
+    assert best_fit(MODEL, Job(1000, 8), device(4 + 1.1)) is None
+    assert best_fit(MODEL, Job(1000, 8), Device("cpu", round((4 + 1.9 + 0.75) * GIB))) is None
+    assert best_fit(MODEL, Job(1000, 8), device(1)) is None
 
 
 def test_the_largest_context_and_group_are_the_last_that_fit() -> None:
@@ -106,65 +101,6 @@ def test_an_engine_with_weights_of_its_own_takes_them_unless_they_are_shared() -
     own = Job(1000, 8, engine="vllm").rollout(MODEL, 8)
     assert own - Job(1000, 8, engine="vllm", shared=True).rollout(MODEL, 8) == GIB
     assert Job(1000, 8).rollout(MODEL, 8) == own - GIB
-
-
-def with_memory(monkeypatch: pytest.MonkeyPatch, total: float) -> None:
-    monkeypatch.setattr(budget, "this_device", lambda: Device("cpu", round(total + 0.75 * GIB)))
-
-
-def plan_of(**changes: Any) -> Any:
-    return make_plan(parse_config({"env": "gsm8k", "rewards": ["proximity"], **changes}), Host.discover())
-
-
-def test_a_run_that_cannot_fit_is_refused_with_the_settings_that_fit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with_memory(monkeypatch, 100 * MIB)
-    with pytest.raises(UsageError, match=r"needs about .* GiB of memory") as refused:
-        plan_of()
-    proposed = [word for word in str(refused.value).split() if word.startswith(("train.", "rollout."))]
-    assert proposed[-1] == "train.check_memory=false"
-    train: dict[str, Any] = {}
-    rollout: dict[str, Any] = {}
-    for pair in proposed[:-1]:
-        key, _, value = pair.partition("=")
-        section, name = key.split(".")
-        (train if section == "train" else rollout)[name] = json.loads(value)
-    assert plan_of(train=train, rollout=rollout).config.train.micro_batch_size == train["micro_batch_size"] < 64
-    assert plan_of(train={"check_memory": False})
-
-
-def test_a_run_whose_weights_alone_are_too_large_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    with_memory(monkeypatch, 5 * MIB)
-    with pytest.raises(UsageError, match="weights, gradients and optimizer alone"):
-        plan_of()
-
-
-def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(budget, "this_device", lambda: Device("cuda", 40 * GIB))
-    monkeypatch.setattr(budget, "shape", lambda *_, **__: MODEL)
-
-    def check(backend: str, memory_share: float, **settings: Any) -> None:
-        train = {"micro_batch_size": 1, "dtype": "bfloat16", "prompts_per_step": 64, "checkpointing": "full"}
-        rollout = {"max_completion_length": 900, "backend": backend, "memory_share": memory_share, **settings}
-        config = parse_config({"env": "gsm8k", "train": train, "rollout": rollout})
-        budget.refuse_no_room(config, None, 100, 1)
-
-    check("vllm", 0.3)  # its 12 GiB, and 3 of the policy
-    check("vllm", 0.85)  # 34 GiB, which are the policy's again in an update
-    with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB can be counted on"):
-        check("vllm", 0.85, overlap=True)
-    with pytest.raises(UsageError, match=r"\(update\)"):
-        check("vllm", 0.85, sleep=False)
-    check("vllm-server", 0.3, server_url="http://localhost:1")
-    with pytest.raises(UsageError, match=r"needs about 40\.0 GiB of memory \(generation\)"):
-        check("vllm", 0.925)
-    with pytest.raises(UsageError, match=r"\(generation\)"):  # 512 sequences of 1,000 MiB at once
-        check("hf", 0.3)
 
 
 def test_this_machine_has_some_memory() -> None:
@@ -217,20 +153,6 @@ def test_a_plan_that_makes_no_sense_is_refused(
 
 
 def test_settings_are_written_as_set_takes_them() -> None:
-    assert budget.pairs(Settings("none", 4, 8, 1, 1)) == ["train.micro_batch_size=4", "rollout.batch_size=8"]
-    assert budget.pairs(Settings("full", 1, 2, 1, 1))[0] == "train.checkpointing=full"
-    assert budget.pairs(Settings("offload", 1, 2, 1, 1))[0] == "train.checkpointing=offload"
-
-
-def test_the_fastest_checkpointing_that_fits_a_gpu_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def chosen(kind: str, gib: float) -> str:
-        monkeypatch.setattr(budget, "this_device", lambda: Device(kind, round((gib + 1.5) * 2**30)))
-        monkeypatch.setattr(budget, "shape", lambda *_, **__: MODEL)
-        train = {"micro_batch_size": 8, "dtype": "bfloat16"}
-        config = parse_config({"env": "gsm8k", "train": train, "rollout": {"max_completion_length": 900}})
-        return budget.fastest_checkpointing(config, None, 100)
-
-    assert chosen("cuda", 4 + 82) == "none"
-    assert chosen("cuda", 4 + 40) == "full"
-    assert chosen("cuda", 4 + 10) == "offload"
-    assert chosen("cpu", 1) == "none"
+    assert budget.pairs(Fit("none", 4, 8, 1, 1)) == ["train.micro_batch_size=4", "rollout.batch_size=8"]
+    assert budget.pairs(Fit("full", 1, 2, 1, 1))[0] == "train.checkpointing=full"
+    assert budget.pairs(Fit("offload", 1, 2, 1, 1))[0] == "train.checkpointing=offload"

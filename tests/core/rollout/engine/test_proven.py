@@ -87,9 +87,11 @@ def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     full: tuple[Any, Any], tied_model: Path
 ) -> None:
     from grpo.core.config.sections import RolloutSection
+    from grpo.core.config.settings import RolloutSettings, settle
     from grpo.core.env.episodes import episodes_of
     from grpo.core.env.prompts import encode_starts
-    from grpo.core.planning.turns import with_limits
+    from grpo.core.planning.lengths import LengthsPart
+    from grpo.core.planning.turns import decide_turns
     from grpo.core.policy.load import load_tokenizer
     from grpo.core.rollout.turns.players import player_of
     from grpo.plugins.host import Host
@@ -101,8 +103,9 @@ def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     tokenizer = load_tokenizer(str(tied_model))
     episodes = [one for one in episodes_of(env, "train", limit=2, unbounded=2) for _ in range(4)]
     prompts = encode_starts(tokenizer, episodes)
-    wished = RolloutSection(max_completion_length=8, max_turns=3)
-    limits = with_limits(wished, env, 512 - max(map(len, prompts)))
+    wished, lengths = RolloutSection(max_turns=3), LengthsPart(8)
+    turns = decide_turns(wished, [env], lengths, 512 - max(map(len, prompts)))
+    limits = settle(RolloutSettings, wished, lengths, turns)
     player = player_of(env, limits, tokenizer, episodes)
     assert player is not None
     ended: list[int] = []

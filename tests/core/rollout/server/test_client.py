@@ -86,9 +86,9 @@ def config_of(url: str, **settings: Any) -> Any:
 
 
 def rollouts_of(url: str, lora_sync: Any = "adapter") -> Any:
-    from grpo.core.planning.backends import connected_engines
     from grpo.core.planning.decide import make_plan
     from grpo.core.rollout.engine.proven import EngineRollouts
+    from grpo.core.rollout.open import connected_engines
     from grpo.plugins.host import Host
 
     plan = make_plan(config_of(url), Host.discover())

@@ -108,9 +108,9 @@ def play(tokenizer: Any, *lines: list[str], env: type[Desk] = Desk, **limits: An
 
 
 def player_of_desk(env: BoundEnv, tokenizer: Any, episodes: list[Episode]) -> Player:
-    from grpo.core.config.sections import RolloutSection
+    from grpo.core.config.settings import RolloutSettings
 
-    found = player_of(env, RolloutSection(max_completion_length=60), tokenizer, episodes)
+    found = player_of(env, RolloutSettings(max_completion_length=60), tokenizer, episodes)
     assert found is not None
     return found
 

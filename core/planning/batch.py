@@ -1,0 +1,47 @@
+"""How a generation is divided: prompts, group size and processes in, the size of a micro batch out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from grpo.core.config.defaults import NAMED_MICRO_BATCH
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.settings import SectionName
+from grpo.core.planning.facts import Facts
+from grpo.plugins.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """The part of the settings that is decided here."""
+
+    section: ClassVar[SectionName] = "train"
+    micro_batch_size: int
+
+
+def decide_batch(config: RunConfig, facts: Facts) -> BatchPart:
+    """Chooses how many completions go through the model at once.
+
+    Raises:
+        UsageError: a generation cannot be divided so; names what can.
+    """
+    train, processes = config.train, facts.processes
+    total = train.prompts_per_step * train.group_size
+    if total % processes:
+        raise UsageError(
+            f"{train.prompts_per_step} prompts x {train.group_size} completions = {total} cannot be shared by "
+            f"{processes} processes. Choose train.prompts_per_step so that the product is a multiple of {processes}."
+        )
+    share = total // processes
+    micro = train.micro_batch_size
+    if micro is None:
+        most = share if facts.source.embedded else min(NAMED_MICRO_BATCH, share)
+        micro = max(size for size in range(1, most + 1) if share % size == 0)
+    elif share % micro:
+        raise UsageError(
+            f"train.micro_batch_size {micro} does not divide the {share} completions of each process "
+            f"({train.prompts_per_step} prompts x {train.group_size} completions / {processes} processes). "
+            f"Choose one of {', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
+        )
+    return BatchPart(micro)

@@ -1,0 +1,106 @@
+"""What planning decides from: a configuration and the host in, what its names mean on this machine out.
+
+Each fact is found once and handed on: `Facts` before a row is read, `ModelFacts` before weights load.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.env.mixture import bound_envs
+from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer, policy_source
+from grpo.core.rollout.types import context_length, refuse_unsafe_rope
+from grpo.plugins.binding import BoundEnv
+from grpo.plugins.host import Host
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the names of a configuration mean.
+
+    Attributes:
+        source: where the policy comes from.
+        envs: the environments with their options.
+        host: the plugins.
+        processes: how many processes train together.
+    """
+
+    source: PolicySource
+    envs: tuple[BoundEnv, ...]
+    host: Host
+    processes: int
+
+    @property
+    def several(self) -> bool:
+        """The run has more than one environment."""
+        return len(self.envs) > 1
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Each environment's share of all prompts."""
+        total = sum(env.weight for env in self.envs)
+        return tuple(env.weight / total for env in self.envs)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What is known of a model without its weights.
+
+    Attributes:
+        config: of transformers.
+        tokenizer: with left padding, a pad token and a chat template.
+        tokenizer_source: where that comes from, for messages.
+    """
+
+    config: Any
+    tokenizer: PreTrainedTokenizerBase
+    tokenizer_source: str
+
+    @property
+    def context(self) -> int | None:
+        """Its context in tokens, or None when its configuration does not say."""
+        return context_length(self.config)
+
+    def room(self, prompt: int) -> int | None:
+        """Returns the tokens of its context beside a prompt of so many, or None when nobody knows the context."""
+        return None if self.context is None else self.context - prompt
+
+
+def gather_facts(config: RunConfig, host: Host) -> Facts:
+    """Looks up what a configuration names; whatever is wrong with a name is said here, before rows are read.
+
+    Raises:
+        UsageError: a model, an environment or a reward that there is not, or that cannot be used so.
+    """
+    facts = Facts(
+        source=policy_source(config.model),
+        envs=bound_envs(config, host),
+        host=host,
+        processes=int(os.environ.get("WORLD_SIZE", "1")),
+    )
+    host.rewards(config.rewards)
+    if config.verifier is not None:
+        host.verifier(config.verifier)
+    return facts
+
+
+def read_model(source: str, tokenizer_source: str | None = None) -> ModelFacts:
+    """Reads a model's configuration and tokenizer, and no weights.
+
+    Args:
+        source: a folder or hub id.
+        tokenizer_source: another one for the tokenizer, or None for the same.
+
+    Raises:
+        UsageError: one of them cannot be loaded, or the model's positions depend on the rest of a batch.
+    """
+    config = load_model_config(source)
+    refuse_unsafe_rope(config)
+    tokenizer_source = tokenizer_source or source
+    return ModelFacts(config, load_tokenizer(tokenizer_source), tokenizer_source)

@@ -1,0 +1,125 @@
+"""Whether a run fits into this machine's memory: its settings and its model's shape in, a mode of checkpointing out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.settings import Checkpointing, RolloutSettings, SectionName
+from grpo.core.planning.batch import BatchPart
+from grpo.core.planning.memory.budget import GIB, Device, Job, best_fit, pairs, remedies, this_device
+from grpo.core.planning.memory.estimate import Shape, modes, shape
+from grpo.core.planning.optimizer import OptimizerPart
+from grpo.plugins.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """The part of the settings that is decided here."""
+
+    section: ClassVar[SectionName] = "train"
+    checkpointing: Checkpointing
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a run puts into memory beside its model.
+
+    Attributes:
+        batch, optimizer, rollout: what was decided before.
+        longest_prompt: in tokens.
+        processes: that share the machine's memory, or have a GPU each.
+    """
+
+    batch: BatchPart
+    optimizer: OptimizerPart
+    rollout: RolloutSettings
+    longest_prompt: int
+    processes: int = 1
+
+    @property
+    def context(self) -> int:
+        """Tokens of the longest sequence."""
+        return self.longest_prompt + self.rollout.length
+
+
+def decide_memory(config: RunConfig, load: Load, model_config: Any) -> MemoryPart:
+    """Chooses the mode of checkpointing; a model that cannot be counted keeps everything and is let through.
+
+    Args:
+        config: what the user asked for.
+        load: what was decided before.
+        model_config: of the policy.
+
+    Raises:
+        UsageError: this machine's memory cannot hold the run; names both sizes, and the settings that would fit.
+    """
+    train = config.train
+    device = this_device()
+    chooses = train.checkpointing == "auto" and device.kind == "cuda"
+    measured = _measured(config, load, model_config) if chooses or train.check_memory else None
+    if train.checkpointing != "auto":
+        checkpointing: Checkpointing = train.checkpointing
+    elif chooses and measured is not None:
+        checkpointing = fastest_checkpointing(config, load, measured, device)
+    else:
+        checkpointing = "none"
+    if train.check_memory and measured is not None:
+        refuse_no_room(config, load, measured, checkpointing, device)
+    return MemoryPart(checkpointing)
+
+
+def fastest_checkpointing(config: RunConfig, load: Load, measured: Shape, device: Device) -> Checkpointing:
+    """Returns the mode of checkpointing with the least recomputation whose update fits the GPU."""
+    rollout, size = load.rollout, (load.context, load.batch.micro_batch_size)
+    engine = rollout.memory_share * device.total if rollout.backend == "vllm" else 0
+    room = device.usable - engine
+    ways = modes(device.kind)
+    fits = (mode for mode in ways if measured.update(*size, mode, device.kind, config.train.head) <= room)
+    return next(fits, ways[-1])
+
+
+def refuse_no_room(
+    config: RunConfig, load: Load, measured: Shape, checkpointing: Checkpointing, device: Device
+) -> None:
+    """Refuses a run that this machine's memory cannot hold.
+
+    Raises:
+        UsageError: names both sizes, and the settings that would fit.
+    """
+    train, rollout = config.train, load.rollout
+    if device.kind == "cpu":
+        device = replace(device, total=device.total // load.processes)
+    share = train.prompts_per_step * train.group_size // load.processes
+    job = Job(load.context, share)
+    if rollout.backend == "vllm-server":
+        job = replace(job, reserved=0)
+    elif rollout.backend == "vllm" and device.kind == "cuda":
+        engine = round(rollout.memory_share * device.total)
+        # Else vLLM gives its memory up during updates.
+        awake = rollout.overlap or rollout.share_weights or rollout.sleep is False
+        device = replace(device, total=device.total - engine) if awake else device
+        job = replace(job, reserved=0 if awake else engine)
+    decoded = rollout.batch_size or share
+    update = measured.update(job.context, load.batch.micro_batch_size, checkpointing, device.kind, train.head)
+    needed = max(update, job.rollout(measured, decoded))
+    if needed <= device.usable:
+        return
+    chosen = best_fit(measured, job, device)
+    remedy = f"This fits: {' '.join(f'--set {pair}' for pair in pairs(chosen))}" if chosen else ""
+    raise UsageError(
+        f"the run needs about {needed / GIB:.1f} GiB of memory ({'update' if needed == update else 'generation'}), and "
+        f"{device.usable / GIB:.1f} GiB can be counted on. {remedy or remedies(measured, job, device)} "
+        "Where the memory goes: grpo plan. To try all the same: --set train.check_memory=false"
+    )
+
+
+def _measured(config: RunConfig, load: Load, model_config: Any) -> Shape | None:
+    """Measures the model of a run; rows are packed where prompts may be shared and our head trains."""
+    train = config.train
+    try:
+        measured = shape(model_config, load.optimizer.dtype, config.lora, reference=config.loss.beta > 0)
+    except UsageError:
+        return None
+    return replace(measured, packs=measured.packs and train.share_prompts and train.head == "grpo")

@@ -1,0 +1,111 @@
+"""Who samples, and whether training can use what it says: a configuration in, how its tokens are weighed out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.config.sections import Correction
+from grpo.core.config.settings import SectionName
+from grpo.core.rollout.engine.release import refuse_missing_vllm
+from grpo.plugins.errors import UsageError
+
+if TYPE_CHECKING:
+    from grpo.core.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPart:
+    """The part of the settings that is decided here."""
+
+    section: ClassVar[SectionName] = "loss"
+    rollout_correction: Correction
+
+
+def decide_rollout(config: RunConfig, processes: int) -> RolloutPart:
+    """Chooses how tokens are weighed that engine and policy find differently probable.
+
+    Args:
+        config: what the user asked for.
+        processes: how many train together.
+
+    Raises:
+        UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
+    """
+    refuse_impossible_rollouts(config, processes)
+    correction = config.loss.rollout_correction
+    if correction is None:
+        correction = "none" if config.rollout.backend == "hf" or config.train.head == "trl" else "token_truncate"
+    return RolloutPart(correction)
+
+
+def refuse_impossible_rollouts(config: RunConfig, processes: int) -> None:
+    """Refuses a rollout backend that is not there, or that could not serve what trains.
+
+    Raises:
+        UsageError: names the setting and the remedy.
+    """
+    rollout = config.rollout
+    if rollout.sleep and rollout.backend != "vllm":
+        raise UsageError("rollout.sleep needs the backend vllm. Add --rollout vllm, or leave it out.")
+    if rollout.backend == "hf":
+        return
+    if rollout.backend == "vllm":
+        refuse_missing_vllm()
+    else:
+        refuse_unusable_urls(rollout.server_url)
+    if processes > 1:
+        raise UsageError(
+            f"rollout.backend='{rollout.backend}' serves one training process; this run has several. Start one "
+            "process, or sample with rollout.backend='hf'."
+        )
+    filtered = [name for name, off in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0)) if getattr(rollout, name) != off]
+    if filtered and rollout.temperature != 1.0:
+        raise UsageError(
+            f"rollout.{filtered[0]} with rollout.temperature {rollout.temperature}: vLLM reports log-probabilities "
+            "either before both or after both, and training computes them after the temperature only. Set "
+            f"rollout.temperature=1, or leave {filtered[0]} out, or sample with rollout.backend='hf'."
+        )
+    if rollout.sleep:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UsageError("rollout.sleep frees GPU memory between rollouts; there is no GPU here. Leave it out.")
+
+
+def refuse_unusable_urls(urls: str) -> None:
+    """Refuses what are no addresses of servers.
+
+    Raises:
+        UsageError: says how to write them.
+    """
+    each = urls.split(",")
+    for url in each:
+        try:
+            place = urlsplit(url)
+            usable = place.scheme in ("http", "https") and bool(place.hostname) and (place.port or 1) > 0
+        except ValueError:
+            usable = False
+        if not usable or "@" in url:
+            raise UsageError(
+                f"rollout.server_url '{url}': write it as http://HOST:PORT, without a user or a password; several with "
+                "commas between them."
+            )
+    if len(set(each)) < len(each):
+        raise UsageError(f"rollout.server_url names a server twice: {urls}. Name each once.")
+
+
+def refuse_unfit_server(plan: Plan) -> None:
+    """Refuses to go on without a server that fits, where the plan samples with one.
+
+    Raises:
+        UsageError: with the command that starts one.
+    """
+    if plan.config.rollout.backend == "vllm-server":
+        from grpo.core.rollout.server.card import servers_of
+        from grpo.core.rollout.server.client import found_server
+
+        for url, wanted, command in servers_of(plan):
+            found_server(url, wanted, command)

@@ -1,0 +1,98 @@
+"""Starts what samples: a plan and its policy in, an open `Rollouts` out, which is the caller's to close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.rollout.hf.sampler import HfRollouts
+from grpo.core.rollout.limits import engine_context, tolerance_of
+
+if TYPE_CHECKING:
+    from grpo.core.plan import Plan
+    from grpo.core.rollout.engine.link import EngineLink
+    from grpo.core.rollout.types import Rollouts
+
+
+def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
+    """Starts the backend of a plan.
+
+    Args:
+        plan: a run that can start.
+        model: its policy, for the names of the adapted modules.
+        warned: told what needs attention while the run goes on.
+
+    Raises:
+        UsageError: vLLM cannot serve the model.
+    """
+    config = plan.config
+    if config.rollout.backend == "hf":
+        return HfRollouts(config.rollout.batch_size)
+    if config.rollout.backend == "vllm":
+        return _proven(plan, start_engine(plan, model), model)
+    from grpo.core.rollout.engine.spread import SpreadRollouts
+
+    members = [_proven(plan, link, model) for link in connected_engines(plan, warned)]
+    return members[0] if len(members) == 1 else SpreadRollouts(members)
+
+
+def connected_engines(plan: Plan, warned: Callable[[str], None]) -> list[EngineLink]:
+    """Connects with the servers of a plan.
+
+    Raises:
+        UsageError: one is not there, or does not fit.
+    """
+    from grpo.core.rollout.server.card import servers_of
+    from grpo.core.rollout.server.client import ServerLink
+
+    return [ServerLink(*server, plan.config.rollout.server_wait, warned) for server in servers_of(plan)]
+
+
+def start_engine(plan: Plan, model: Any) -> Any:
+    """Starts vLLM in this process for the plan's policy."""
+    import torch
+
+    from grpo.core.rollout.engine.vllm import EngineSettings, VllmEngine
+    from grpo.core.rollout.sync.payload import adapted_modules, has_adapter
+
+    rollout, lora = plan.config.rollout, plan.config.lora
+    serves_adapter = lora.enabled and rollout.lora_sync != "folded"
+    modules = tuple(adapted_modules(model)) if serves_adapter and has_adapter(model) else ()
+    sleeps = torch.cuda.is_available() and rollout.sleep is not False
+    return VllmEngine(
+        EngineSettings(
+            model=plan.source.path,
+            dtype=plan.config.train.dtype,
+            context=engine_context(plan),
+            raw_logprobs=rollout.temperature == 1.0,
+            memory_share=rollout.memory_share,
+            lora_rank=lora.rank if serves_adapter else None,
+            lora_modules=modules,
+            sleeps=sleeps and not (rollout.overlap or rollout.share_weights),
+        )
+    )
+
+
+def _proven(plan: Plan, link: EngineLink, model: Any) -> Rollouts:
+    from grpo.core.rollout.engine.proven import EngineRollouts
+
+    rollout = plan.config.rollout
+    return EngineRollouts(
+        link,
+        tolerance=tolerance_of(plan.config),
+        temperature=rollout.temperature,
+        lora_sync="adapter" if rollout.share_weights else rollout.lora_sync,
+        shared_bytes=_share(model, link) if rollout.share_weights else None,
+    )
+
+
+def _share(model: Any, engine: Any) -> int:
+    """Has an engine of this process and the policy share the frozen weights; returns the bytes that this gave back."""
+    from grpo.core.rollout.sync.shared_weights import share_frozen
+
+    try:
+        shared = share_frozen(model, engine.apply(lambda served: served))
+    except BaseException:
+        engine.close()
+        raise
+    return shared.before - shared.after

@@ -1,0 +1,81 @@
+"""Settings: a configuration with everything chosen, written under the same names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from pydantic import ValidationError
+
+from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.config.settings import RolloutSettings, SectionName, Settings, settled
+
+
+@dataclass(frozen=True, slots=True)
+class TrainPart:
+    section: ClassVar[SectionName] = "train"
+    steps: int = 3
+    micro_batch_size: int = 4
+    lr: float = 1e-5
+    warmup_lr: float = 1e-4
+    checkpointing: str = "none"
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class LossPart:
+    section: ClassVar[SectionName] = "loss"
+    rollout_correction: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPart:
+    section: ClassVar[SectionName] = "rollout"
+    max_completion_length: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    section: ClassVar[SectionName] = "output"
+    save_every: int = 20
+
+
+PARTS = (TrainPart(), LossPart(), RolloutPart(), OutputPart())
+
+
+def test_what_was_chosen_stands_under_the_names_of_the_configuration() -> None:
+    config = parse_config({"env": ["gsm8k", {"name": "guess"}], "train": {"group_size": 4}, "lora": {"enabled": True}})
+    chosen = settled(config, *PARTS)
+    assert (chosen.train.steps, chosen.train.group_size, chosen.output.save_every) == (3, 4, 20)
+    assert chosen.lora == config.lora
+    written = json.loads(json.dumps(chosen.model_dump(mode="json")))
+    assert list(written) == list(config.model_dump())
+    assert [list(section) for section in written.values() if isinstance(section, dict)] == [
+        list(section) for section in config.model_dump().values() if isinstance(section, dict)
+    ]
+    assert parse_config(written).model_dump(mode="json") == written, "a run that resumes reads the same"
+    assert settled(parse_config(written), *PARTS) == chosen
+
+
+@pytest.mark.parametrize("missing", range(len(PARTS)))
+def test_settings_with_a_value_that_nobody_chose_cannot_be_made(missing: int) -> None:
+    parts = [part for number, part in enumerate(PARTS) if number != missing]
+    with pytest.raises(ValidationError):
+        settled(parse_config({"env": "gsm8k"}), *parts)
+
+
+def test_settings_have_the_fields_of_the_configuration_and_no_others() -> None:
+    for name, field in Settings.model_fields.items():
+        section = RunConfig.model_fields[name].annotation
+        if name in ("train", "loss", "rollout", "output"):
+            assert list(field.annotation.model_fields) == list(section.model_fields)  # type: ignore[union-attr]
+    assert list(Settings.model_fields) == list(RunConfig.model_fields)
+
+
+def test_a_rollout_of_one_turn_is_as_long_as_its_turn() -> None:
+    once = RolloutSettings(max_completion_length=16)
+    assert (once.turns, once.length) == (1, 16)
+    several = RolloutSettings(max_completion_length=16, max_turns=3, max_rollout_length=90)
+    assert (several.turns, several.length) == (3, 90)

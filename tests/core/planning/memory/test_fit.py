@@ -1,0 +1,144 @@
+"""Whether a run fits into this machine's memory: what is chosen, and what is refused with the settings that fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo.core.config.schema import parse_config
+from grpo.core.config.settings import RolloutSettings
+from grpo.core.planning.batch import BatchPart
+from grpo.core.planning.decide import make_plan
+from grpo.core.planning.memory import fit
+from grpo.core.planning.memory.activations import Activations
+from grpo.core.planning.memory.budget import GIB, Device
+from grpo.core.planning.memory.estimate import Shape
+from grpo.core.planning.memory.fit import Load, decide_memory
+from grpo.core.planning.optimizer import OptimizerPart
+from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
+
+MIB = 2**20
+# One MiB for each token in memory, whatever is done with it, and four GiB that are always there.
+MODEL = Shape(
+    parameters=GIB // 2,
+    hidden=1,
+    vocabulary=2,
+    layers=10,
+    itemsize=2,
+    weights=GIB,
+    adapter=0,
+    gradients=GIB,
+    optimizer=2 * GIB,
+    reference=0,
+    head_trains=False,
+    cache=MIB,
+    activations=Activations(layer=MIB, outside=0.0, boundary=MIB / 10, layers=10),
+)
+
+
+def with_memory(monkeypatch: pytest.MonkeyPatch, total: float) -> None:
+    monkeypatch.setattr(fit, "this_device", lambda: Device("cpu", round(total + 0.75 * GIB)))
+
+
+def plan_of(**changes: Any) -> Any:
+    return make_plan(parse_config({"env": "gsm8k", "rewards": ["proximity"], **changes}), Host.discover())
+
+
+def decided(micro_batch_size: int, train: dict[str, Any], **rollout: Any) -> str:
+    """Decides for prompts of 100 tokens and completions of 900."""
+    load = Load(
+        BatchPart(micro_batch_size),
+        OptimizerPart(lr=1e-6, warmup_lr=1e-5, dtype="bfloat16"),
+        RolloutSettings(max_completion_length=900, **rollout),
+        longest_prompt=100,
+    )
+    return decide_memory(parse_config({"env": "gsm8k", "train": train, "rollout": rollout}), load, None).checkpointing
+
+
+def test_a_run_that_cannot_fit_is_refused_with_the_settings_that_fit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with_memory(monkeypatch, 100 * MIB)
+    with pytest.raises(UsageError, match=r"needs about .* GiB of memory") as refused:
+        plan_of()
+    proposed = [word for word in str(refused.value).split() if word.startswith(("train.", "rollout."))]
+    assert proposed[-1] == "train.check_memory=false"
+    train: dict[str, Any] = {}
+    rollout: dict[str, Any] = {}
+    for pair in proposed[:-1]:
+        key, _, value = pair.partition("=")
+        section, name = key.split(".")
+        (train if section == "train" else rollout)[name] = json.loads(value)
+    assert plan_of(train=train, rollout=rollout).config.train.micro_batch_size == train["micro_batch_size"] < 64
+    assert plan_of(train={"check_memory": False})
+
+
+def test_a_run_whose_weights_alone_are_too_large_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with_memory(monkeypatch, 5 * MIB)
+    with pytest.raises(UsageError, match="weights, gradients and optimizer alone"):
+        plan_of()
+
+
+def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fit, "this_device", lambda: Device("cuda", 40 * GIB))
+    monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
+
+    def check(backend: str, memory_share: float, **settings: Any) -> None:
+        train = {"prompts_per_step": 64, "checkpointing": "full"}
+        assert decided(1, train, backend=backend, memory_share=memory_share, **settings) == "full"
+
+    check("vllm", 0.3)  # its 12 GiB, and 3 of the policy
+    check("vllm", 0.85)  # 34 GiB, which are the policy's again in an update
+    with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB can be counted on"):
+        check("vllm", 0.85, overlap=True)
+    with pytest.raises(UsageError, match=r"\(update\)"):
+        check("vllm", 0.85, sleep=False)
+    check("vllm-server", 0.3, server_url="http://localhost:1")
+    with pytest.raises(UsageError, match=r"needs about 40\.0 GiB of memory \(generation\)"):
+        check("vllm", 0.925)
+    with pytest.raises(UsageError, match=r"\(generation\)"):  # 512 sequences of 1,000 MiB at once
+        check("hf", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gib", "mode"),
+    [("cuda", 4 + 82, "none"), ("cuda", 4 + 40, "full"), ("cuda", 4 + 10, "offload"), ("cpu", 1, "none")],
+)
+def test_the_fastest_checkpointing_that_fits_a_gpu_is_chosen(
+    kind: str, gib: float, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fit, "this_device", lambda: Device(kind, round((gib + 1.5) * GIB)))
+    monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
+    assert decided(8, {"check_memory": False}) == mode
+
+
+def test_a_model_that_cannot_be_counted_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    def uncountable(*_: Any, **__: Any) -> Shape:
+        raise UsageError("cannot count")
+
+    monkeypatch.setattr(fit, "this_device", lambda: Device("cuda", GIB))
+    monkeypatch.setattr(fit, "shape", uncountable)
+    assert decided(8, {}) == "none"
+    assert decided(8, {"checkpointing": "offload"}) == "offload"
+
+
+def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "this_device", lambda: Device("cpu", round(14.75 * GIB)))
+    monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
+    config = parse_config({"env": "gsm8k", "train": {"prompts_per_step": 1, "group_size": 2}})
+    optimizer, rollout = (
+        OptimizerPart(lr=1e-6, warmup_lr=1e-5, dtype="float32"),
+        RolloutSettings(max_completion_length=9),
+    )
+    alone = Load(BatchPart(1), optimizer, rollout, longest_prompt=91)
+    decide_memory(config, alone, None)
+    with pytest.raises(UsageError, match=r"and 2\.9 GiB can be counted on"):
+        decide_memory(config, Load(BatchPart(1), optimizer, rollout, longest_prompt=91, processes=4), None)

@@ -1,0 +1,32 @@
+"""How a generation is divided among processes and micro batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from grpo.core.config.schema import parse_config
+from grpo.core.planning.batch import decide_batch
+from grpo.core.planning.facts import Facts
+from grpo.plugins.errors import UsageError
+
+
+def micro(facts: Facts, **train: Any) -> int:
+    return decide_batch(parse_config({"env": "one", "train": train}), facts).micro_batch_size
+
+
+def test_the_largest_divisor_that_a_model_takes_at_once_is_chosen(facts_of: Callable[..., Facts]) -> None:
+    assert micro(facts_of(embedded=True)) == 64
+    assert micro(facts_of()) == 8
+    assert micro(facts_of(), prompts_per_step=1, group_size=9) == 3
+    assert micro(facts_of(processes=2), prompts_per_step=2, group_size=7) == 7
+    assert micro(facts_of(), micro_batch_size=32) == 32
+
+
+def test_what_cannot_be_divided_is_refused_with_what_can(facts_of: Callable[..., Facts]) -> None:
+    with pytest.raises(UsageError, match=r"64 cannot be shared by 3 processes"):
+        micro(facts_of(processes=3))
+    with pytest.raises(UsageError, match=r"does not divide the 32 completions .* Choose one of 1, 2, 4, 8, 16, 32\."):
+        micro(facts_of(processes=2), micro_batch_size=3)

@@ -1,0 +1,39 @@
+"""What a run writes: trackers that are there, a folder that may be written, checkpoints that can resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo.core.config.schema import parse_config
+from grpo.core.planning.output import decide_output
+from grpo.plugins.errors import UsageError
+
+
+def save_every(*, fresh: bool = False, **tree: Any) -> int:
+    return decide_output(parse_config({"env": "one", **tree}), fresh=fresh).save_every
+
+
+def test_a_checkpoint_falls_between_generations() -> None:
+    assert save_every() == 20
+    assert save_every(loss={"num_iterations": 3}) == 21
+    assert save_every(loss={"num_iterations": 3}, output={"save_every": 6}) == 6
+    with pytest.raises(UsageError, match=r"save_every 10 is not a multiple of loss\.num_iterations 3.*Choose 12\."):
+        save_every(loss={"num_iterations": 3}, output={"save_every": 10})
+
+
+def test_a_tracker_that_is_not_installed_is_refused_with_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"--report-to wandb: .* pip install wandb"):
+        save_every(output={"report_to": ["wandb"]})
+
+
+def test_only_a_fresh_run_wants_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="is not empty"):
+        save_every(fresh=True, out=str(tmp_path))
+    assert save_every(out=str(tmp_path)) == 20

@@ -1,0 +1,46 @@
+"""An engine whose weights could not be those that train, or not in time, is refused before anything loads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.planning.sync import refuse_impossible_sync
+from grpo.plugins.errors import UsageError
+
+LORA = {"enabled": True}
+
+
+def config(**settings: Any) -> RunConfig:
+    return parse_config({"env": "gsm8k", **settings, "rollout": {"backend": "vllm", **settings.get("rollout", {})}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"lora": {**LORA, "bits": 4}}, r"lora\.bits with vLLM"),
+        ({"lora": {**LORA, "bits": 4}, "rollout": {"backend": "vllm-server"}}, r"lora\.bits with vLLM"),
+        ({"rollout": {"overlap": True, "backend": "hf"}}, "samples with the very weights that train"),
+        ({"rollout": {"overlap": True}, "train": {"head": "trl"}}, r"--overlap with train\.head='trl'"),
+        ({"rollout": {"share_weights": True, "backend": "hf"}, "lora": LORA}, "--share-weights with --rollout hf"),
+        ({"rollout": {"share_weights": True}}, "--share-weights with full fine-tuning"),
+        ({"rollout": {"share_weights": True}, "lora": {**LORA, "bits": 4}}, r"--share-weights with lora\.bits"),
+    ],
+)
+def test_what_could_not_be_in_step_is_refused(settings: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        refuse_impossible_sync(config(**settings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rollout": {"backend": "hf"}, "lora": {**LORA, "bits": 4}},
+        {"rollout": {"overlap": True}},
+        {"rollout": {"overlap": True, "share_weights": True}, "lora": LORA},
+    ],
+)
+def test_what_can_be_in_step_is_not(settings: dict[str, Any]) -> None:
+    refuse_impossible_sync(config(**settings))

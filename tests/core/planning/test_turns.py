@@ -1,0 +1,62 @@
+"""The budgets of rollouts of several turns: what is chosen, and what could not work or would do nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from grpo.core.config.sections import RolloutSection
+from grpo.core.planning.lengths import LengthsPart
+from grpo.core.planning.turns import TurnsPart, decide_turns, narrowed
+from grpo.plugins.binding import BoundEnv
+from grpo.plugins.errors import UsageError
+from grpo.plugins.specs import EnvSpec
+
+
+def nothing() -> Any:
+    raise AssertionError("no environment is made here")
+
+
+LONG = BoundEnv(EnvSpec(name="long", version=1, factory=nothing, max_turns=6), "some-dist")
+SHORT = BoundEnv(EnvSpec(name="short", version=1, factory=nothing, max_turns=2), "some-dist")
+ONCE = BoundEnv(EnvSpec(name="once", version=1, factory=nothing), "some-dist")
+
+
+def decided(*envs: BoundEnv, room: int | None = 9000, **wished: Any) -> TurnsPart:
+    return decide_turns(RolloutSection(**wished), envs, LengthsPart(100), room)
+
+
+def test_the_environment_with_the_most_turns_decides() -> None:
+    assert decided(SHORT, LONG, ONCE) == TurnsPart(6, 6 * (100 + 256))
+    assert decided(ONCE) == TurnsPart(None, None)
+
+
+def test_a_rollout_ends_with_the_models_context() -> None:
+    assert decided(LONG, room=500) == TurnsPart(6, 500)
+    assert decided(LONG, room=None) == TurnsPart(6, 6 * 356)
+    assert decided(LONG, max_turns=3, max_rollout_length=400) == TurnsPart(3, 400)
+
+
+@pytest.mark.parametrize(
+    ("env", "wished", "what"),
+    [
+        (ONCE, {"max_turns": 1}, r"rollout\.max_turns: env 'once' has only one turn"),
+        (ONCE, {"max_rollout_length": 500}, r"rollout\.max_rollout_length: env 'once' has only one turn"),
+        (LONG, {"max_turns": 7}, "takes at most 6 turns"),
+        (LONG, {"max_rollout_length": 99}, r"99 is less than one turn \(rollout\.max_completion_length 100\)"),
+        (LONG, {"max_rollout_length": 9001}, "has room for 9000 tokens"),
+    ],
+)
+def test_a_budget_that_could_not_work_is_refused(env: BoundEnv, wished: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        decided(env, **wished)
+
+
+def test_what_is_measured_alone_keeps_to_its_own_turns() -> None:
+    of_run = RolloutSection(max_turns=4, max_rollout_length=700)
+    assert narrowed(of_run, LONG).max_turns == 4
+    assert narrowed(of_run, SHORT).max_turns == 2
+    alone = narrowed(of_run, replace(ONCE, alias="x"))
+    assert (alone.max_turns, alone.max_rollout_length) == (None, None)
