@@ -133,6 +133,7 @@ def test_hostile_actions_that_raise_score_nan_or_never_end_are_found() -> None:
     assert "no end within 200 turns" in finding.message
 
 
+@pytest.mark.slow
 def test_tools_that_cannot_be_described_raise_or_answer_otherwise_the_next_time_are_found() -> None:
     class Tooled(Sums):
         called = 0

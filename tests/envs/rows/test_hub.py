@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow
 import pyarrow.parquet
+import pytest
 
 README = """---
 configs:
@@ -54,6 +55,7 @@ def _read(home: Path, asked: list[tuple[str, dict[str, Any]]], **environment: st
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_gsm8k_comes_from_the_hub_and_then_from_its_cache(
     tmp_path: Path, shared_data: Path, serve_dataset: Any
 ) -> None:
