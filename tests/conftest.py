@@ -17,7 +17,7 @@ import pytest
 
 # A test with one of these markers is in the long lane.
 LONG = ("slow", "install", "reasoning_gym", "vllm", "triton")
-GUARD = Path(__file__).parent / "fast_lane" / "sitecustomize.py"
+GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 BROKEN = pytest.StashKey[list[str]]()
 
 
