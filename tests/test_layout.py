@@ -14,8 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "envs", "kernels", "plugins", "rewards")
 TOP = {
     ".ci",
+    ".github",
     ".gitignore",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "LICENSE",
     "Makefile",
     "README.md",
