@@ -53,6 +53,7 @@ def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
 
 
+@pytest.mark.slow
 def test_sound_environments_hold() -> None:
     assert check_env("gsm8k:size=30").findings == ()
     report = check_env(spec_of(Sums))

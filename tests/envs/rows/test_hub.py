@@ -74,6 +74,7 @@ def test_gsm8k_comes_from_the_hub_and_then_from_its_cache(
     assert again == 7473
 
 
+@pytest.mark.slow
 def test_other_datasets_subsets_and_faults(tmp_path: Path, serve_dataset: Any) -> None:
     repo = tmp_path / "repo"
     good = {"question": "q", "answer": "1", "topic": "sums"}
@@ -108,6 +109,7 @@ def test_other_datasets_subsets_and_faults(tmp_path: Path, serve_dataset: Any) -
     assert all("\n" not in fault for fault in (bad_row, no_validation, typo, no_subset, no_choice, no_dataset))
 
 
+@pytest.mark.slow
 def test_without_a_network_the_error_names_the_remedy(tmp_path: Path) -> None:
     (fault,) = _read(tmp_path, [("train", {"dataset": "openai/gsm8k"})], HF_HUB_OFFLINE="1")
     assert fault.startswith("the hub's dataset 'openai/gsm8k' cannot be loaded: ")
