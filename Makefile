@@ -1,7 +1,7 @@
 # Two commands for a machine that has only Python 3.11 or newer and make:
 #
 #   make demo    train the embedded model on the embedded problems
-#   make test    run the tests
+#   make test    run the tests (make fast: those that train nothing)
 #
 # Each first makes .venv, once; it is brought up to date when pyproject.toml or constraints.txt change.
 # Settings: PYTHON=python3.12  TORCH=cpu|cuda|default  ARGS="arguments for grpo run or pytest"
@@ -36,7 +36,7 @@ demo: $(READY)  ## train the embedded model on the embedded problems, on this ma
 # A process for each core, and a thread for each process: many tests compute little and wait much.
 PYTEST = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-fast: $(READY)  ## style, and the tests that train nothing and need no network, in a minute or two
+fast: $(READY)  ## style, and the tests that train nothing and need no network
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(PYTEST) --lane fast $(ARGS)
