@@ -1,7 +1,7 @@
 # Two commands for a machine that has only Python 3.11 or newer and make:
 #
 #   make demo    train the embedded model on the embedded problems
-#   make test    run the tests
+#   make test    run the tests (make fast: those that train nothing)
 #
 # Each first makes .venv, once; it is brought up to date when pyproject.toml or constraints.txt change.
 # Settings: PYTHON=python3.12  TORCH=cpu|cuda|default  ARGS="arguments for grpo run or pytest"
@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym demo test check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym demo fast test check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -34,8 +34,15 @@ demo: $(READY)  ## train the embedded model on the embedded problems, on this ma
 	$(BIN)/python -m grpo run --env gsm8k --reward proximity $(ARGS)
 
 # A process for each core, and a thread for each process: many tests compute little and wait much.
+PYTEST = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+fast: $(READY)  ## style, and the tests that train nothing and need no network
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(PYTEST) --lane fast $(ARGS)
+
 test: $(READY)  ## run the tests
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # vLLM for the tests of this checkout. On a GPU the release of the vLLM project; else a build for CPUs by a third party,
 # pinned, whose own requirements (torchvision, an old setuptools) are left out because nothing here uses them.

@@ -96,7 +96,8 @@ def module_from_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            module_spec.loader.exec_module(module)
+            # Not by the loader: it takes bytecode of an earlier content with the same length and second of change.
+            exec(compile(content, str(path), "exec", dont_inherit=True), vars(module))
     except KeyboardInterrupt:
         del sys.modules[name]
         raise

@@ -1,14 +1,66 @@
-"""Fixtures that every package's tests share."""
+"""The lanes of the tests, and fixtures that every package's tests share.
+
+`pytest --lane fast` runs what neither trains, serves, installs nor takes long, and holds it to that: a test that loads
+the trainer or reaches for another machine fails (`fast_lane/sitecustomize.py`). `pytest --lane long` runs the others.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+# A test with one of these markers is in the long lane.
+LONG = ("slow", "install", "reasoning_gym", "vllm", "triton")
+GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
+BROKEN = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lane", choices=("fast", "long"), help="run the tests of one lane; all without it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--lane") == "fast":
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD.parent), os.environ.get("PYTHONPATH")]))
+        config.stash[BROKEN] = guarded()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lane = config.getoption("--lane")
+    if lane:
+        fast, long = [], []
+        for item in items:
+            (long if any(map(item.get_closest_marker, LONG)) else fast).append(item)
+        items[:], others = (fast, long) if lane == "fast" else (long, fast)
+        config.hook.pytest_deselected(items=others)
+
+
+def guarded() -> list[str]:
+    """Puts this process under the guard of the fast lane; returns the list in which the guard notes what it refused."""
+    guard = sys.modules.get("sitecustomize")
+    if getattr(guard, "__file__", None) != str(GUARD):  # else Python loaded it by itself, as in xdist's processes
+        spec = importlib.util.spec_from_file_location("sitecustomize", GUARD)
+        assert spec is not None
+        assert spec.loader is not None
+        guard = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(guard)
+    broken: list[str] = guard.broken
+    return broken
+
+
+@pytest.fixture(autouse=True)
+def _fast_lane(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fails a test of the fast lane that swallowed the guard's error."""
+    broken = pytestconfig.stash.get(BROKEN, [])
+    broken.clear()
+    yield
+    assert broken == [], "a test of the fast lane does none of this; mark it: @pytest.mark.slow"
 
 
 @pytest.fixture(scope="session")

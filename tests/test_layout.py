@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import re
 import tomllib
 from pathlib import Path
 
@@ -13,8 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "envs", "kernels", "plugins", "rewards")
 TOP = {
     ".ci",
+    ".github",
     ".gitignore",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "LICENSE",
     "Makefile",
     "README.md",
@@ -65,8 +68,22 @@ def test_every_data_file_of_a_package_is_listed_for_the_wheel() -> None:
 
 
 def test_the_tests_mirror_the_packages() -> None:
-    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders <= set(PACKAGES)
+    folders = {test.parent.relative_to(ROOT / "tests") for test in TESTS if test.name.startswith("test_")} - {Path()}
+    assert {folder.parts[0] for folder in folders} <= set(PACKAGES)
+    assert [folder for folder in sorted(folders) if not (ROOT / folder / "__init__.py").is_file()] == []
+
+
+def test_every_folder_of_the_engine_has_its_place_in_the_order_of_imports() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (order,) = [contract for contract in contracts if contract.get("containers") == ["grpo.core"]]
+    placed = [name.strip("( )") for layer in order["layers"] for name in re.split("[|:]", layer)]
+    folders = {
+        file.relative_to(ROOT / "core").parts[0].removesuffix(".py")
+        for file in SOURCES
+        if file.is_relative_to(ROOT / "core")
+    }
+    assert sorted(placed) == sorted(folders - {"__init__"})
+    assert (order["type"], order["exhaustive"]) == ("layers", True)
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(ROOT).as_posix())

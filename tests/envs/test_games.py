@@ -29,6 +29,7 @@ def test_both_are_offered_and_known_to_gymnasium() -> None:
         assert gymnasium.make(f"grpo.envs:grpo/{name}-v1").reset(seed=1)[0].startswith("Guess a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["guess", "guess:lowest=0,highest=1000,reminds=false", "wordle", "wordle:words=9"])
 def test_both_pass_their_check(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")

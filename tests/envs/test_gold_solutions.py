@@ -16,6 +16,8 @@ from grpo.envs.wordle.words import WORDS
 from grpo.plugins.host import Host
 from grpo.plugins.placed_rows import PlacedRows
 
+pytestmark = pytest.mark.slow
+
 
 def accepted(report: Validation, rows: int, best: float) -> None:
     """Asserts that every solution is accepted, and gets the best total that the default rewards give."""

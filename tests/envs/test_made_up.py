@@ -50,6 +50,7 @@ def test_the_stream_of_choices_is_fixed_for_good() -> None:
     assert [draws.whole(0, 9) for _ in range(8)] == [5, 3, 8, 3, 0, 7, 6, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["arithmetic", "countdown", "email:ideal=true"])
 def test_the_kit_finds_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpo_check, "INSTANCES", 50)

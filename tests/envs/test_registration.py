@@ -21,6 +21,7 @@ def test_importing_the_environments_imports_nothing_heavy() -> None:
     assert _python(code) == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 import grpo.kernels
@@ -24,6 +25,7 @@ def test_the_example_runs_and_equals_the_reference() -> None:
     torch.testing.assert_close(logp.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_kernels_load_torch_and_nothing_of_the_engine() -> None:
     code = (
         "import sys; from grpo.kernels import *; "

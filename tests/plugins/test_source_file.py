@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo import Completion
+from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.soundness import version_note
@@ -165,3 +166,15 @@ def test_the_version_may_be_left_out_in_a_file(folder: Path) -> None:
         )
     assert HOST.reward("./tidy.toml").spec.version == 0
     assert version_note(HOST.reward("./mine.py:score").spec) == ""
+
+
+def test_a_file_that_changes_within_a_second_runs_as_it_stands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    source = "from grpo import reward\n\n@reward(version=1)\ndef score(completion: str) -> float:\n    return {}.0\n"
+    for value in (1, 2, 3):
+        (folder / "quick.py").write_text(source.format(value))
+        bound = Host([]).reward("./quick.py:score")
+        assert bound.spec("") == value
+        with Scorer([bound]) as scorer:  # in a process of its own
+            assert scorer.score([Completion("")])["score"][0].score == value

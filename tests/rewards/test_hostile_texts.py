@@ -105,6 +105,7 @@ def settings():
 SETTINGS = list(settings())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "options"), SETTINGS, ids=[f"{s.kind}-{s.name}-{o}" for s, o in SETTINGS])
 def test_no_text_hangs_raises_or_leaves_the_range(spec, options):
     """An expression that backtracks would take minutes on the slowest of these; linear ones take milliseconds."""
@@ -121,6 +122,7 @@ def test_no_text_hangs_raises_or_leaves_the_range(spec, options):
             assert result is None or spec.range[0] <= result <= spec.range[1], text[:60]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [s for s, o in SETTINGS if s.columns and not o], ids=lambda s: f"{s.kind}-{s.name}")
 def test_no_gold_hangs_or_raises(spec):
     for gold in itertools.chain((piece * (longest(spec) // len(piece)) for piece in PIECES), NUMBERS):

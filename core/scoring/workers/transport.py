@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -156,5 +157,6 @@ def _loaded(name: str, file: str) -> ModuleType:
         raise ImportError(f"{file} cannot be loaded as the module '{name}'")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    # Not by the loader, which may take bytecode of an earlier content: see grpo.plugins.source_file.
+    exec(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True), vars(module))
     return module

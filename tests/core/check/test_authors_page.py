@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from grpo import check_env, check_reward, check_verifier
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "authors.md").read_text(encoding="utf-8")
@@ -20,6 +22,7 @@ def run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     commands = 0
     for language, name, body in BLOCKS:
@@ -41,6 +44,7 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_every_relation_that_is_tried_is_on_the_page() -> None:
     for report in (check_reward("proximity"), check_verifier("gsm8k"), check_env("gsm8k:size=20")):
         assert report.ok, str(report)

@@ -108,6 +108,7 @@ def test_the_groups_are_those_of_the_column() -> None:
     assert "line 1: no column 'extra'" in grpo("rows.jsonl", *rewards, "--group-column", "extra")
 
 
+@pytest.mark.slow
 def test_the_command_compares_all_steps_of_a_run(full_run: Path, vowels: str) -> None:
     rewards = ("--old", vowels, "--new", f"{vowels}:weight=-1,as=consonants")
     values = json.loads(grpo(str(full_run), *rewards, "--json", "--limit", "8"))

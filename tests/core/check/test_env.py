@@ -53,6 +53,7 @@ def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
 
 
+@pytest.mark.slow
 def test_sound_environments_hold() -> None:
     assert check_env("gsm8k:size=30").findings == ()
     report = check_env(spec_of(Sums))
@@ -133,6 +134,7 @@ def test_hostile_actions_that_raise_score_nan_or_never_end_are_found() -> None:
     assert "no end within 200 turns" in finding.message
 
 
+@pytest.mark.slow
 def test_tools_that_cannot_be_described_raise_or_answer_otherwise_the_next_time_are_found() -> None:
     class Tooled(Sums):
         called = 0

@@ -8,7 +8,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_the_fixture_fails_the_test_with_the_report(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         textwrap.dedent(

@@ -131,6 +131,7 @@ BODIES: dict[str, tuple[str, set[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", BODIES)
 def test_a_planted_fault_is_found_and_nothing_else(fault: str, tmp_path: Path) -> None:
     source, expected = BODIES[fault]
@@ -236,6 +237,7 @@ def test_a_reward_that_no_process_can_load_is_checked_in_its_own_room() -> None:
     assert "worker thread" in report.relations
 
 
+@pytest.mark.slow
 def test_a_reward_that_always_hangs_costs_its_time_limit_alone(tmp_path: Path) -> None:
     spec = planted(
         tmp_path,
@@ -275,6 +277,7 @@ PENALTIES = {"overlong", "repetition"}
 UNSTATED = {"cases", "gold"}
 
 
+@pytest.mark.slow
 def test_the_built_in_rewards_and_verifiers_keep_every_relation() -> None:
     host = Host.discover()
     for known in host.registrations("reward"):
@@ -295,6 +298,7 @@ LAYOUT = {"CRLF", "final newline", "trailing space", "leading space"}
 FORMS = {"thousands comma", "trailing zero", "currency sign"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "wrong", "doubtful"),
     [

@@ -18,6 +18,7 @@ from grpo.plugins.specs import SandboxSpec
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow
 def test_the_sandbox_local_holds_under_every_attack() -> None:
     report = check_sandbox("local")
     report.require()
@@ -25,6 +26,7 @@ def test_the_sandbox_local_holds_under_every_attack() -> None:
     assert len(report.relations) > 100
 
 
+@pytest.mark.slow
 def test_it_holds_for_an_ordinary_user() -> None:
     if os.geteuid() != 0:
         pytest.skip("it runs as an ordinary user already, and so did the test above")

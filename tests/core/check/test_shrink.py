@@ -111,6 +111,7 @@ def test_a_failure_is_shrunk_too(folder: Path) -> None:
     assert "ZeroDivisionError" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_completion_of_a_run_is_shrunk(full_run: Path) -> None:
     arguments = ("--reward", "length:unit=characters,minimum=3", "--step", "1", "--index", "0", "--min-score", "0.1")
     done = grpo(str(full_run), *arguments, cwd=full_run)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:

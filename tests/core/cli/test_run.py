@@ -158,6 +158,7 @@ def test_a_dry_run_shows_the_plan_loads_no_weights_and_writes_nothing(
     assert sorted(place.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_rubbish_for_weights_is_noticed_when_they_are_loaded(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +216,7 @@ def test_flags_reach_the_settings_that_they_name(
     }
 
 
+@pytest.mark.slow
 def test_the_installed_command_says_the_same_in_a_process_of_its_own(place: Path) -> None:
     command = [sys.executable, "-m", "grpo", "run", "--env", "gsm8k", "--steps", "-1"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

@@ -121,6 +121,7 @@ def test_messages_are_scored_by_their_last_assistant_message(folder: Path) -> No
     assert row["scores"]["size"]["score"] == 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -146,6 +147,7 @@ def test_a_broken_line_ends_with_exit_2_names_it_and_keeps_the_earlier_rows(
     assert len(read((folder / "out.jsonl").read_bytes())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

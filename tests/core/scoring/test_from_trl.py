@@ -115,6 +115,7 @@ def same(ours: Sequence[float | None], theirs: Sequence[float | None]) -> bool:
     ] == pytest.approx([score for score in theirs if score is not None], rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["messages", "text"])
 @pytest.mark.parametrize("function", [text_length, rank_in_batch, waits], ids=lambda function: function.__name__)
 def test_scores_are_those_of_trls_reward_path(trl_scores, function, form) -> None:  # type: ignore[no-untyped-def]
@@ -134,6 +135,7 @@ def published() -> list[Any]:
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_trls_own_rewards_run_unmodified_in_worker_processes(trl_scores) -> None:  # type: ignore[no-untyped-def]
     for function in published():

@@ -106,6 +106,7 @@ def test_a_missing_column_fails_only_where_the_component_is_called() -> None:
     assert kinds(found["gated"]) == [("failure", None), ("score", -1.0)]
 
 
+@pytest.mark.slow
 def test_a_hang_or_crash_of_one_component_costs_one_completion_and_names_it() -> None:
     spec = rubric(
         name="r", version=1, components=[Component(hangs), Component(tagged), Component(waits), Component(counts)]
@@ -118,6 +119,7 @@ def test_a_hang_or_crash_of_one_component_costs_one_completion_and_names_it() ->
     assert kinds(found["r.counts"]) == [("score", 4.0)] * 4
 
 
+@pytest.mark.slow
 def test_components_behind_several_gates_of_nested_rubrics_see_what_all_let_through() -> None:
     seen: list[int] = []
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.decide import make_plan
 from grpo.plugins.host import Host
-
-pytestmark = pytest.mark.slow
 
 
 def test_only_the_demonstrations_that_are_learned_from_are_played() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 
 def batch(starts: list[int], ends: list[int], prompt: int) -> dict[str, Any]:
     """Rows with the same first tokens, a prompt of their own and an answer to learn; padded on the right."""
@@ -80,6 +78,7 @@ def test_what_is_to_be_learned_is_never_shared() -> None:
     assert common_length(ids, labels) == 4
 
 
+@pytest.mark.slow
 def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tmp_path: Path) -> None:
     from grpo.core.config.schema import parse_config
     from grpo.core.planning.decide import make_plan

@@ -85,6 +85,7 @@ def host() -> Host:
     return Host.discover()
 
 
+@pytest.mark.install
 def test_a_server_is_a_sound_environment_of_texts(host: Host, url: str) -> None:
     bound = host.env(f"openenv:{url}")
     assert bound.name == f"openenv:{url}"
@@ -106,6 +107,7 @@ def test_a_server_is_a_sound_environment_of_texts(host: Host, url: str) -> None:
     env.close()
 
 
+@pytest.mark.install
 def test_sessions_side_by_side_are_apart(host: Host, url: str) -> None:
     bound = host.env({"name": f"openenv:{url}", "options": {"show": "hint", "system": "Play."}})
 
@@ -121,6 +123,7 @@ def test_sessions_side_by_side_are_apart(host: Host, url: str) -> None:
         assert all(threads.map(won, range(24)))
 
 
+@pytest.mark.install
 def test_an_error_of_the_environment_fails_and_the_session_goes_on(host: Host, url: str) -> None:
     env = host.env(f"openenv:{url}").make()
     env.reset(seed=0)
@@ -130,6 +133,7 @@ def test_an_error_of_the_environment_fails_and_the_session_goes_on(host: Host, u
     env.close()
 
 
+@pytest.mark.install
 def test_what_is_no_action_costs_a_turn(url: str) -> None:
     env = remote(url, Field("", "object"))
     env.reset(seed=0)
@@ -142,6 +146,7 @@ def test_what_is_no_action_costs_a_turn(url: str) -> None:
     env.close()
 
 
+@pytest.mark.install
 def test_half_of_a_character_is_no_action(url: str) -> None:
     env = remote(url)
     env.reset(seed=0)
@@ -150,6 +155,7 @@ def test_half_of_a_character_is_no_action(url: str) -> None:
     env.close()
 
 
+@pytest.mark.install
 def test_a_server_without_room_says_what_to_do_and_a_closed_session_makes_room(url: str) -> None:
     with ExitStack() as open_ones:
         for seed in range(SESSIONS):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow
 import pyarrow.parquet
+import pytest
 
 README = """---
 configs:
@@ -54,6 +55,7 @@ def _read(home: Path, asked: list[tuple[str, dict[str, Any]]], **environment: st
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_gsm8k_comes_from_the_hub_and_then_from_its_cache(
     tmp_path: Path, shared_data: Path, serve_dataset: Any
 ) -> None:
@@ -72,6 +74,7 @@ def test_gsm8k_comes_from_the_hub_and_then_from_its_cache(
     assert again == 7473
 
 
+@pytest.mark.slow
 def test_other_datasets_subsets_and_faults(tmp_path: Path, serve_dataset: Any) -> None:
     repo = tmp_path / "repo"
     good = {"question": "q", "answer": "1", "topic": "sums"}
@@ -106,6 +109,7 @@ def test_other_datasets_subsets_and_faults(tmp_path: Path, serve_dataset: Any) -
     assert all("\n" not in fault for fault in (bad_row, no_validation, typo, no_subset, no_choice, no_dataset))
 
 
+@pytest.mark.slow
 def test_without_a_network_the_error_names_the_remedy(tmp_path: Path) -> None:
     (fault,) = _read(tmp_path, [("train", {"dataset": "openai/gsm8k"})], HF_HUB_OFFLINE="1")
     assert fault.startswith("the hub's dataset 'openai/gsm8k' cannot be loaded: ")

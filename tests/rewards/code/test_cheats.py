@@ -17,6 +17,8 @@ from grpo.rewards.code.task import Columns, task_of
 from grpo.rewards.sandbox.docker_pool import connected
 from grpo.rewards.sandbox.engine_image import made_image
 
+pytestmark = pytest.mark.slow
+
 _KINDS = ("", "_answers", "_channel", "_reach", "_traps")
 _MODULES = [runpy.run_path(str(Path(__file__).with_name(f"cheats{kind}.py"))) for kind in _KINDS]
 CHEATS: dict[str, str] = {name: source for module in _MODULES for name, source in module["CHEATS"].items()}

@@ -51,6 +51,7 @@ def rejected(pairs, results):
     }
 
 
+@pytest.mark.slow
 def test_human_eval_accepts_every_canonical_solution_and_no_stub(human_eval):
     pairs = [(row["canonical_solution"], row) for row in human_eval]
     assert len(pairs) == 164
@@ -92,6 +93,7 @@ def test_recorded_submissions_get_their_labels(shared_data):
     }
 
 
+@pytest.mark.slow
 def test_recorded_completions_get_their_pass_rates(shared_data):
     cases = [
         json.loads(line) for line in (shared_data / "cases" / "acecode_completions.jsonl").read_text().splitlines()

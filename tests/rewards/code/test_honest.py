@@ -12,6 +12,8 @@ from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import CodeResult, UnusableTests
 from grpo.rewards.code.task import Columns, task_of
 
+pytestmark = pytest.mark.slow
+
 _LINES = Path(__file__).with_name("honest.jsonl").read_text(encoding="ascii").splitlines()
 HONEST = {case["name"]: case for case in map(json.loads, _LINES)}
 LEFT_OPEN = {

@@ -22,6 +22,7 @@ def test_it_agrees_with_the_labelled_completions(read_cases):
     assert differing.keys() == DISAGREEMENTS.keys(), differing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "size"), [("train", 7473), ("test", 1319)])
 def test_every_gold_answer_verifies_against_itself_in_every_form(read_cases, split, size):
     rows = read_cases(f"gsm8k/{split}.jsonl")
@@ -44,6 +45,7 @@ def test_every_gold_answer_verifies_against_itself_in_every_form(read_cases, spl
     assert failed == []
 
 
+@pytest.mark.slow
 def test_worked_answers_without_their_last_line_mostly_verify_from_prose(read_cases):
     """98.9% here; the rest end in a remark, a unit that the question converts, or a comparison."""
     rows = read_cases("gsm8k/train.jsonl") + read_cases("gsm8k/test.jsonl")

@@ -25,6 +25,7 @@ options = {{ {options} }}
 """
 
 
+@pytest.mark.slow
 def test_the_key_is_nowhere_to_be_seen(stand_in, caplog, capsys, bound):
     echo = {"error": {"message": f"Incorrect API key provided: {KEY}."}}
     stand_in.script = [(401, echo, {}), (403, echo, {}), (200, {"choices": []}, {})]

@@ -85,6 +85,7 @@ def test_of_a_very_long_completion_the_judge_sees_both_ends_and_is_told(stand_in
     assert " rest of the answer, 988 characters later, begins\n| xxxxxxxend\n" in text
 
 
+@pytest.mark.slow
 def test_transient_failures_are_retried_and_what_is_left_is_masked(stand_in, outcomes):
     brief = {"Retry-After-Ms": "10"}
     stand_in.script = [(429, {}, brief), (503, {}, brief), (500, {}, brief), "drop"]
@@ -173,6 +174,7 @@ def test_a_server_that_wants_the_newer_name_of_the_limit_gets_it(stand_in, outco
     assert "max_tokens" not in stand_in.bodies[1]
 
 
+@pytest.mark.slow
 def test_a_request_that_hangs_is_ended_at_its_limit(stand_in, outcomes):
     stand_in.script = ["hang"]
     start = time.monotonic()

@@ -62,6 +62,7 @@ def test_the_open_r1_variant_reads_any_gold_and_only_latex_answers():
     assert accuracy("\\boxed{72}", "seventy-two", variant=variant) is None
 
 
+@pytest.mark.slow
 def test_a_variant_abstains_at_its_limit():
     text = "$\\boxed{(x+y+z+1)^{500}}$"
     options = {"variant": "trl.accuracy_reward", "limit": 0.5}

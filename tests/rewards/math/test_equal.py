@@ -14,6 +14,7 @@ def same(gold, text, **options):
     return same_mathematics(gold, text, **{"precision": 6, "strict": True, "relations": False, **options})
 
 
+@pytest.mark.slow
 def test_latex_is_read_as_recorded(read_cases):
     rows = read_cases("cases/latex_to_sympy.jsonl")
     assert len(rows) >= 340

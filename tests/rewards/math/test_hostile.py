@@ -74,6 +74,7 @@ def test_a_hostile_expression_is_undecided_at_once(text):
         assert time.monotonic() - started < 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "gold"),
     [
@@ -93,6 +94,7 @@ def test_a_comparison_that_does_not_end_is_undecided_at_its_limit(text, gold):
     assert math("\\boxed{1+x}", "x+1").ok is True
 
 
+@pytest.mark.slow
 def test_the_limit_holds_in_threads_and_inside_a_running_loop():
     found = {}
 
@@ -129,6 +131,7 @@ def test_a_forked_process_starts_its_own_comparisons():
     assert math("\\boxed{3+x}", "x+3").ok is True
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_undecided_and_replaced(monkeypatch):
     idle = math_process._Idle()
     monkeypatch.setattr(math_process, "_IDLE", idle)
@@ -142,6 +145,7 @@ def test_a_process_that_dies_is_undecided_and_replaced(monkeypatch):
     idle.close()
 
 
+@pytest.mark.slow
 def test_the_limit_counts_work_and_not_waiting(monkeypatch):
     idle = math_process._Idle()
     monkeypatch.setattr(math_process, "_IDLE", idle)
@@ -165,6 +169,7 @@ def test_missing_libraries_are_a_failure_and_no_verdict(monkeypatch, tmp_path):
         math("\\boxed{1+x}", "x+1")
 
 
+@pytest.mark.slow
 def test_the_engine_survives_hostile_rows():
     texts = [f"\\boxed{{{SLOW}}}", "\\boxed{9^{9^{9}}}", "\\boxed{1+x}", "\\boxed{2+x}"]
     rows = [Completion(text, row={"answer": "x+1"}) for text in texts]
@@ -174,6 +179,7 @@ def test_the_engine_survives_hostile_rows():
     assert [judgement.verdict.ok for judgement in judged] == [None, None, True, False]
 
 
+@pytest.mark.slow
 def test_what_stands_before_computer_algebra_takes_linear_time():
     for text in (head + piece * (SIZE // len(piece)) for head in HEADS for piece in PIECES):
         started = time.process_time()

@@ -18,6 +18,7 @@ SUSPECT = {"meq-0264": False}
 """Cases whose label is doubted in the record, with our verdict: 1 - 1/e is not 1 + 1/e."""
 
 
+@pytest.mark.slow
 def test_it_agrees_with_the_recorded_equivalences(read_cases):
     rows = read_cases("cases/equiv_cases.jsonl")
     differing = {}

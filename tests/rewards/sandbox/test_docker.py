@@ -26,6 +26,8 @@ from grpo.rewards.sandbox.docker import docker as make
 from grpo.rewards.sandbox.docker_pool import DockerPool, connected
 from grpo.rewards.sandbox.engine_image import made_image
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Any]:
@@ -154,7 +156,6 @@ def own_engine() -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]
         yield host, start, end
 
 
-@pytest.mark.slow
 def test_an_engine_that_restarts_costs_a_retry_and_one_that_stays_away_makes_jobs_unavailable(
     own_engine: tuple[str, Callable[[], None], Callable[[], None]], engine: Any
 ) -> None:

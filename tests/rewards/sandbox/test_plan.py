@@ -67,12 +67,14 @@ def test_a_missing_protection_that_is_accepted_stands_in_every_result() -> None:
     assert found == {"stdout": "1\n", "outcome": "exited", "degraded": ["landlock"], "breaches": []}
 
 
+@pytest.mark.slow
 def test_without_network_namespaces_the_calls_are_still_refused() -> None:
     assert "network namespace" in str(without("unshare", 0x40000000)["error"])
     found = without("unshare", 0x40000000, allow_degraded=True)
     assert found == {"stdout": "1\n", "outcome": "exited", "degraded": ["network namespace"], "breaches": []}
 
 
+@pytest.mark.slow
 def test_without_user_namespaces_root_can_isolate_and_others_cannot() -> None:
     message = str(without("unshare", 0x10000000)["error"])
     assert "user namespace: allow it with `sysctl kernel.unprivileged_userns_clone=1`" in message
@@ -114,6 +116,7 @@ def test_the_numbers_of_calls_are_those_of_the_kernel_s_headers(header: str, mac
     assert compared > 100
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not cgroup.places(), reason="no control group in which this process may make others")
 def test_the_memory_of_all_processes_of_a_program_is_limited_together() -> None:
     program = (
@@ -133,6 +136,7 @@ def run(program: str, profile: str, **job: object) -> JobResult:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
 def test_c_programs_are_compiled_and_run_inside() -> None:
     adds = '#include <stdio.h>\nint main(){int a,b;scanf("%d %d",&a,&b);printf("%d\\n",a+b);return 3;}'
@@ -149,6 +153,7 @@ def test_c_programs_are_compiled_and_run_inside() -> None:
     assert run(secret, "c").stdout == b"none\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")
 def test_javascript_programs_are_run_inside() -> None:
     adds = 'console.log(require("fs").readFileSync(0, "utf8").split(" ").map(Number).reduce((a, b) => a + b))'

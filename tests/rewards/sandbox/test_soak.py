@@ -17,6 +17,8 @@ from grpo.plugins.sandbox_job import Job, JobResult, Limits
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.local import local
 
+pytestmark = pytest.mark.slow
+
 JOBS = 2000
 _SHORT = Limits(cpu_seconds=0.1, wall_seconds=0.3, memory_bytes=128 * 2**20, output_bytes=10_000)
 _MANY = Limits(cpu_seconds=0.2, wall_seconds=0.4, processes=6)

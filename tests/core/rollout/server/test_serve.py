@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import http.client
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,11 +207,13 @@ def test_a_server_that_comes_back_as_another_ends_the_run(running: list[Running]
         link.epoch()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with subprocess.Popen([sys.executable, __file__, str(port)]) as process:
+    shared = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen([sys.executable, __file__, str(port)], env=shared) as process:
         try:
             url = f"http://127.0.0.1:{port}"
             for _ in range(600):

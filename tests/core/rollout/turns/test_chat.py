@@ -116,6 +116,7 @@ def test_a_template_that_rewrites_the_conversation_is_refused(tokenizer: Any, te
         turn_format(tokenizer, PROMPT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["qwen2_5", "qwen3", "qwen3_5_think", "llama3", "gemma3", "phi3", "deepseekv3", "glm4moe"]
 )

@@ -88,6 +88,7 @@ def test_whatever_a_turn_holds_is_calls_or_plain_text(tokenizer: Any, text: str,
     assert [call.name for call in form.calls(tokenizer, said(tokenizer, text))] == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["qwen2_5", "qwen3", "qwen3_5_think", "llama3_1", "glm4moe", "gptoss", "lfm2_v2", "nemotron_3_nano"]
 )
@@ -117,6 +118,7 @@ def test_a_template_without_tools_is_refused(tokenizer: Any, template: str, why:
         tool_format(tokenizer, (SCHEMA,))
 
 
+@pytest.mark.slow
 def test_a_template_whose_calls_nobody_can_read_is_refused(tokenizer: Any) -> None:
     own = tokenizer.response_template
     tokenizer.response_template = None

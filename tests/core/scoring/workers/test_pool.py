@@ -75,6 +75,7 @@ def killer(completion: str) -> float | None:
     return 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deed", "words"),
     [
@@ -103,6 +104,7 @@ def test_a_crash_or_a_hang_costs_only_its_own_completion(deed: str, words: str) 
         assert scorer.score(completions("a"))["mine"][0].score == 1.0
 
 
+@pytest.mark.slow
 def test_many_crashes_among_many_rows_are_each_blamed_on_the_right_row() -> None:
     texts = ["exit" if i % 50 == 7 else "segfault" if i % 50 == 23 else "a" for i in range(200)]
     outcomes = scores(killer, *texts)
@@ -278,6 +280,7 @@ def test_transient_trouble_is_retried_within_a_new_time_limit() -> None:
     assert scores(flaky, "a", timeout=0.4)[0].score == 2.0
 
 
+@pytest.mark.slow
 def test_it_works_in_a_thread_and_inside_a_running_loop_and_from_several_threads_at_once() -> None:
     with Scorer([bound(killer)]) as scorer:
 

@@ -1,0 +1,90 @@
+"""The batch that was sampled ahead comes back from a checkpoint as it was, or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo.core.env.episodes import Episode
+from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.train.ahead_record import FILE, read_ahead, write_ahead
+from grpo.plugins.errors import UsageError
+from grpo.plugins.types import Completion
+
+PROMPT = ({"role": "user", "content": "A number?"},)
+EPISODES = [Episode(0, PROMPT, {"answer": "4"}, None, env="guess"), Episode(1, PROMPT, {"answer": "5"}, None)]
+PROMPTS = [[1, 2, 3], [1, 2]]
+
+
+def trajectories() -> list[Trajectory]:
+    """A rollout of two turns, whose observation was not sampled, and one of one turn."""
+    said = (
+        {"role": "assistant", "content": "3"},
+        {"role": "user", "content": "higher"},
+        {"role": "assistant", "content": "4 \u2713"},
+    )
+    played = Completion(
+        "4 \u2713",
+        messages=said,
+        prompt=PROMPT,
+        row={"answer": "4"},
+        token_ids=(7, 8, 9),
+        logprobs=(-0.1, -1e-7, -2.345678901234567),
+        finish_reason="length",
+        turns=2,
+        info={"rewards": [0.0, 1.0], "terminated": True},
+        env="guess",
+    )
+    single = Completion(
+        "",
+        messages=({"role": "assistant", "content": ""},),
+        prompt=PROMPT,
+        row={"answer": "5"},
+        token_ids=(0,),
+        logprobs=(-0.5,),
+    )
+    return [
+        Trajectory(
+            (7, 30, 31, 8, 9), (-0.1, 0.0, 0.0, -1e-7, -2.345678901234567), (True, False, False, True, True), played
+        ),
+        Trajectory((0,), (-0.5,), (True,), single),
+    ]
+
+
+def test_rollouts_come_back_to_the_last_bit(tmp_path: Path) -> None:
+    write_ahead(tmp_path, PROMPTS, trajectories(), mean=1e-9, largest=0.25)
+    record = read_ahead(tmp_path)
+    assert record is not None
+    assert (record.mean, record.largest) == (1e-9, 0.25)
+    assert record.rollouts_of(EPISODES, [tuple(prompt) for prompt in PROMPTS]) == trajectories()
+
+
+@pytest.mark.parametrize("prompts", [[[1, 2, 3], [1, 4]], [[1, 2, 3]], [[1, 2], [1, 2, 3]]], ids=str)
+def test_rollouts_that_answer_other_prompts_are_not_used(tmp_path: Path, prompts: list[list[int]]) -> None:
+    write_ahead(tmp_path, PROMPTS, trajectories(), mean=0.0, largest=0.0)
+    record = read_ahead(tmp_path)
+    assert record is not None
+    assert record.rollouts_of(EPISODES, prompts) is None
+
+
+def test_a_checkpoint_without_a_batch_has_none(tmp_path: Path) -> None:
+    assert read_ahead(tmp_path) is None
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    write_ahead(tmp_path, PROMPTS, trajectories(), mean=0.0, largest=0.0)
+    (tmp_path / FILE).write_text((tmp_path / FILE).read_text()[:-20])
+    with pytest.raises(UsageError, match=FILE):
+        read_ahead(tmp_path)
+
+
+def test_a_write_that_fails_leaves_the_earlier_batch(tmp_path: Path) -> None:
+    write_ahead(tmp_path, PROMPTS, trajectories(), mean=0.5, largest=0.0)
+    broken = trajectories()
+    broken[0].completion.info["rewards"].append(object())  # type: ignore[index]
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        write_ahead(tmp_path, PROMPTS, broken, mean=0.0, largest=0.0)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert json.loads((tmp_path / FILE).read_text())["mean"] == 0.5
