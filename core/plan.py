@@ -10,7 +10,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 from grpo.core.policy.load import PolicySource
 from grpo.core.scoring.known import Canary
-from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundReward, BoundVerifier
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -6,8 +6,8 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
+from grpo.plugins._source_file import module_from_file
 from grpo.plugins.errors import PluginNotFound
-from grpo.plugins.source_file import module_from_file
 
 
 def named_module(place: str, spec: str, file_spec: str) -> ModuleType:

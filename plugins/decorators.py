@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
+from grpo.plugins._signature import named_otherwise, read_signature, refuse_unfit_scope
+from grpo.plugins._soundness import case_fault, metadata_fault
 from grpo.plugins.errors import SpecError
-from grpo.plugins.signature import named_otherwise, read_signature, refuse_unfit_scope
-from grpo.plugins.soundness import case_fault, metadata_fault
 from grpo.plugins.specs import Parameters, RewardFunction, VerifierFunction
 from grpo.plugins.types import Case, Isolation, Scope, Scored, Verdict
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from grpo.plugins._signature import options_of
+from grpo.plugins._soundness import spec_fault
 from grpo.plugins.decorators import refuse_positional
 from grpo.plugins.errors import SpecError
-from grpo.plugins.signature import options_of
-from grpo.plugins.soundness import spec_fault
 from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction, SandboxSpec
 from grpo.plugins.types import Row
 

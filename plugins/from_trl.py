@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
+from grpo.plugins._signature import resolved_hints
+from grpo.plugins._soundness import metadata_fault
 from grpo.plugins.errors import SpecError
-from grpo.plugins.signature import resolved_hints
-from grpo.plugins.soundness import metadata_fault
 from grpo.plugins.specs import Column, Option, RewardSpec
 from grpo.plugins.types import Case, Completion, Isolation
 

@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from grpo.plugins.binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
-from grpo.plugins.discovery import Entry, installed_entries
+from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
+from grpo.plugins._discovery import Entry, installed_entries
+from grpo.plugins._given import GIVEN
+from grpo.plugins._loading import Registration, load_entry
+from grpo.plugins._lock import lock_of
+from grpo.plugins._names import clash_problems, find_registration
+from grpo.plugins._options import checked_options
+from grpo.plugins._problems import Problem, one_line, traceback_text
+from grpo.plugins._rubric_parts import Find, with_components
+from grpo.plugins._source_file import registration_from_file
+from grpo.plugins._spec_text import SpecText, parse
 from grpo.plugins.errors import OptionError, PluginNotFound, UsageError
-from grpo.plugins.given import GIVEN
-from grpo.plugins.loading import Registration, load_entry
-from grpo.plugins.lock import lock_of
-from grpo.plugins.names import clash_problems, find_registration
-from grpo.plugins.options import checked_options
-from grpo.plugins.problems import Problem, one_line, traceback_text
 from grpo.plugins.rubric import RubricSpec, parts
-from grpo.plugins.rubric_parts import Find, with_components
-from grpo.plugins.source_file import registration_from_file
-from grpo.plugins.spec_text import SpecText, parse
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 from grpo.plugins.types import Event, Reads
 
@@ -174,7 +174,7 @@ class Host:
         return None if env.spec.verifier is None else self.verifier(env.spec.verifier, home=env.distribution)
 
     def lock(self, bound: Bound) -> dict[str, Any]:
-        """Returns the record of a bound plugin for the run directory; `grpo.plugins.lock` says what it holds."""
+        """Returns the record of a bound plugin for the run directory; `grpo.plugins._lock` says what it holds."""
         own = (known for known in self._registrations if known.distribution == bound.distribution)
         versions = (known.distribution_version for known in own)
         return lock_of(bound, next(versions, ""))

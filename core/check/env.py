@@ -22,7 +22,7 @@ from grpo.core.env.episodes import Episode, start_episode
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins.binding import BoundEnv
+from grpo.plugins._binding import BoundEnv
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 

@@ -19,7 +19,7 @@ from grpo.core.check.report import Finding, Findings, Report, Severity, title_of
 from grpo.core.check.scores import Bound, Seen, note_failure, placed, see, with_options
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundReward, BoundVerifier
 from grpo.plugins.host import Host
 from grpo.plugins.specs import RewardSpec, VerifierSpec
 from grpo.plugins.types import Case, Isolation

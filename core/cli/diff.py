@@ -17,7 +17,7 @@ from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
     from grpo.core.check.diff import Change, Difference
-    from grpo.plugins.binding import BoundReward
+    from grpo.plugins._binding import BoundReward
 
 _WIDTH = 100
 

@@ -15,9 +15,9 @@ import click
 
 from grpo.core.cli.bar import ProgressBar
 from grpo.core.text.printable import counted, printable
+from grpo.plugins._soundness import version_note
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
-from grpo.plugins.soundness import version_note
 
 if TYPE_CHECKING:
     from grpo.core.measure.model import EvaluationPlan, Measurement

@@ -14,8 +14,8 @@ import click
 
 from grpo.core.cli.show import described, found
 from grpo.core.cli.table import print_table
+from grpo.plugins._names import clash_of
 from grpo.plugins.host import Host, Registration
-from grpo.plugins.names import clash_of
 from grpo.plugins.specs import KINDS
 
 HEADINGS = ("kind", "name", "version", "distribution", "state", "description")

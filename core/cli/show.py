@@ -9,13 +9,13 @@ import inspect
 import math
 from collections.abc import Iterator
 
+from grpo.plugins._names import clash_of
+from grpo.plugins._options import type_name
+from grpo.plugins._soundness import version_note
+from grpo.plugins._spec_text import is_file, parse
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean
 from grpo.plugins.host import Host, Registration
-from grpo.plugins.names import clash_of
-from grpo.plugins.options import type_name
 from grpo.plugins.rubric import RubricSpec, terms
-from grpo.plugins.soundness import version_note
-from grpo.plugins.spec_text import is_file, parse
 from grpo.plugins.specs import KINDS, EnvSpec, Kind, RewardSpec, SandboxSpec, VerifierSpec
 from grpo.plugins.types import Case
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.tools import Schema, schemas_of
-from grpo.plugins.binding import BoundEnv
+from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import DatasetError, GrpoError, PluginError
 from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.types import Message

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode
-from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.host import Host
 from grpo.plugins.types import Row

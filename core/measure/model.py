@@ -25,7 +25,7 @@ from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.scorer import Judgement, Scorer
-from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion

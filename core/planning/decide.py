@@ -25,8 +25,8 @@ from grpo.core.planning.sync import refuse_impossible_sync
 from grpo.core.planning.turns import decide_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
+from grpo.plugins._soundness import version_note
 from grpo.plugins.host import Host
-from grpo.plugins.soundness import version_note
 
 
 def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:

@@ -13,7 +13,7 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.env.mixture import bound_envs
 from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer, policy_source
 from grpo.core.rollout.types import context_length, refuse_unsafe_rope
-from grpo.plugins.binding import BoundEnv
+from grpo.plugins._binding import BoundEnv
 from grpo.plugins.host import Host
 
 if TYPE_CHECKING:

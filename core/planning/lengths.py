@@ -14,7 +14,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.prompts import encode_starts
 from grpo.core.planning.facts import Facts, ModelFacts
-from grpo.plugins.binding import BoundEnv
+from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
 
 

@@ -15,12 +15,12 @@ from grpo.core.config.schema import PluginRef, RunConfig
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.workers.transport import pack_reference, pack_value
 from grpo.core.text.printable import printable
-from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._given import GIVEN, spec_of
+from grpo.plugins._spec_text import is_file
 from grpo.plugins.errors import UsageError
-from grpo.plugins.given import GIVEN, spec_of
 from grpo.plugins.host import ARGUMENT, Host
 from grpo.plugins.rubric import Component, RubricSpec, rubric
-from grpo.plugins.spec_text import is_file
 from grpo.plugins.specs import Kind, RewardSpec, VerifierSpec
 
 LARGEST = 64 * 2**20  # bytes of a function with all that it holds; each worker process would have a copy

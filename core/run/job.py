@@ -42,7 +42,7 @@ from grpo.core.record.run_dir import (
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.paths import anchored
 from grpo.core.run.progress import Progress, Silent
-from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import RunEnded, RunStarted

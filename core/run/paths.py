@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grpo.core.config.schema import PluginRef, RunConfig
-from grpo.plugins.spec_text import is_file
+from grpo.plugins._spec_text import is_file
 
 
 def anchored(config: RunConfig) -> RunConfig:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from grpo.core.scoring.outcome import Outcome, Reader, scored
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
+from grpo.plugins._rubric_total import FAILED, STOPPED, Lack, Term, Value, opens, reach, total
 from grpo.plugins.rubric import RubricSpec, bound_components, terms
-from grpo.plugins.rubric_total import FAILED, STOPPED, Lack, Term, Value, opens, reach, total
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ from grpo.core.scoring.rubric import Node, RubricBatch, tree
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.threads import ThreadRoom
 from grpo.core.scoring.workers.pool import WorkerPool
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Completion

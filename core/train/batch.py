@@ -13,7 +13,7 @@ from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion

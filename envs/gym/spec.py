@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo.envs.named_module import named_module
+from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import REQUIRED, EnvSpec, Option
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import EnvSpec, Option
 
 if TYPE_CHECKING:

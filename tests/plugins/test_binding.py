@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grpo import Completion, reward
-from grpo.plugins.binding import BoundReward, MissingColumn
+from grpo.plugins._binding import BoundReward, MissingColumn
 from grpo.plugins.errors import OptionError, PluginError
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from grpo.plugins._discovery import Entry
+from grpo.plugins._loading import load_entry
 from grpo.plugins.contract import CONTRACT, contract_fault
-from grpo.plugins.discovery import Entry
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.host import Host, Problem
-from grpo.plugins.loading import load_entry
 
 HOOK = """
 @reward(version=1)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import grpo
-from grpo.plugins import hookspecs, problems, soundness
+from grpo.plugins import _problems, _soundness, hookspecs
+from grpo.plugins._loading import HOOKS
+from grpo.plugins._signature import RESERVED_OPTIONS
+from grpo.plugins._spec_text import TABLE_KEYS, parse
 from grpo.plugins.host import Host
-from grpo.plugins.loading import HOOKS
-from grpo.plugins.signature import RESERVED_OPTIONS
-from grpo.plugins.spec_text import TABLE_KEYS, parse
 from grpo.plugins.types import Completion, Event, RunEnded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,9 +55,9 @@ def test_the_hooks_are_pinned_and_each_is_documented() -> None:
 def test_every_event_prefix_state_and_reserved_key_is_documented() -> None:
     for event in Event.__args__:
         assert f"`{event.__name__}`" in TEXT
-    for prefix in soundness.RESERVED_PREFIXES:
+    for prefix in _soundness.RESERVED_PREFIXES:
         assert f"`{prefix}:`" in TEXT
-    for state in ("ok", *problems.State.__args__):
+    for state in ("ok", *_problems.State.__args__):
         assert f"| `{state}` |" in TEXT
     for key in (*RESERVED_OPTIONS, *TABLE_KEYS):
         assert f"`{key}`" in TEXT

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from grpo import Completion, from_trl
+from grpo.plugins._source_file import source_sha256
 from grpo.plugins.errors import SpecError, UsageError
 from grpo.plugins.host import Host
-from grpo.plugins.source_file import source_sha256
 from grpo.plugins.types import Message
 
 ASKED = (Message(role="system", content="Be brief."), Message(role="user", content="2 + 2?"))

@@ -12,11 +12,11 @@ from typing import Any
 import gymnasium
 import pytest
 
+from grpo.plugins._given import spec_of, written_sha256
+from grpo.plugins._source_file import source_sha256
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import PluginNotFound, UsageError
-from grpo.plugins.given import spec_of, written_sha256
 from grpo.plugins.host import Host
-from grpo.plugins.source_file import source_sha256
 from grpo.plugins.specs import RewardSpec
 from grpo.plugins.types import Verdict
 

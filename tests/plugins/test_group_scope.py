@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from grpo import Case, Component, RewardSpec, reward, rubric
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
+from grpo.plugins._rubric_file import rubric_from_file
+from grpo.plugins._soundness import spec_fault
 from grpo.plugins.errors import SpecError, UsageError
-from grpo.plugins.rubric_file import rubric_from_file
-from grpo.plugins.soundness import spec_fault
 
 
 @reward(version=1, range=(0.0, 1.0), scope="group", cases=[Case(["a", "bb"], expect=[1.0, 0.0])])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from grpo import Completion, EnvSpec
-from grpo.plugins.discovery import Entry
+from grpo.plugins._discovery import Entry
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import RunEnded, RunStarted, StepEnded
@@ -58,7 +58,7 @@ def test_reserved_keys_that_mean_nothing_are_refused(near_entry: Entry, kind: st
 
 ENV_AND_SANDBOX = """
 import inspect
-from grpo.plugins.signature import options_of
+from grpo.plugins._signature import options_of
 
 class Pool:
     def __init__(self, size): self.size = size

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from grpo.plugins.discovery import Entry
+from grpo.plugins._discovery import Entry
+from grpo.plugins._loading import HOOK_OF_KIND
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.host import Host, Problem
-from grpo.plugins.loading import HOOK_OF_KIND
 from grpo.plugins.specs import Kind
 
 GOOD = """

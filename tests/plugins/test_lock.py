@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo.plugins.discovery import Entry
+from grpo.plugins._discovery import Entry
+from grpo.plugins._lock import drift
 from grpo.plugins.host import Host
-from grpo.plugins.lock import drift
 
 SOURCE = """
 from grpo import reward

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from grpo import Completion, Component, RewardSpec, RubricSpec, reward, rubric
-from grpo.plugins.discovery import Entry
+from grpo.plugins._discovery import Entry
+from grpo.plugins._lock import drift
 from grpo.plugins.errors import OptionError, PluginError, PluginNotFound, SpecError, UsageError
 from grpo.plugins.host import Host
-from grpo.plugins.lock import drift
 from grpo.plugins.rubric import parts
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from grpo import Completion, reward, verifier
+from grpo.plugins._signature import options_of, read_signature
 from grpo.plugins.errors import SpecError
-from grpo.plugins.signature import options_of, read_signature
 
 if TYPE_CHECKING:
     from fractions import Fraction

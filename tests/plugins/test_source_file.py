@@ -9,9 +9,9 @@ import pytest
 
 from grpo import Completion
 from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._soundness import version_note
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
-from grpo.plugins.soundness import version_note
 
 SOURCE = """
 from __future__ import annotations

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from grpo.plugins._spec_text import SpecText, parse
 from grpo.plugins.errors import UsageError
-from grpo.plugins.spec_text import SpecText, parse
 
 
 def parsed(text: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from grpo.core.env.episodes import Action, Episode
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.tools import ToolCall, answer, functions_of
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
-from grpo.plugins.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.types import Completion, Message
 
 _CLOSE = 1e-9

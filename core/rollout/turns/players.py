@@ -11,7 +11,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.rollout.turns.chat import TurnFormat, turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
 from grpo.core.rollout.turns.tools import tool_format
-from grpo.plugins.binding import BoundEnv
+from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import PluginError
 
 if TYPE_CHECKING:

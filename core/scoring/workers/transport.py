@@ -157,6 +157,6 @@ def _loaded(name: str, file: str) -> ModuleType:
         raise ImportError(f"{file} cannot be loaded as the module '{name}'")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # Not by the loader, which may take bytecode of an earlier content: see grpo.plugins.source_file.
+    # Not by the loader, which may take bytecode of an earlier content: see grpo.plugins._source_file.
     exec(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True), vars(module))
     return module

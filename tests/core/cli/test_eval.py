@@ -124,12 +124,12 @@ def test_failures_and_abstentions_are_counted_and_not_averaged(tiny: list[str], 
 def test_a_verifier_that_fails_on_everything_is_an_error_and_no_accuracy_of_zero(
     tiny: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grpo.plugins import binding
+    from grpo.plugins import _binding
 
     def broken(self: Any, completion: Any) -> Any:
         raise ValueError("boom")
 
-    monkeypatch.setattr(binding.BoundVerifier, "caller", lambda self: partial(broken, self))
+    monkeypatch.setattr(_binding.BoundVerifier, "caller", lambda self: partial(broken, self))
     result = invoke(*tiny, "--json")
     assert isinstance(result.exception, RunError)
     found = json.loads(result.stdout)

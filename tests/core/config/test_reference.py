@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 from grpo.core.config.reference import json_schema, with_tables
 from grpo.core.config.schema import RunConfig, load_config, parse_config
 from grpo.core.config.setting import settings_of
+from grpo.plugins._spec_text import TABLE_KEYS
 from grpo.plugins.errors import UsageError
-from grpo.plugins.spec_text import TABLE_KEYS
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "configuration.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ import pytest
 from grpo.core.env.episodes import HELD_OUT_SEED, episodes_of
 from grpo.core.rollout.turns.play import completed
 from grpo.core.rollout.types import Sampled
-from grpo.plugins.binding import BoundEnv
+from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import DatasetError, PluginError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec

@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo import Completion, reward
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import TransientError
 
 

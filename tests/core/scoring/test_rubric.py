@@ -19,7 +19,7 @@ from grpo import Completion, Component, RubricSpec, check_reward, reward, rubric
 from grpo.core.cli.main import cli
 from grpo.core.scoring.scorer import Outcome, Scorer
 from grpo.core.train.batch import advantages_of
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import UsageError
 
 CALLS: list[str] = []

@@ -10,7 +10,7 @@ from grpo import Completion, reward
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.outcome import scored
 from grpo.core.scoring.task import Task
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 
 
 def same(completion: str) -> float:
@@ -65,7 +65,7 @@ def test_a_row_without_its_column_fails_at_once_and_is_not_called_for() -> None:
     told: list[str] = []
     rows = [Completion("a", row={"answer": "a"}), Completion("b", row={"question": "?"}), Completion("c")]
     one = task(*rows, function=answers, told=told)
-    assert one.groups() == [[0]]
+    assert one.calls() == [[0]]
     assert [one.open(index) for index in range(3)] == [True, False, False]
     assert "needs the column 'answer'; the row has: question." in told[0]
     assert "the row has: none." in told[1]
@@ -78,8 +78,8 @@ def test_a_batch_plugin_gets_all_in_one_call_and_none_where_every_row_failed() -
         return [1.0] * len(completions)
 
     rows = [Completion("a", row={"answer": "a"}), Completion("b"), Completion("c", row={"answer": "c"})]
-    assert task(*rows, function=batch, batch=True).groups() == [[0, 2]]
-    assert task(Completion("a"), function=batch, batch=True).groups() == []
+    assert task(*rows, function=batch, batch=True).calls() == [[0, 2]]
+    assert task(Completion("a"), function=batch, batch=True).calls() == []
 
 
 def test_an_empty_batch_is_done() -> None:
@@ -102,7 +102,7 @@ def test_a_failure_costs_the_open_completions_their_share_of_the_time_and_names_
 def test_rows_whose_results_come_from_elsewhere_are_not_called_for() -> None:
     one = task(Completion("a"), Completion("b"), Completion("c"))
     one.leave_out({11})
-    assert one.groups() == [[0], [2]]
+    assert one.calls() == [[0], [2]]
     assert one.rows([0, 2]) == [10, 12]
     assert [completion.text for completion in one.some([0, 2])] == ["a", "c"]
     assert one.some(range(3)) is one.completions

@@ -10,7 +10,7 @@ from typing import Any
 
 from grpo import Completion, reward
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 
 
 def bound(function: Callable[..., Any], timeout: float = 10.0, **metadata: Any) -> BoundReward:

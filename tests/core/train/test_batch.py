@@ -9,7 +9,7 @@ from grpo import Completion, reward
 from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import Batch, advantages_of, batch_metrics, trained_of
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import RunError
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins.binding import BoundVerifier
+from grpo.plugins._binding import BoundVerifier
 from grpo.plugins.errors import PluginError
 from grpo.plugins.types import Completion
 from grpo.rewards.math import process as math_process

@@ -23,7 +23,7 @@ from grpo import Completion, Verdict, reward, verifier
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
 from grpo.core.scoring.workers.job import Parcel
-from grpo.plugins.binding import BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="worker processes are ended the Linux way")
@@ -315,7 +315,7 @@ _SCRIPT = """
 import os, signal, sys, time
 from grpo import Completion, reward
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 
 @reward(version=1)
 def stuck(completion: str) -> float:

@@ -13,7 +13,7 @@ import pytest
 
 from grpo import Case, reward
 from grpo.core.scoring.workers.transport import Reference, find_reference, pack_reference, pack_value, unpack
-from grpo.plugins.binding import BoundReward
+from grpo.plugins._binding import BoundReward
 from grpo.plugins.host import Host
 
 SOURCE = """

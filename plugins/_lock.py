@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.plugins.binding import Bound, BoundReward, BoundVerifier
+from grpo.plugins._binding import Bound, BoundReward, BoundVerifier
+from grpo.plugins._source_file import source_sha256
 from grpo.plugins.rubric import RubricSpec, bound_components
-from grpo.plugins.source_file import source_sha256
 
 _COMPARED = (
     "distribution",

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from grpo.plugins._soundness import RESERVED_PREFIXES
 from grpo.plugins.errors import UsageError, did_you_mean
-from grpo.plugins.soundness import RESERVED_PREFIXES
 from grpo.plugins.specs import Kind
 from grpo.plugins.types import Reads
 

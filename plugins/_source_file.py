@@ -16,14 +16,14 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from grpo.plugins._given import GIVEN, written_sha256
+from grpo.plugins._loading import Registration
+from grpo.plugins._problems import one_line
+from grpo.plugins._rubric_file import rubric_from_file
+from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
+from grpo.plugins._spec_text import SpecText
 from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, with_article
 from grpo.plugins.from_trl import from_trl, is_trl_function
-from grpo.plugins.given import GIVEN, written_sha256
-from grpo.plugins.loading import Registration
-from grpo.plugins.problems import one_line
-from grpo.plugins.rubric_file import rubric_from_file
-from grpo.plugins.soundness import SPEC_OF_KIND, spec_fault
-from grpo.plugins.spec_text import SpecText
 from grpo.plugins.specs import Kind
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grpo.plugins.discovery import normalized
+from grpo.plugins._discovery import normalized
+from grpo.plugins._loading import Registration
+from grpo.plugins._problems import Problem
+from grpo.plugins._spec_text import SpecText
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, did_you_mean, with_article
-from grpo.plugins.loading import Registration
-from grpo.plugins.problems import Problem
-from grpo.plugins.spec_text import SpecText
 from grpo.plugins.specs import Kind
 
 

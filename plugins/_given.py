@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from grpo.plugins._signature import options_of
+from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import SpecError, UsageError, with_article
 from grpo.plugins.from_trl import from_trl, is_trl_function
-from grpo.plugins.signature import options_of
-from grpo.plugins.soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins.specs import EnvSpec, Kind, Spec
 
 if TYPE_CHECKING:

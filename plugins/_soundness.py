@@ -11,8 +11,8 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
+from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import with_article
-from grpo.plugins.signature import RESERVED_OPTIONS
 from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, Spec, VerifierSpec
 from grpo.plugins.types import Case, Isolation, Scope
 

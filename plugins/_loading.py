@@ -19,11 +19,11 @@ from typing import Any
 import pluggy
 
 from grpo.plugins import hookspecs
+from grpo.plugins._discovery import Entry
+from grpo.plugins._problems import Problem, State, one_line, traceback_text
+from grpo.plugins._soundness import spec_fault
 from grpo.plugins.contract import contract_fault, import_fault, stated_by
-from grpo.plugins.discovery import Entry
 from grpo.plugins.errors import did_you_mean
-from grpo.plugins.problems import Problem, State, one_line, traceback_text
-from grpo.plugins.soundness import spec_fault
 from grpo.plugins.specs import Kind, Spec
 
 HOOK_OF_KIND: dict[Kind, str] = {

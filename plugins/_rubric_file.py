@@ -27,10 +27,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo.plugins._soundness import metadata_fault
+from grpo.plugins._spec_text import is_file
 from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean
 from grpo.plugins.rubric import Component, RubricSpec, rubric
-from grpo.plugins.soundness import metadata_fault
-from grpo.plugins.spec_text import is_file
 from grpo.plugins.types import Case
 
 _RUBRIC_KEYS = ("name", "version", "doc", "combine", "components", "cases")
