@@ -16,9 +16,9 @@ from grpo.core.config.schema import load_config
 NAMES = (
     "--env --reward --env-reward --verifier --model --dataset --config --set --steps --epochs --limit --seed --lr "
     "--group-size --prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --beta --rollout "
-    "--server-url --lora-sync --overlap --share-weights --temperature --max-prompt-length --max-completion-length --lora --full "
-    "--lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries --canary-cases "
-    "--report-to --out --resume --dry-run --quiet --print-schema"
+    "--server-url --lora-sync --overlap --share-weights --temperature --max-prompt-length --max-completion-length "
+    "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
+    "--canary-cases --report-to --out --resume --dry-run --quiet --print-schema "
 )
 
 
