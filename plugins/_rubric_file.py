@@ -115,7 +115,7 @@ def _component(table: object, folder: Path, inside: str) -> Component:
     reward: str | RubricSpec
     if "reward" in table:
         _refuse_unknown(table, _COMPONENT_KEYS, what)
-        reward = _anchored(table["reward"], folder)
+        reward = _absolute(table["reward"], folder)
     else:
         if "name" not in table:
             raise SpecError(f"{what}: components of its own need a 'name'.")
@@ -126,7 +126,7 @@ def _component(table: object, folder: Path, inside: str) -> Component:
     return Component(reward, **given)
 
 
-def _anchored(spec: str, folder: Path) -> str:
+def _absolute(spec: str, folder: Path) -> str:
     """Returns the SPEC with a relative file looked for beside the rubric's own."""
     return str(folder / spec) if is_file(spec) and not spec.startswith(("/", "~")) else spec
 

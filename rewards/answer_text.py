@@ -9,7 +9,7 @@ _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>
 _OPENING = re.compile(r"<(answer|solution)\b[^<>\n]{0,80}>|\\f?boxed\s?\{", re.IGNORECASE)
 
 
-def stated_answer(completion: str) -> str | None:
+def text_answer(completion: str) -> str | None:
     """Returns the last explicit answer (`<answer>`, `<SOLUTION>` or `\\boxed{}`, closed or not), stripped.
 
     What follows the reasoning is read; the reasoning itself only when nothing follows it. Without an explicit form the
@@ -20,7 +20,7 @@ def stated_answer(completion: str) -> str | None:
     return found or text.rpartition("\n")[2].strip() or None
 
 
-def stated_text(completion: str) -> str | None:
+def answer_text(completion: str) -> str | None:
     """Returns the same, but all that follows the reasoning, of however many lines, where there is no explicit form."""
     found, text = _found(completion)
     return found or text or None

@@ -6,7 +6,7 @@ from typing import Literal
 
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
-from grpo.rewards.answer_text import stated_answer, stated_text
+from grpo.rewards.answer_text import answer_text, text_answer
 from grpo.rewards.math.answer import MARKUP
 from grpo.rewards.words import normal, overlap
 
@@ -44,7 +44,7 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
     golds = [gold for gold in golds if isinstance(gold, str) and normal(gold)]
     if not golds:
         return None
-    texts = [MARKUP.sub(r"\1", found(completion) or "") for found in (stated_answer, stated_text)]
+    texts = [MARKUP.sub(r"\1", found(completion) or "") for found in (text_answer, answer_text)]
     if measure == "f1":
         return max(overlap(text, gold) for gold in golds for text in texts)
     return float(not {normal(gold) for gold in golds}.isdisjoint(map(normal, texts)))

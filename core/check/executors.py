@@ -1,4 +1,4 @@
-"""The same score everywhere: examples and their scores in, findings out for every room and order that disagrees.
+"""The same score everywhere: examples and their scores in, findings out for every executor and order that disagrees.
 
 The published failure behind this: a verifier that sets an alarm raises off the main thread, swallows that, and calls
 every right answer wrong.
@@ -19,13 +19,13 @@ from grpo.plugins.types import Isolation
 _SHUFFLE = 20_251
 
 
-def check_rooms(
-    bound: Bound, examples: Sequence[Example], expected: Sequence[Seen], findings: Findings, room: Isolation
+def check_executors(
+    bound: Bound, examples: Sequence[Example], expected: Sequence[Seen], findings: Findings, isolation: Isolation
 ) -> None:
-    """Scores the examples in every room and order and compares with what they scored before.
+    """Scores the examples in every executor and order and compares with what they scored before.
 
-    Failed examples are left out, with their group: nothing that crashes or hangs runs outside a worker process. `room`
-    is where the expected scores come from.
+    Failed examples are left out, with their group: nothing that crashes or hangs runs outside a worker process.
+    `isolation` is where the expected scores come from.
     """
     sound = [unit for unit in units_of(examples) if all(expected[place].kind != "failure" for place in unit)]
     places = sorted(place for unit in sound for place in unit)
@@ -55,7 +55,7 @@ def check_rooms(
         compare("permuted batch", see(scorer, mixed), mixed, [wanted[index] for index in order])
         _check_rows(scorer, kept, findings)
     compare("worker thread", seen_in(bound, "thread", kept))
-    if room == "process" and not is_async(bound.spec.function):
+    if isolation == "process" and not is_async(bound.spec.function):
         compare("worker process", seen_in(bound, "process", kept))
     compare("running event loop", seen_in_loop(bound, kept))
 

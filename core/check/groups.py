@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from grpo.core.check.answers import Example
-from grpo.core.check.executors import check_rooms
+from grpo.core.check.executors import check_executors
 from grpo.core.check.report import Findings
 from grpo.core.check.scores import Bound, Seen, note_failure, see, units_of
 from grpo.core.scoring.scorer import Scorer
@@ -24,7 +24,7 @@ _SHUFFLE = 20_252
 Group = Sequence[Example]
 
 
-def check_groups(bound: Bound, scorer: Scorer, cases: Iterable[Case], findings: Findings, room: Isolation) -> None:
+def check_groups(bound: Bound, scorer: Scorer, cases: Iterable[Case], findings: Findings, isolation: Isolation) -> None:
     """Tries all relations.
 
     Args:
@@ -32,7 +32,7 @@ def check_groups(bound: Bound, scorer: Scorer, cases: Iterable[Case], findings: 
         scorer: scores with it, where a hang or a crash can be ended.
         cases: examples with the options to check.
         findings: told what does not hold.
-        room: where that scorer runs it.
+        isolation: where that scorer runs it.
     """
     groups = _groups(cases)
     if not groups:
@@ -56,7 +56,7 @@ def check_groups(bound: Bound, scorer: Scorer, cases: Iterable[Case], findings: 
         back = [[found[o.index(at)] for at in range(len(o))] for found, o in zip(moved, orders, strict=True)]
         _compare("permuted members", "in another order of the members it", groups, back, expected, findings)
     _equal_members(scorer, groups, expected, findings)
-    check_rooms(bound, together, scores, findings, room)
+    check_executors(bound, together, scores, findings, isolation)
 
 
 def _groups(cases: Iterable[Case]) -> list[Group]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from grpo.core.check import texts as check_texts
 from grpo.core.check.answers import Example, Slot, answer_column, find_slot
-from grpo.core.check.executors import check_rooms
+from grpo.core.check.executors import check_executors
 from grpo.core.check.report import Findings, Severity
 from grpo.core.check.scores import Bound, Seen, note_failure, see
 from grpo.core.scoring.scorer import Scorer
@@ -40,14 +40,14 @@ class Relations:
         bound: the plugin with the options to check.
         scorer: scores with it, where a hang or a crash can be ended.
         findings: told what does not hold.
-        room: where that scorer runs it: "process", unless the plugin cannot be sent to one.
+        isolation: where that scorer runs it: "process", unless the plugin cannot be sent to one.
     """
 
-    def __init__(self, bound: Bound, scorer: Scorer, findings: Findings, room: Isolation) -> None:
+    def __init__(self, bound: Bound, scorer: Scorer, findings: Findings, isolation: Isolation) -> None:
         self._bound = bound
         self._scorer = scorer
         self._findings = findings
-        self._room = room
+        self._isolation = isolation
         self._lowest = 0.0
         self._claims = False
         self._serious: Severity = "warning"
@@ -82,11 +82,11 @@ class Relations:
                 self._probes(kept[0], check_texts.outside_texts(kept[0].example))
         self._megabytes(kept[0])
         self._columns(kept[0], column)
-        if self._bound.grouped:  # its groups are compared in every room, by check_groups
+        if self._bound.grouped:  # its groups are compared in every executor, by check_groups
             return
         derived = [example for _, example in check_texts.layout_forms(kept[0].example)]
         sample = [*examples, *others, *derived][:_MOST_IN_ROOMS]
-        check_rooms(self._bound, sample, see(self._scorer, sample), self._findings, self._room)
+        check_executors(self._bound, sample, see(self._scorer, sample), self._findings, self._isolation)
 
     def _silence(self, gold: Gold) -> bool:
         """Checks that silence scores less than the gold; the rest makes no sense otherwise."""

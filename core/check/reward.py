@@ -1,6 +1,6 @@
 """Checks a plugin before it trains anything: a reward, verifier or environment in, a report out.
 
-From the plugin's own cases follow the relations that its scores must keep (`check_relations`), in every room
+From the plugin's own cases follow the relations that its scores must keep (`check_relations`), in every executor
 (`check_rooms`). All of it runs in a worker process where it can, so that a hang costs its time limit and a crash its
 own text.
 """
@@ -73,29 +73,29 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
     matching = [case for case in declared if {**defaults, **case.options} == wanted]
     to_hold = declared if cases is not None or not bound.options else matching
     groups = _groups(bound, to_hold)
-    with ExitStack() as rooms:
-        scorer = rooms.enter_context(_scorer(bound, groups, "process"))
-        room = _safe_room(bound, scorer, matching or declared, findings)
-        if room != "process":
-            scorer = rooms.enter_context(_scorer(bound, groups, room))
+    with ExitStack() as executors:
+        scorer = executors.enter_context(_scorer(bound, groups, "process"))
+        isolation = _safe_isolation(bound, scorer, matching or declared, findings)
+        if isolation != "process":
+            scorer = executors.enter_context(_scorer(bound, groups, isolation))
         _check_cases(bound, scorer, groups, findings)
         if bound.grouped:
-            check_groups(bound, scorer, matching or declared, findings, room)
+            check_groups(bound, scorer, matching or declared, findings, isolation)
         golds, others = _golds(bound, scorer, declared, matching, findings)
         if golds:
-            Relations(bound, scorer, findings, room).check(golds, others, answer)
+            Relations(bound, scorer, findings, isolation).check(golds, others, answer)
     return findings.report(title_of(bound))
 
 
-def _safe_room(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Findings) -> Isolation:
-    """Returns "process" where the plugin can be sent to one, else the room that it declares."""
+def _safe_isolation(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Findings) -> Isolation:
+    """Returns "process" where the plugin can be sent to one, else where it declares to run."""
     if bound.spec.isolation == "process" or is_async(bound.spec.function) or not cases:
         return bound.spec.isolation
     examples = [example for number, case in enumerate(cases[:_FEW]) for example in _examples(case, number)]
     seen_away = see(away, examples)
     if not all(any(words in (seen.reason or "") for words in _NOT_SENT) for seen in seen_away):
         return "process"
-    findings.add("warning", "worker process", f"it works in its own room only, where no hang is ended: {seen_away[0]}")
+    findings.add("warning", "worker process", f"it works in this process only, where no hang is ended: {seen_away[0]}")
     return bound.spec.isolation
 
 
@@ -108,10 +108,10 @@ def _groups(bound: Bound, cases: Sequence[Case]) -> dict[str, tuple[Bound, list[
     return groups
 
 
-def _scorer(bound: Bound, groups: Mapping[str, tuple[Bound, list[Case]]], room: Isolation) -> Scorer:
+def _scorer(bound: Bound, groups: Mapping[str, tuple[Bound, list[Case]]], isolation: Isolation) -> Scorer:
     """Returns a scorer of the plugin as it is bound, and after it of the plugin with every group's options."""
-    others = [replace(placed(other, room), alias=title) for title, (other, _) in groups.items()]
-    return Scorer([placed(bound, room), *others], workers=1, retries=0)
+    others = [replace(placed(other, isolation), alias=title) for title, (other, _) in groups.items()]
+    return Scorer([placed(bound, isolation), *others], workers=1, retries=0)
 
 
 def _check_cases(

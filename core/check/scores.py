@@ -1,4 +1,4 @@
-"""Scores examples for a check, in the room that is asked for: examples in, what the plugin made of each out.
+"""Scores examples for a check, in the executor that is asked for: examples in, what the plugin made of each out.
 
 A verdict counts as a score here (1 for right, 0 for wrong) and an undecided one as an abstention, so that rewards and
 verifiers keep the same relations.
@@ -50,7 +50,7 @@ class Seen:
 
 
 def placed(bound: Bound, isolation: Isolation) -> Bound:
-    """Returns the plugin to be run in another room; of a rubric, every component."""
+    """Returns the plugin to be run in another executor; of a rubric, every component."""
     if isinstance(bound.spec, RubricSpec):
         return replace(bound, spec=_placed_rubric(bound.spec, isolation))
     return replace(bound, spec=replace(bound.spec, isolation=isolation))  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def see(scorer: Scorer, examples: Sequence[Example], name: str | None = None) ->
 
 
 def seen_in(bound: Bound, isolation: Isolation, examples: Sequence[Example]) -> list[Seen]:
-    """Scores examples in a room that is opened and closed for them."""
+    """Scores examples in an executor that is opened and closed for them."""
     with Scorer([placed(bound, isolation)], workers=1, retries=0) as scorer:
         return see(scorer, examples)
 

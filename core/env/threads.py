@@ -46,9 +46,9 @@ class EnvThreads:
         self._make = make
         self._seconds = seconds
         self._at_once = at_once
-        self._done: queue.SimpleQueue[tuple[_Lane, Any]] = queue.SimpleQueue()
-        self._lanes: dict[int, _Lane] = {}
-        self._closing: list[_Lane] = []
+        self._done: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
+        self._workers: dict[int, _Worker] = {}
+        self._closing: list[_Worker] = []
 
     def __enter__(self) -> Self:
         return self
@@ -56,12 +56,12 @@ class EnvThreads:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number in list(self._lanes):
+        for number in list(self._workers):
             self.release(number)
         if error is None or isinstance(error, Exception):  # whoever interrupts does not want to wait
             until = time.monotonic() + CLOSING
-            for lane in self._closing:
-                lane.thread.join(max(0.0, until - time.monotonic()))
+            for worker in self._closing:
+                worker.thread.join(max(0.0, until - time.monotonic()))
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Makes one call for each environment and returns number to its result, or to a `Raised`.
@@ -69,46 +69,46 @@ class EnvThreads:
         A number that failed must not be called again.
         """
         waiting = deque(calls.items())
-        running: dict[_Lane, float] = {}
+        running: dict[_Worker, float] = {}
         found: dict[int, Any] = {}
         while waiting or running:
             while waiting and len(running) < self._at_once:
                 number, call = waiting.popleft()
-                lane = self._lane(number)
-                running[lane] = time.monotonic() + self._seconds
-                lane.calls.put(call)
+                worker = self._worker(number)
+                running[worker] = time.monotonic() + self._seconds
+                worker.calls.put(call)
             try:
-                lane, result = self._done.get(timeout=max(0.0, min(running.values()) - time.monotonic()))
+                worker, result = self._done.get(timeout=max(0.0, min(running.values()) - time.monotonic()))
             except queue.Empty:
-                for lane in [lane for lane, limit in running.items() if limit <= time.monotonic()]:
-                    del running[lane]
-                    found[lane.number] = Raised(TimeoutError(f"no answer within {self._seconds:g} s"))
-                    self.release(lane.number)
-                    self._closing.remove(lane)  # nobody knows when
+                for worker in [worker for worker, limit in running.items() if limit <= time.monotonic()]:
+                    del running[worker]
+                    found[worker.number] = Raised(TimeoutError(f"no answer within {self._seconds:g} s"))
+                    self.release(worker.number)
+                    self._closing.remove(worker)  # nobody knows when
                 continue
-            if running.pop(lane, None) is not None:  # else it came after its limit
-                found[lane.number] = result
+            if running.pop(worker, None) is not None:  # else it came after its limit
+                found[worker.number] = result
                 if isinstance(result, Raised):
-                    self.release(lane.number)
+                    self.release(worker.number)
         return found
 
     def release(self, number: int) -> None:
         """Has an environment closed, in its thread, once it is idle."""
-        lane = self._lanes.pop(number, None)
-        if lane is not None:
-            lane.calls.put(None)
-            self._closing.append(lane)
+        worker = self._workers.pop(number, None)
+        if worker is not None:
+            worker.calls.put(None)
+            self._closing.append(worker)
 
-    def _lane(self, number: int) -> _Lane:
-        if number not in self._lanes:
-            self._lanes[number] = _Lane(number, self._make, self._done)
-        return self._lanes[number]
+    def _worker(self, number: int) -> _Worker:
+        if number not in self._workers:
+            self._workers[number] = _Worker(number, self._make, self._done)
+        return self._workers[number]
 
 
-class _Lane:
+class _Worker:
     """One thread and its environment."""
 
-    def __init__(self, number: int, make: Callable[[], Any], done: queue.SimpleQueue[tuple[_Lane, Any]]) -> None:
+    def __init__(self, number: int, make: Callable[[], Any], done: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
         self.number = number
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._make = make

@@ -40,7 +40,7 @@ from grpo.core.record.run_dir import (
     write_json,
 )
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
-from grpo.core.run.paths import anchored
+from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
 from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError
@@ -85,7 +85,7 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
         UsageError: it cannot start; nothing was loaded or written.
         RunError: it had to stop; the run directory resumes.
     """
-    plan = make_plan(anchored(config), host)
+    plan = make_plan(absolute_paths(config), host)
     path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
     refuse_full_disk(path, plan.disk_bytes)
     record = _versions(plan, host)

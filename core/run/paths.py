@@ -8,7 +8,7 @@ from grpo.core.config.schema import PluginRef, RunConfig
 from grpo.plugins._spec_text import is_file
 
 
-def anchored(config: RunConfig) -> RunConfig:
+def absolute_paths(config: RunConfig) -> RunConfig:
     """Makes the relative paths of a configuration absolute, so that its run resumes from any folder."""
 
     def whole(text: str | None) -> str | None:

@@ -18,7 +18,7 @@ from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
 from grpo.core.run.keywords import leaves, settings_tree
 from grpo.core.run.notebook import display_here
-from grpo.core.run.paths import anchored
+from grpo.core.run.paths import absolute_paths
 from grpo.core.run.result import Run
 from grpo.core.run.surroundings import unchanged_process
 from grpo.plugins._given import GIVEN
@@ -126,7 +126,7 @@ def _resumable(
     run_dir = open_run_dir(source.path if isinstance(source, Run) else Path(source).expanduser())
     recorded = load_config(run_dir.config, [], {})
     before = recorded.model_dump(mode="json")
-    wanted = anchored(parse_config(_merged({**before, **plugins}, tree)))
+    wanted = absolute_paths(parse_config(_merged({**before, **plugins}, tree)))
     known, called = names_of(recorded), names_of(wanted)
     for kind in ("env", "reward", "verifier"):
         other = next((name for name in called[kind] if name not in known[kind]), None)

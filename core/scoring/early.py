@@ -23,7 +23,7 @@ class EarlyCalls:
 
     Args:
         callers: the rewards that can be called early.
-        submit: hands a task to the room where its reward runs.
+        submit: hands a task to the executor where its reward runs.
         group_size: members of a group; None where nobody knows, and rewards of groups wait for the whole batch.
     """
 

@@ -1,7 +1,7 @@
 """Our rewards, unmodified, elsewhere: a SPEC in, a reward function of TRL or verifiers, or a scorer of Inspect out.
 
-Each scores through `core/score`, so that a reward keeps its room, its time limit and its retries there too. What is no
-score becomes what the library has for it, and never a zero that nobody sees:
+Each scores through `core/score`, so that a reward keeps its executor, its time limit and its retries there too. What is
+no score becomes what the library has for it, and never a zero that nobody sees:
 
 | | a score | an abstention | a failure |
 |---|---|---|---|

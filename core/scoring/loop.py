@@ -33,7 +33,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-class LoopRoom:
+class LoopExecutor:
     """Runs async plugins; the loop starts with the first task."""
 
     def __init__(self) -> None:

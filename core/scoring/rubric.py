@@ -4,7 +4,7 @@ In: a bound rubric. Out: waves of calls, and one outcome per completion for the 
 
 Theory of operation. A rubric is a tree whose leaves are rewards. All leaves that wait for no gate are called in the
 first wave, together with every other reward of the run; those behind a gate are called in the wave after the gate's
-last, and only for the completions that it let through. Each leaf is a reward like any other: it keeps its own room,
+last, and only for the completions that it let through. Each leaf is a reward like any other: it keeps its own executor,
 time limit and retries. When a wave has ended, the rubrics whose last leaf it held are totalled.
 """
 

@@ -1,10 +1,10 @@
 """Scores completions with all rewards of a batch at once: completions in, one outcome per reward and completion out.
 
 Theory of operation. An async function runs on the event loop (`score_loop`); any other runs where its spec says: in a
-worker process (`workers`), in a thread (`score_threads`) or inline, in the calling thread. The rooms get their tasks
-first, then the caller runs the inline ones, then it waits. Rooms start with their first task: a scorer with inline
-rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names the plugin
-and the row, and it is never a zero. Of a rubric each component is a task; those behind a gate are a second wave
+worker process (`workers`), in a thread (`score_threads`) or inline, in the calling thread. The executors get their
+tasks first, then the caller runs the inline ones, then it waits. Executors start with their first task: a scorer with
+inline rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names the
+plugin and the row, and it is never a zero. Of a rubric each component is a task; those behind a gate are a second wave
 (`score_rubric`).
 """
 
@@ -18,11 +18,11 @@ from typing import Self, TypeVar
 
 from grpo.core.scoring.call import Bound, Caller
 from grpo.core.scoring.early import EarlyCalls
-from grpo.core.scoring.loop import LoopRoom, is_async
+from grpo.core.scoring.loop import LoopExecutor, is_async
 from grpo.core.scoring.outcome import Judgement, Outcome, Result
 from grpo.core.scoring.rubric import Node, RubricBatch, tree
 from grpo.core.scoring.task import Task
-from grpo.core.scoring.threads import ThreadRoom
+from grpo.core.scoring.threads import ThreadExecutor
 from grpo.core.scoring.workers.pool import WorkerPool
 from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import UsageError
@@ -77,8 +77,8 @@ class Scorer:
                 if part.name in callers:
                     raise UsageError(f"two {part.spec.kind}s are named '{part.name}'. Rename one with 'as=...'.")
                 callers[part.name] = Caller(part, retries=retries, report=_keeper(self.first_failure, part.name))
-        self._rooms = _Rooms(workers or _processors(), memory)
-        self._finalizer = weakref.finalize(self, self._rooms.close)
+        self._executors = _Executors(workers or _processors(), memory)
+        self._finalizer = weakref.finalize(self, self._executors.close)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -154,8 +154,8 @@ class Scorer:
         first = [name for name in self._order if name not in self._rubrics]
         for root in self._rubrics.values():
             first += [node.name for node in root.nodes() if not node.children and not node.guards]
-        callers = {name: self._rewards[name] for name in first if self._rooms.beside(self._rewards[name])}
-        return EarlyCalls(callers, self._rooms.submit, group_size)
+        callers = {name: self._rewards[name] for name in first if self._executors.beside(self._rewards[name])}
+        return EarlyCalls(callers, self._executors.submit, group_size)
 
     def judge(
         self,
@@ -187,7 +187,7 @@ class Scorer:
             if early is not None:
                 for name, task in tasks.items():
                     task.leave_out(early.rows(name))
-            inline = [task for task in tasks.values() if not self._rooms.submit(task)]
+            inline = [task for task in tasks.values() if not self._executors.submit(task)]
             for task in inline:
                 _run_inline(task)
             for task in begun:
@@ -205,10 +205,10 @@ class Scorer:
 
     def _await(self, task: Task) -> None:
         while not task.wait(_LOOK_AFTER):
-            self._rooms.check()
+            self._executors.check()
 
 
-class _Rooms:
+class _Executors:
     """The places where tasks run other than the calling thread."""
 
     def __init__(self, workers: int, memory: int | None) -> None:
@@ -217,7 +217,7 @@ class _Rooms:
         self._open()
 
     def submit(self, task: Task) -> bool:
-        """Hands a task to its room; returns False when it belongs in the calling thread."""
+        """Hands a task to its executor; returns False when it belongs in the calling thread."""
         if os.getpid() != self._process:  # the threads of a forked process stayed behind in its parent
             self._open()
         spec = task.caller.plugin.spec
@@ -245,13 +245,13 @@ class _Rooms:
     def close(self) -> None:
         """Closes them all, unless they are another process's."""
         if os.getpid() == self._process:
-            for room in (self.processes, self.threads, self.loop):
-                room.close()
+            for isolation in (self.processes, self.threads, self.loop):
+                isolation.close()
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self.loop = LoopRoom()
-        self.threads = ThreadRoom(_THREADS_PER_WORKER * self._workers)
+        self.loop = LoopExecutor()
+        self.threads = ThreadExecutor(_THREADS_PER_WORKER * self._workers)
         self.processes = WorkerPool(self._workers, self._memory)
 
 

@@ -1,9 +1,9 @@
 """Rewards in threads, each call with a time limit: tasks in, results settled as the calls end.
 
-Theory of operation. Lanes are daemon threads that take one call after the other from a common queue. Python cannot
+Theory of operation. Workers are daemon threads that take one call after the other from a common queue. Python cannot
 end a thread, so a time limit ends only the waiting: whoever waits for results calls `check`, which fails a call at its
-limit, abandons its lane and starts another. An abandoned lane drops what its call returns and ends when the call does.
-A plugin with 32 calls that never came back is not called again for the batch: its other completions fail at once.
+limit, abandons its worker and starts another. An abandoned worker drops what its call returns and ends when the call
+does. A plugin with 32 calls that never came back is not called again for the batch: its other completions fail at once.
 """
 
 from __future__ import annotations
@@ -20,85 +20,85 @@ from grpo.core.scoring.task import Task
 _MOST_STUCK = 32
 
 
-class ThreadRoom:
-    """Runs plugins in at most `lanes` threads at once, not counting abandoned ones; started by the first task."""
+class ThreadExecutor:
+    """Runs plugins in at most `workers` threads at once, not counting abandoned ones; started by the first task."""
 
-    def __init__(self, lanes: int) -> None:
-        self._most = lanes
+    def __init__(self, workers: int) -> None:
+        self._most = workers
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Task, list[int]]] = deque()
-        self._lanes: set[_Lane] = set()
+        self._workers: set[_Worker] = set()
         self._stuck: list[tuple[Caller, threading.Thread]] = []
         self._closed = False
 
     def submit(self, task: Task) -> None:
-        """Takes a task; its results are settled from the lanes."""
+        """Takes a task; its results are settled from the workers."""
         calls = task.calls()
         with self._changed:
             self._waiting.extend((task, call) for call in calls)
-            for _ in range(min(len(calls), self._most - len(self._lanes))):
-                self._open_lane()
+            for _ in range(min(len(calls), self._most - len(self._workers))):
+                self._start_worker()
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Fails the calls that are past their time limit, and replaces their lanes."""
+        """Fails the calls that are past their time limit, and replaces their workers."""
         with self._changed:
-            for lane in [lane for lane in self._lanes if lane.late()]:
-                self._abandon(lane)
+            for worker in [worker for worker in self._workers if worker.late()]:
+                self._abandon(worker)
 
     def close(self) -> None:
-        """Ends the lanes; one whose call never returns stays behind as a daemon thread."""
+        """Ends the workers; one whose call never returns stays behind as a daemon thread."""
         with self._changed:
             self._closed = True
             for task, _ in self._waiting:
                 task.fail_open("the scorer was closed before this call began.")
             self._waiting.clear()
-            for lane in self._lanes:
-                if lane.work is not None:
-                    lane.work[0].fail_open("the scorer was closed while this call ran.")
+            for worker in self._workers:
+                if worker.work is not None:
+                    worker.work[0].fail_open("the scorer was closed while this call ran.")
             self._changed.notify_all()
 
-    def take(self, lane: _Lane) -> tuple[Task, list[int]] | None:
-        """Waits for the next call of a lane; returns None when the lane is to end."""
+    def take(self, worker: _Worker) -> tuple[Task, list[int]] | None:
+        """Waits for the next call of a worker; returns None when the lane is to end."""
         with self._changed:
-            lane.work = None
-            while not (self._closed or lane.abandoned):
+            worker.work = None
+            while not (self._closed or worker.abandoned):
                 while self._waiting:
                     task, indices = self._waiting.popleft()
                     if any(task.open(index) for index in indices):
-                        lane.work, lane.started = (task, indices), time.monotonic()
-                        return lane.work
+                        worker.work, worker.started = (task, indices), time.monotonic()
+                        return worker.work
                 self._changed.wait()
             return None
 
-    def _open_lane(self) -> None:
-        lane = _Lane(self)
-        self._lanes.add(lane)
-        lane.thread.start()
+    def _start_worker(self) -> None:
+        worker = _Worker(self)
+        self._workers.add(worker)
+        worker.thread.start()
 
-    def _abandon(self, lane: _Lane) -> None:
-        assert lane.work is not None
-        task, indices = lane.work
-        lane.abandoned = True
-        self._lanes.discard(lane)
+    def _abandon(self, worker: _Worker) -> None:
+        assert worker.work is not None
+        task, indices = worker.work
+        worker.abandoned = True
+        self._workers.discard(worker)
         self._stuck = [(caller, thread) for caller, thread in self._stuck if thread.is_alive()]
-        self._stuck.append((task.caller, lane.thread))
-        _fail_late(task, indices, lane.where())
+        self._stuck.append((task.caller, worker.thread))
+        _fail_late(task, indices, worker.where())
         stuck = sum(caller is task.caller for caller, _ in self._stuck)
         if stuck >= _MOST_STUCK:
             task.fail_open(f"{stuck} of its calls are stuck in threads. Use isolation='process' to end such calls.")
-        self._open_lane()
+        self._start_worker()
 
 
-class _Lane:
+class _Worker:
     """One thread, and the call that it makes."""
 
-    def __init__(self, room: ThreadRoom) -> None:
+    def __init__(self, isolation: ThreadExecutor) -> None:
         self.work: tuple[Task, list[int]] | None = None
         self.started = 0.0
         self.abandoned = False
         self.thread = threading.Thread(target=self._run, name="grpo-score-thread", daemon=True)
-        self._room = room
+        self._isolation = isolation
 
     def late(self) -> bool:
         """Returns whether the call is past its time limit."""
@@ -110,7 +110,7 @@ class _Lane:
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     def _run(self) -> None:
-        while (work := self._room.take(self)) is not None:
+        while (work := self._isolation.take(self)) is not None:
             task, indices = work
             call = task.caller.many if task.together else task.caller.each
             results = call(task.some(indices), task.rows(indices), self._pause)

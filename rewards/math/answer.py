@@ -61,7 +61,7 @@ def statement(completion: str) -> Statement | None:
         text = text[:-40] + _HOPE.sub("", text[-40:])
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     rest = text[split:].strip()
-    return _stated(rest or text[:split]) if text else None
+    return _statement(rest or text[:split]) if text else None
 
 
 def gold_text(answer: object) -> str | None:
@@ -97,7 +97,7 @@ def closing_brace(text: str, start: int) -> int:
     return -1
 
 
-def _stated(part: str) -> Statement:
+def _statement(part: str) -> Statement:
     after = len(part)
     for mark in reversed(deque(_MARK.finditer(part), maxlen=_MARKS)):
         if mark["tag"]:

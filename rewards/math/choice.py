@@ -31,24 +31,24 @@ def gold_letter(gold: str) -> str | None:
     return found[1] if found else None
 
 
-def chosen_letter(stated: Statement) -> str | None:
+def chosen_letter(prediction: Statement) -> str | None:
     """Returns the letter that a statement chooses, or None when it chooses none or several.
 
     A marked answer must hold one letter alone, which may be a small one. In prose it is what directly follows the last
     "the answer is", else the last that begins or ends a sentence; letters that are denied ("not A") or offered ("A or
     B") do not count.
     """
-    text = MARKUP.sub(r" \1 ", stated.parts[-1] if stated.parts else stated.text)
+    text = MARKUP.sub(r" \1 ", prediction.parts[-1] if prediction.parts else prediction.text)
     small = _SMALL.fullmatch(text)
-    if small and len(stated.parts) < 2:
+    if small and len(prediction.parts) < 2:
         return small[1].upper()
     found = [m for m in _CHOICE.finditer(text) if not _NOT.search(text, max(0, m.start() - 30), m.start())]
-    if stated.parts:
+    if prediction.parts:
         letters = {match[1] for match in found}
         return letters.pop() if len(letters) == 1 and not re.search(r"\b(?:or|and)\b", text) else None
     cues = list(_CUE.finditer(text))
     small = _SMALL.fullmatch(text, cues[-1].end()) if cues else None
-    if small and not stated.parts:
+    if small and not prediction.parts:
         return small[1].upper()
     if cues and any(match.start() >= cues[-1].end() for match in found):
         after = next(match for match in found if match.start() >= cues[-1].end())

@@ -28,12 +28,12 @@ _VALUE = re.compile(
 _CASES = re.compile(r"\\begin\{(?:cases|array|aligned)\}")
 
 
-def claim(stated: Statement) -> str:
+def claim(prediction: Statement) -> str:
     """Returns the clause of a statement that decides: its marked content, else its first or its last sentence."""
-    if stated.parts:
-        return "\n".join(stated.parts)
-    text = stated.text.strip()
-    if stated.form == "sentence":
+    if prediction.parts:
+        return "\n".join(prediction.parts)
+    text = prediction.text.strip()
+    if prediction.form == "sentence":
         return _SENTENCE_END.split(text.replace("\n", " "), maxsplit=1)[0][:_LONGEST]
     last = list(_FORMULA.finditer(text[-_LONGEST:]))
     if last and last[-1].end() >= len(text[-_LONGEST:].rstrip(". ")):

@@ -28,7 +28,7 @@ _BLANK = re.compile(r"\\[ ,;:]|[~\s$]+")
 _HOURS, _HALF = 24, 12
 
 
-def is_moment(text: str) -> bool:
+def is_date(text: str) -> bool:
     """True for a time of day, with or without its half, and for a date."""
     if len(text) > _LONGEST:
         return False
@@ -36,7 +36,7 @@ def is_moment(text: str) -> bool:
     return _date(text) is not None or _clock(text) is not None
 
 
-def last_moment(clause: str) -> str:
+def last_date(clause: str) -> str:
     """Returns the last date, or time with its half of the day, in a clause of prose; "" where there is none."""
     text = _usual(clause[-_CLAUSE:])
     found = [
@@ -45,7 +45,7 @@ def last_moment(clause: str) -> str:
     return max(found, key=lambda match: match.end())[0] if found else ""
 
 
-def same_moment(gold: str, text: str) -> bool | None:
+def same_date(gold: str, text: str) -> bool | None:
     """Whether two texts are the same time of day or the same date; None where one of them is neither.
 
     A year that one of two dates leaves out is the other's, and so is the half of the day of a time before 12:59.

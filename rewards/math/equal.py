@@ -16,7 +16,7 @@ from typing import Any
 
 from grpo.rewards.math.ascii import commands, latex_of
 from grpo.rewards.math.guard import LONGEST
-from grpo.rewards.math.normalize import repeating, tidied
+from grpo.rewards.math.normalize import normalized, repeating
 from grpo.rewards.math.sets import same_set
 
 _ANCHOR = re.compile(r"\$|\\\(|\\\[|\\f?boxed|\\begin\{align")
@@ -142,7 +142,7 @@ def _content(text: str) -> str:
     """A text without the box or the dollar signs around it."""
     text = text.strip().strip("$").strip()
     box = _BOX.fullmatch(text)
-    return tidied(box[1]) if box else text
+    return normalized(box[1]) if box else text
 
 
 def read_latex(latex: str) -> Any:

@@ -13,8 +13,8 @@ from functools import lru_cache
 from grpo.rewards.math.answer import MARKUP, gold_text, plain, statement
 from grpo.rewards.math.choice import gold_letter
 from grpo.rewards.math.claim import groups
-from grpo.rewards.math.dates import is_moment
-from grpo.rewards.math.normalize import choice_label, tidied
+from grpo.rewards.math.dates import is_date
+from grpo.rewards.math.normalize import choice_label, normalized
 from grpo.rewards.math.number import DIGITS_ALONE, number_of
 from grpo.rewards.numbers.numerals import Number
 
@@ -63,19 +63,19 @@ def _read(answer: str | float) -> Gold | None:
         return None
     if DIGITS_ALONE.fullmatch(given):
         number = Number(Fraction(given), Fraction(1), given, 0, len(given))
-        return Gold(given, "", given, given, None, None, None, number, "." in given and is_moment(given))
-    label, text = choice_label(tidied(given))
+        return Gold(given, "", given, given, None, None, None, number, "." in given and is_date(given))
+    label, text = choice_label(normalized(given))
     core = marked(text)
     bare = plain(text)
     words = MARKUP.sub(r"\1", text) if _in_words(text) else None
     found = number_of(answer, text, core)
-    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), found, is_moment(core))
+    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), found, is_date(core))
 
 
 def marked(text: str) -> str:
     """Returns the marked content of a text, or all of it where nothing or more than one thing is marked."""
-    stated = statement(text)
-    return stated.parts[0] if stated is not None and len(stated.parts) == 1 else text
+    prediction = statement(text)
+    return prediction.parts[0] if prediction is not None and len(prediction.parts) == 1 else text
 
 
 def _in_words(gold: str) -> bool:

@@ -71,7 +71,7 @@ _NONE = re.compile(r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empt
 _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox)\s?\{([^{}]*)\}")
 
 
-def tidied(text: str) -> str:
+def normalized(text: str) -> str:
     """Returns a marked answer, or a gold, in the usual spelling; what is longer than `LONGEST` as it is."""
     if len(text) > LONGEST:
         return text

@@ -47,29 +47,31 @@ def number_of(answer: object, gold: str, core: str) -> Number | None:
     return found if found is not None or not isinstance(answer, str) else gold_number(magnitude(gold))
 
 
-def same_number(stated: Statement, number: Number, gold: str, precision: int) -> bool | None:
+def same_number(prediction: Statement, number: Number, gold: str, precision: int) -> bool | None:
     """Whether a statement is the gold number, or None when that takes algebra, or a closer look at prose, to say.
 
     Args:
-        stated: the statement.
+        prediction: the statement.
         number: the gold.
         gold: the gold with its unit, as text.
         precision: decimals to which two numbers are compared where one is no whole number.
     """
-    if not stated.parts:
-        found = final_answer(stated.text)
+    if not prediction.parts:
+        found = final_answer(prediction.text)
         if found is None or re.search(r"[\\^_]", found.text):
             return None
         return True if len(found.numbers) == 1 and is_right(found, number) else _hedged(found)
-    content = plain_text(stated.parts[0].strip().strip("$"))
+    content = plain_text(prediction.parts[0].strip().strip("$"))
     read = (
-        None if _TERM.search(content) else read_number(content, units=True) or read_number(magnitude(stated.parts[0]))
+        None
+        if _TERM.search(content)
+        else read_number(content, units=True) or read_number(magnitude(prediction.parts[0]))
     )
     if read is None:
-        return _with_comma(stated.parts[0], number, precision) or _hedged(
-            final_answer(f"<answer>{stated.parts[0]}</answer>")
+        return _with_comma(prediction.parts[0], number, precision) or _hedged(
+            final_answer(f"<answer>{prediction.parts[0]}</answer>")
         )
-    ratio = unit_ratio(stated.parts[0], gold)
+    ratio = unit_ratio(prediction.parts[0], gold)
     if ratio != 1:
         return ratio is not None and ratio != 0 and _rounded(read.value * ratio, number.value, precision)
     if is_right(Answer(content, (read,), "tag"), number):

@@ -39,7 +39,7 @@ _OPERATOR = re.compile(r"[\d)]\s*(?:[+*\u00d7\u00b7-]|\\(?:cdot|times)(?![a-zA-Z
 
 
 def objection(
-    stated: Statement, gold: str, number: Number | None, *, question: str | None, evaluated: bool
+    prediction: Statement, gold: str, number: Number | None, *, question: str | None, evaluated: bool
 ) -> str | None:
     """Returns why the statement cannot be right, or None when it has to be compared.
 
@@ -50,15 +50,15 @@ def objection(
         question: the question, where the row has it.
         evaluated: a problem left to compute is no answer.
     """
-    clause = claim(stated)
+    clause = claim(prediction)
     one = number is not None or not (several(gold) or is_set(gold))
     if clause.rstrip("$ \\])}").endswith("?") and "?" not in gold:
         return "a question is no answer"
-    if _denies(stated, clause, number) and not _DENIAL.match(gold):
+    if _denies(prediction, clause, number) and not _DENIAL.match(gold):
         return "the answer is denied"
-    if one and _offers(stated, clause) and not _OR.search(gold):
+    if one and _offers(prediction, clause) and not _OR.search(gold):
         return "several answers where one is asked"
-    if number is not None and any(map(_RELATION.search, stated.parts)) and not _RELATION.search(gold):
+    if number is not None and any(map(_RELATION.search, prediction.parts)) and not _RELATION.search(gold):
         return "a relation where a number is asked"
     return _left_open(result(clause), gold, number, question) if evaluated else None
 
@@ -80,20 +80,20 @@ def repeats(completion: str, question: str | None) -> bool:
     return bool(question) and question in completion and not completion.replace(question, "").strip()
 
 
-def _denies(stated: Statement, clause: str, number: Number | None) -> bool:
+def _denies(prediction: Statement, clause: str, number: Number | None) -> bool:
     """True for "not 5", and for what ends in it, unless that leaves a number: "6, not 5" where a number is asked."""
-    if stated.parts or not _DENIED.search(clause):
-        return bool(stated.parts and (_DENIAL.match(clause) or _WRONG.search(clause)))
+    if prediction.parts or not _DENIED.search(clause):
+        return bool(prediction.parts and (_DENIAL.match(clause) or _WRONG.search(clause)))
     found = final_answer(clause) if number is not None else None
     return found is None or not found.numbers
 
 
-def _offers(stated: Statement, clause: str) -> bool:
-    if len(stated.parts) > 1:
+def _offers(prediction: Statement, clause: str) -> bool:
+    if len(prediction.parts) > 1:
         return True
     if len(formulas(clause)) > 1 and formulas_alone(clause):
         return True
-    if stated.parts or len(stated.text) <= _SHORT:
+    if prediction.parts or len(prediction.text) <= _SHORT:
         return bool(_OR.search(clause))
     return bool(_OR_BETWEEN.search(clause))
 

@@ -15,10 +15,10 @@ from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, gold_letter
 from grpo.rewards.math.claim import claim, formulas, groups, listed_values, several
-from grpo.rewards.math.dates import last_moment, same_moment
+from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
-from grpo.rewards.math.normalize import choice_label, tidied
+from grpo.rewards.math.normalize import choice_label, normalized
 from grpo.rewards.math.number import is_list, same_digits, same_number, term
 from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, compare
@@ -112,58 +112,59 @@ def math(
     gold = read_gold(answer)
     if gold is None:
         return Verdict(None, None, "the gold answer is empty or not a text or a number")
-    stated = None if repeats(completion, question) else statement(completion)
-    if stated is None:
+    prediction = None if repeats(completion, question) else statement(completion)
+    if prediction is None:
         return Verdict(False, None, "nothing is stated")
-    extracted = _shorten(stated.parts[-1] if stated.parts else claim(stated))
-    if gold.number is not None and len(stated.parts) == 1:
-        same, how = same_digits(stated.parts[0], gold.core, gold.number, precision)
+    extracted = _shorten(prediction.parts[-1] if prediction.parts else claim(prediction))
+    if gold.number is not None and len(prediction.parts) == 1:
+        same, how = same_digits(prediction.parts[0], gold.core, gold.number, precision)
         if same is not None:
-            return Verdict(same, extracted, how or f"the text of the gold ({stated.form})")
-    stated = _tidied(stated, labels=gold.letter is None)
-    content = plain(stated.parts[0] if len(stated.parts) == 1 else stated.text)
+            return Verdict(same, extracted, how or f"the text of the gold ({prediction.form})")
+    prediction = _normalized(prediction, labels=gold.letter is None)
+    content = plain(prediction.parts[0] if len(prediction.parts) == 1 else prediction.text)
     if gold.label and gold_letter(content) == gold.label:
-        return Verdict(True, extracted, f"the letter of the gold ({stated.form})")
+        return Verdict(True, extracted, f"the letter of the gold ({prediction.form})")
     if gold.plain == content:
-        return Verdict(True, extracted, f"the text of the gold ({stated.form})")
-    if gold.values is not None and len(stated.parts) < 2 and gold.values == groups(marked(stated.text)):
-        return Verdict(True, extracted, f"the values of the gold ({stated.form})")
-    moment = (
-        same_moment(gold.text, _said(stated) if stated.parts else last_moment(claim(stated))) if gold.moment else None
-    )
+        return Verdict(True, extracted, f"the text of the gold ({prediction.form})")
+    if gold.values is not None and len(prediction.parts) < 2 and gold.values == groups(marked(prediction.text)):
+        return Verdict(True, extracted, f"the values of the gold ({prediction.form})")
+    moment = None
+    if gold.moment:
+        said = _said(prediction) if prediction.parts else last_date(claim(prediction))
+        moment = same_date(gold.text, said)
     if moment is not None:
         return Verdict(moment, extracted, f"{'the' if moment else 'not the'} time or date of the gold")
     if gold.words is not None:
-        same = says(_said(stated), gold.words)
+        same = says(_said(prediction), gold.words)
         return Verdict(same, extracted, "the words of the gold" if same else "other words than the gold's")
     if gold.letter:
-        chosen = chosen_letter(stated)
-        return Verdict(chosen == gold.letter, chosen, f"the letter chosen ({stated.form})")
-    digits = same_numeral(gold.core, stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated))
+        chosen = chosen_letter(prediction)
+        return Verdict(chosen == gold.letter, chosen, f"the letter chosen ({prediction.form})")
+    digits = same_numeral(gold.core, prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction))
     if digits is not None:
         return Verdict(digits, extracted, f"{'the' if digits else 'not the'} digits and the base of the gold")
-    if gold.number is not None and any(map(is_list, stated.parts)):
-        return Verdict(False, extracted, f"several answers where one is asked ({stated.form})")
-    reason = next(filter(None, map(hostile, stated.parts or (claim(stated),))), None)
+    if gold.number is not None and any(map(is_list, prediction.parts)):
+        return Verdict(False, extracted, f"several answers where one is asked ({prediction.form})")
+    reason = next(filter(None, map(hostile, prediction.parts or (claim(prediction),))), None)
     if reason is not None:
         return Verdict(None, extracted, f"not compared: {reason}")
-    wrong = objection(stated, gold.core, gold.number, question=question, evaluated=evaluated)
+    wrong = objection(prediction, gold.core, gold.number, question=question, evaluated=evaluated)
     if wrong is not None:
-        return Verdict(False, extracted, f"{wrong} ({stated.form})")
+        return Verdict(False, extracted, f"{wrong} ({prediction.form})")
     if gold.number is not None:
-        right = same_number(stated, gold.number, gold.text, precision)
+        right = same_number(prediction, gold.number, gold.text, precision)
         if right is not None:
             return Verdict(right, extracted, f"{'equals' if right else 'differs from'} the number {gold.number.text}")
-    return _algebra(gold, stated, extracted, limit, precision=precision, strict=strict, relations=relations)
+    return _algebra(gold, prediction, extracted, limit, precision=precision, strict=strict, relations=relations)
 
 
-def _algebra(gold: Gold, stated: Statement, extracted: str, limit: float, **options: int | bool) -> Verdict:
-    reason = None if stated.parts else hostile(stated.text[-_END:])
+def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **options: int | bool) -> Verdict:
+    reason = None if prediction.parts else hostile(prediction.text[-_END:])
     if reason is not None:
         return Verdict(None, extracted, f"not compared: {reason}")
-    text = stated.parts[0] if stated.form in ("tag", "hash") else stated.text
-    core = stated.parts[0] if len(stated.parts) == 1 else _last_formula(stated)
-    listed = listed_values(claim(stated)) if not stated.parts and several(gold.core) else None
+    text = prediction.parts[0] if prediction.form in ("tag", "hash") else prediction.text
+    core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
+    listed = listed_values(claim(prediction)) if not prediction.parts and several(gold.core) else None
     if listed is not None:
         text = core = rf"\boxed{{{listed}}}"
     try:
@@ -177,29 +178,29 @@ def _algebra(gold: Gold, stated: Statement, extracted: str, limit: float, **opti
     return Verdict(same, extracted, f"{'the same as' if same else 'differs from'} the gold by math-verify")
 
 
-def _tidied(stated: Statement, *, labels: bool) -> Statement:
+def _normalized(prediction: Statement, *, labels: bool) -> Statement:
     """A statement with its marked contents in the usual spelling; `labels`: a letter before the value is left out."""
-    parts = tuple(map(tidied, stated.parts))
+    parts = tuple(map(normalized, prediction.parts))
     if labels and len(parts) == 1:
         parts = (choice_label(parts[0])[1],)
-    text = stated.text
-    for old, new in zip(stated.parts, parts, strict=True):
+    text = prediction.text
+    for old, new in zip(prediction.parts, parts, strict=True):
         text = text if old == new else text.replace(old, new)
-    return stated if parts == stated.parts else replace(stated, text=text, parts=parts)
+    return prediction if parts == prediction.parts else replace(prediction, text=text, parts=parts)
 
 
-def _last_formula(stated: Statement) -> str:
+def _last_formula(prediction: Statement) -> str:
     """The last formula of the clause that decides, or all of the clause."""
-    clause = claim(stated)
+    clause = claim(prediction)
     return (formulas(clause) or [clause])[-1]
 
 
-def _said(stated: Statement) -> str:
+def _said(prediction: Statement) -> str:
     """A statement in words: its marked content, or what follows its last "answer is", or all of it."""
-    if stated.parts:
-        return MARKUP.sub(r"\1", stated.parts[0]) if len(stated.parts) == 1 else ""
-    cues = list(_CUE.finditer(stated.text))
-    return MARKUP.sub(r"\1", stated.text[cues[-1].end() :] if cues else stated.text)
+    if prediction.parts:
+        return MARKUP.sub(r"\1", prediction.parts[0]) if len(prediction.parts) == 1 else ""
+    cues = list(_CUE.finditer(prediction.text))
+    return MARKUP.sub(r"\1", prediction.text[cues[-1].end() :] if cues else prediction.text)
 
 
 def _shorten(text: str) -> str:

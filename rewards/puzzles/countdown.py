@@ -15,7 +15,7 @@ from typing import Literal
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
-from grpo.rewards.answer_text import stated_answer
+from grpo.rewards.answer_text import text_answer
 from grpo.rewards.puzzles.expression import Expression, Unreadable, read_expression
 from grpo.rewards.puzzles.tinyzero import tinyzero_score
 
@@ -138,7 +138,7 @@ def _judged(completion: str, target: object, numbers: object, *, use_all: bool) 
     goal, given = _number(target), _whole_numbers(numbers)
     if goal is None or given is None:
         return Verdict(None, None, "the row's target is no number, or its numbers are no list of whole numbers"), False
-    stated = stated_answer(completion)
+    stated = text_answer(completion)
     if stated is None:
         return Verdict(False, None, "the completion is blank"), False
     try:

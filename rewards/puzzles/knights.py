@@ -12,7 +12,7 @@ from typing import Literal
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
-from grpo.rewards.answer_text import stated_answer
+from grpo.rewards.answer_text import text_answer
 from grpo.rewards.math.answer import MARKUP
 from grpo.rewards.puzzles.logic_rl import logic_rl_score
 
@@ -178,7 +178,7 @@ def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
     gold = _gold(answer)
     if gold is None:
         return Verdict(None, None, "the row's answer does not say who is a knight and who is a knave"), False
-    stated = stated_answer(completion)
+    stated = text_answer(completion)
     if stated is None:
         return Verdict(False, None, "the completion is blank"), False
     stated = _list_above(completion.rstrip(), stated)

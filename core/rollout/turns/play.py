@@ -111,7 +111,10 @@ class Player:
         """
         rollouts = [_Rollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
         seconds = self.limits.seconds
-        with EnvThreads(self.env.make, seconds=seconds) as threads, EnvThreads(_nothing, seconds=seconds) as hands:
+        with (
+            EnvThreads(self.env.make, seconds=seconds) as threads,
+            EnvThreads(_nothing, seconds=seconds) as tool_threads,
+        ):
             started = threads.call({one.number: partial(_start, one.episode) for one in rollouts})
             for one in rollouts:
                 found = started[one.number]
@@ -124,7 +127,7 @@ class Player:
                 if not alive:
                     break
                 self._speak(alive, sample, params)
-                callers = self._called(turn, alive, hands)
+                callers = self._called(turn, alive, tool_threads)
                 self._tell(turn, [one for one in alive if one.number in callers], callers, threads)
                 self._step(turn, [one for one in alive if one.number not in callers], threads)
                 going = [one for one in alive if one.finish is None]
@@ -135,7 +138,7 @@ class Player:
                 for one in alive:
                     if one.finish is not None:
                         threads.release(one.number)
-                        hands.release(one.number)
+                        tool_threads.release(one.number)
                         if on_ended is not None:
                             on_ended(one.number, one.completion())
         return [one.trajectory(self.tokenizer.eos_token_id) for one in rollouts]
@@ -146,7 +149,7 @@ class Player:
         for one, found, text in zip(alive, done, texts, strict=True):
             one.say(found, text)
 
-    def _called(self, turn: int, alive: Sequence[_Rollout], hands: EnvThreads) -> dict[int, list[ToolCall]]:
+    def _called(self, turn: int, alive: Sequence[_Rollout], tool_threads: EnvThreads) -> dict[int, list[ToolCall]]:
         """Answers the turns that ask for tools and returns the calls of each such rollout."""
         if self.tools is None:
             return {}
@@ -158,7 +161,7 @@ class Player:
         busy = {one.number: one for one in alive if one.number in callers}
         for which in range(max(map(len, callers.values()), default=0)):
             asked = {n: one for n, one in busy.items() if which < len(callers[n]) and one.finish is None}
-            answers = hands.call({n: partial(_use, one.tools, callers[n][which]) for n, one in asked.items()})
+            answers = tool_threads.call({n: partial(_use, one.tools, callers[n][which]) for n, one in asked.items()})
             for number, one in asked.items():
                 found = answers[number]
                 if not isinstance(found, Raised):

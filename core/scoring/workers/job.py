@@ -25,7 +25,7 @@ _SMOOTHING = 0.2
 _keys = itertools.count()
 
 
-class Parcel:
+class PluginPayload:
     """One plugin as it travels: by reference where it has one, else by value.
 
     Attributes:
@@ -72,14 +72,14 @@ class Job:
 
     Attributes:
         task: the task.
-        parcel: its plugin.
+        payload: its plugin.
         in_flight: how many chunks the workers have.
         load_deaths: how many workers died while they loaded the plugin.
     """
 
-    def __init__(self, task: Task, parcel: Parcel) -> None:
+    def __init__(self, task: Task, payload: PluginPayload) -> None:
         self.task = task
-        self.parcel = parcel
+        self.payload = payload
         self.in_flight = 0
         self.load_deaths = 0
         self._queue: deque[list[int]] = deque(task.calls())
@@ -104,11 +104,11 @@ class Job:
         """Returns the calls of the next chunk, each as its indices, for one of so many workers."""
         if self._suspects:
             return [self._suspects.popleft()]
-        if self._caution > 1 or self.parcel.pace is None:
+        if self._caution > 1 or self.payload.pace is None:
             size = 1
         else:
             share = math.ceil(len(self._queue) / (2 * workers))
-            pace = max(self.parcel.pace, 1e-6) * len(self._queue[0])
+            pace = max(self.payload.pace, 1e-6) * len(self._queue[0])
             size = max(1, min(share, _LONGEST_CHUNK, int(_CHUNK_SECONDS / pace)))
         return [self._queue.popleft() for _ in range(size)]
 

@@ -24,7 +24,7 @@ from typing import Any
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.workers.child import from_wire
-from grpo.core.scoring.workers.job import Chunk, Job, Parcel
+from grpo.core.scoring.workers.job import Chunk, Job, PluginPayload
 from grpo.core.scoring.workers.worker import Worker, default_memory
 
 _LOAD_LIMIT = 120.0
@@ -49,7 +49,7 @@ class WorkerPool:
         self._error = ""
         self._inbox: deque[Task] = deque()
         self._jobs: list[Job] = []
-        self._parcels: dict[Caller, Parcel] = {}
+        self._payloads: dict[Caller, PluginPayload] = {}
         self._workers: dict[Worker, Chunk | None] = {}
         self._dying: list[tuple[Worker, Chunk | None]] = []
 
@@ -91,11 +91,11 @@ class WorkerPool:
             tasks = [*self._inbox, *(job.task for job in self._jobs)]
         for task in tasks:
             task.fail_open(problem)
-        graves = [*self._workers, *(worker for worker, _ in self._dying)]
-        for worker in graves:
+        ended = [*self._workers, *(worker for worker, _ in self._dying)]
+        for worker in ended:
             worker.kill()
-        for worker in graves:
-            while not worker.bury():
+        for worker in ended:
+            while not worker.reap():
                 time.sleep(_DYING_TICK)
             worker.stack()
         self._selector.close()
@@ -118,7 +118,7 @@ class WorkerPool:
                 self._lose(worker)
         with self._lock:
             arrived = [self._inbox.popleft() for _ in range(len(self._inbox))]
-        self._jobs += [Job(task, self._parcel(task.caller)) for task in arrived]
+        self._jobs += [Job(task, self._payload(task.caller)) for task in arrived]
         now = time.monotonic()
         for worker, chunk in list(self._workers.items()):
             if worker.gone():
@@ -131,7 +131,7 @@ class WorkerPool:
                 )
                 worker.stop()
                 self._lose(worker)
-        self._dying = [(worker, chunk) for worker, chunk in self._dying if not self._buried(worker, chunk)]
+        self._dying = [(worker, chunk) for worker, chunk in self._dying if not self._reaped(worker, chunk)]
         self._jobs = [job for job in self._jobs if not job.task.wait(0)]
         self._assign()
         for worker in self._workers:
@@ -146,10 +146,10 @@ class WorkerPool:
         deadlines = [chunk.deadline for chunk in self._workers.values() if chunk is not None]
         return min(_TICK, max(0.0, min(deadlines) - time.monotonic())) if deadlines else None
 
-    def _parcel(self, caller: Caller) -> Parcel:
-        if caller not in self._parcels:
-            self._parcels[caller] = Parcel(caller)
-        return self._parcels[caller]
+    def _payload(self, caller: Caller) -> PluginPayload:
+        if caller not in self._payloads:
+            self._payloads[caller] = PluginPayload(caller)
+        return self._payloads[caller]
 
     def _assign(self) -> None:
         """Gives waiting rows to workers, first those of the job with the fewest workers."""
@@ -165,7 +165,7 @@ class WorkerPool:
         idle = [worker for worker, chunk in self._workers.items() if chunk is None]
         suitable = [worker for worker in idle if worker.rows_done == 0] if job.suspect else idle
         if suitable:
-            return max(suitable, key=lambda worker: job.parcel.key in worker.loaded)
+            return max(suitable, key=lambda worker: job.payload.key in worker.loaded)
         if len(self._workers) == self._size:
             if not idle:
                 return None
@@ -177,9 +177,9 @@ class WorkerPool:
         return worker
 
     def _give(self, worker: Worker, job: Job, calls: list[list[int]]) -> None:
-        task, parcel = job.task, job.parcel
+        task, payload = job.task, job.payload
         try:
-            packed = None if parcel.key in worker.loaded else parcel.packed()
+            packed = None if payload.key in worker.loaded else payload.packed()
         except Exception:
             task.fail_open("it cannot be sent to a worker process; define it in a module.", traceback.format_exc())
             return
@@ -191,9 +191,9 @@ class WorkerPool:
         numbered = [(call, [task.row(index) for index in call]) for call in calls]
         now = time.monotonic()
         deadline = now + (task.limit if packed is None else _LOAD_LIMIT)
-        self._workers[worker] = Chunk(job, calls, deadline, packed is not None, parcel.key)
+        self._workers[worker] = Chunk(job, calls, deadline, packed is not None, payload.key)
         job.in_flight += 1
-        worker.send((parcel.key, packed, task.caller.retries, task.together, numbered, items))
+        worker.send((payload.key, packed, task.caller.retries, task.together, numbered, items))
 
     def _hear(self, worker: Worker, message: tuple[Any, ...]) -> None:
         """Acts on one message of a worker."""
@@ -210,7 +210,7 @@ class WorkerPool:
             case ("done", seconds, wires, details):
                 chunk.deadline = now + task.limit
                 worker.rows_done += len(wires)
-                job.parcel.took(seconds / len(wires))
+                job.payload.took(seconds / len(wires))
                 if details is not None:
                     task.caller.report(details, None)
                 task.settle([index for index, _ in wires], [from_wire(wire) for _, wire in wires])
@@ -219,7 +219,7 @@ class WorkerPool:
                     self._free(worker, chunk)
             case ("unloadable", text):
                 self._free(worker, chunk)
-                if job.parcel.refused(chunk.key):
+                if job.payload.refused(chunk.key):
                     job.put_back(chunk.left)
                 else:
                     task.fail_open(f"a worker process cannot load it: {text.splitlines()[-1]}", text)
@@ -258,9 +258,9 @@ class WorkerPool:
                 del chunk.left[1:]
         worker.expect_end()
 
-    def _buried(self, worker: Worker, chunk: Chunk | None) -> bool:
+    def _reaped(self, worker: Worker, chunk: Chunk | None) -> bool:
         """Settles what a worker died on, once it is dead; returns whether it is."""
-        if not worker.bury():
+        if not worker.reap():
             return False
         stack = worker.stack().replace("Fatal Python error: Aborted\n\n", "")
         if chunk is None:

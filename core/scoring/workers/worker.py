@@ -1,4 +1,4 @@
-"""A worker process from the outside: started, spoken to, killed and buried.
+"""A worker process from the outside: started, spoken to, killed and reaped.
 
 In: messages for `score_child`. Out: its messages, or how it ended. Everything here is called by the pool's one thread
 and never blocks it.
@@ -108,7 +108,7 @@ class Worker:
         return messages, ended
 
     def gone(self) -> bool:
-        """Returns whether the process has ended; it keeps its number until it is buried."""
+        """Returns whether the process has ended; it keeps its number until it is reaped."""
         if self._process.returncode is not None:
             return True
         try:
@@ -133,7 +133,7 @@ class Worker:
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def bury(self) -> bool:
+    def reap(self) -> bool:
         """Returns whether it is over: kills it when its moment is up, and frees the channel at the end.
 
         A process that even SIGKILL does not end (the kernel waits for a disk or a network) counts as over after 5 s.

@@ -70,7 +70,7 @@ class Zygote:
             if packet == wire.STOP:
                 continue  # the program ended before the pool's word came
             request = wire.Request.unpacked(packet)
-            self._tidy(request.disk)
+            self._clean_up(request.disk)
             answer = self._run(request, files)
             self._control.send(answer.packed())
             self._notes[:] = _BLANK  # the program may have left something for the next one in it
@@ -79,9 +79,9 @@ class Zygote:
     def prepare(self) -> None:
         """Does everything that can be done before the first program."""
         kernel.drop_bounding_set()
-        self._tidy(self._plan["disk"])
+        self._clean_up(self._plan["disk"])
 
-    def _tidy(self, disk: int) -> None:
+    def _clean_up(self, disk: int) -> None:
         """Gives the next program a folder in which nothing is, and nothing has ever been."""
         if disk == self._disk and self._state() == self._fresh:
             return

@@ -32,8 +32,8 @@ def test_an_honest_reward_of_groups_keeps_every_relation(tmp_path: Path) -> None
     report = check_reward(planted(tmp_path, GROUPS + body))
     assert report.findings == (), str(report)
     own = {"member alone", "other groups", "group order", "permuted members", "equal members"}
-    rooms = {"calling thread", "worker thread", "worker process", "batch of one", "permuted batch", "row unchanged"}
-    assert own | rooms | {"cases", "silence", "1 MB of text", "missing column"} <= set(report.relations)
+    executors = {"calling thread", "worker thread", "worker process", "batch of one", "permuted batch", "row unchanged"}
+    assert own | executors | {"cases", "silence", "1 MB of text", "missing column"} <= set(report.relations)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo.rewards.math.dates import is_moment, last_moment, same_moment
+from grpo.rewards.math.dates import is_date, last_date, same_date
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,11 @@ from grpo.rewards.math.dates import is_moment, last_moment, same_moment
     ],
 )
 def test_moments_are_compared_by_what_they_mean(gold, text, same):
-    assert same_moment(gold, text) is same
+    assert same_date(gold, text) is same
 
 
 def test_the_last_moment_of_a_sentence_counts():
-    assert last_moment("It left at 3:30 PM on March 14 and came at 5:10 p.m. with 12 boxes.") == "5:10 p.m."
-    assert last_moment("It left at 15:30 with 12 boxes.") == ""
-    assert is_moment("15:30")
-    assert not is_moment("15")
+    assert last_date("It left at 3:30 PM on March 14 and came at 5:10 p.m. with 12 boxes.") == "5:10 p.m."
+    assert last_date("It left at 15:30 with 12 boxes.") == ""
+    assert is_date("15:30")
+    assert not is_date("15")

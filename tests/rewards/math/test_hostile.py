@@ -18,7 +18,7 @@ from grpo.rewards.math.answer import statement
 from grpo.rewards.math.choice import chosen_letter
 from grpo.rewards.math.claim import claim, groups, is_set
 from grpo.rewards.math.guard import hostile
-from grpo.rewards.math.normalize import tidied
+from grpo.rewards.math.normalize import normalized
 from grpo.rewards.math.number import same_number, term
 from grpo.rewards.math.objection import objection
 from grpo.rewards.math.process import Undecided, compare
@@ -183,14 +183,16 @@ def test_the_engine_survives_hostile_rows():
 def test_what_stands_before_computer_algebra_takes_linear_time():
     for text in (head + piece * (SIZE // len(piece)) for head in HEADS for piece in PIECES):
         started = time.process_time()
-        stated = statement(text)
-        if stated is not None:
-            groups(stated.text)
-            same_number(replace(stated, parts=tuple(map(tidied, stated.parts))), read_number("3.14"), text, 6)
-            same_numeral("1011_2", stated.text)
+        prediction = statement(text)
+        if prediction is not None:
+            groups(prediction.text)
+            same_number(
+                replace(prediction, parts=tuple(map(normalized, prediction.parts))), read_number("3.14"), text, 6
+            )
+            same_numeral("1011_2", prediction.text)
             term(text)
             is_set(text)
-            chosen_letter(stated)
-            if not any(map(hostile, stated.parts or (claim(stated),))):
-                objection(stated, "72", read_number("72"), question="What is 72?", evaluated=True)
+            chosen_letter(prediction)
+            if not any(map(hostile, prediction.parts or (claim(prediction),))):
+                objection(prediction, "72", read_number("72"), question="What is 72?", evaluated=True)
         assert time.process_time() - started < 1.0, text[:60]

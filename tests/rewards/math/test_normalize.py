@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo.rewards.math.normalize import choice_label, tidied
+from grpo.rewards.math.normalize import choice_label, normalized
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from grpo.rewards.math.normalize import choice_label, tidied
     ],
 )
 def test_one_spelling_stands_for_all(text, usual):
-    assert tidied(text) == usual
+    assert normalized(text) == usual
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_one_spelling_stands_for_all(text, usual):
     ],
 )
 def test_what_is_usual_or_unknown_stays(text):
-    assert tidied(text) == text
+    assert normalized(text) == text
 
 
 def test_the_letter_before_a_value_is_found():

@@ -22,7 +22,7 @@ import pytest
 from grpo import Completion, Verdict, reward, verifier
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
-from grpo.core.scoring.workers.job import Parcel
+from grpo.core.scoring.workers.job import PluginPayload
 from grpo.plugins._binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError
 
@@ -112,14 +112,14 @@ def test_many_crashes_among_many_rows_are_each_blamed_on_the_right_row() -> None
 
 
 def test_two_workers_that_refuse_the_same_packing_leave_the_other_way_to_try() -> None:
-    parcel = Parcel(Caller(bound(killer), retries=0, report=lambda text, error: None))
-    reference, first = parcel.packed(), parcel.key
-    assert parcel.refused(first)
-    value, second = parcel.packed(), parcel.key
-    assert parcel.refused(first)  # the second worker's answer comes when the value is already on its way
-    assert (parcel.key, parcel.packed()) == (second, value)
+    payload = PluginPayload(Caller(bound(killer), retries=0, report=lambda text, error: None))
+    reference, first = payload.packed(), payload.key
+    assert payload.refused(first)
+    value, second = payload.packed(), payload.key
+    assert payload.refused(first)  # the second worker's answer comes when the value is already on its way
+    assert (payload.key, payload.packed()) == (second, value)
     assert reference != value
-    assert not parcel.refused(second)
+    assert not payload.refused(second)
 
 
 def test_a_forked_child_that_comes_back_and_a_timer_left_set_disturb_nobody() -> None:
