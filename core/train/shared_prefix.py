@@ -17,25 +17,6 @@ from grpo.core.train.packing import IGNORED, can_pack
 LEAST = 16  # tokens; below, a second forward pass costs more than it saves
 
 
-class SharedPrefix:
-    """The part of the warm-up's trainer that computes the common start of a batch once; it joins TRL's."""
-
-    accelerator: Any
-    args: Any
-    model: Any
-    shares_prompts: bool
-
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
-        """The loss of TRL's trainer, on what is left of the rows."""
-        # Checkpointed layers keep no keys and values, and DDP takes one forward pass for each backward pass.
-        if self.shares_prompts and not self.args.gradient_checkpointing and self.accelerator.num_processes == 1:
-            with self.accelerator.autocast():
-                inputs = without_prefix(model, inputs)
-        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]  # TRL's
-
-
 def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Computes what all rows begin with, and returns what is left to compute.
 

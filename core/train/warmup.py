@@ -12,12 +12,28 @@ from trl import SFTConfig, SFTTrainer
 from grpo.core.plan import Plan
 from grpo.core.train.adamw import compensated_for
 from grpo.core.train.data import taught_rows, unfinished_note
-from grpo.core.train.shared_prefix import SharedPrefix
+from grpo.core.train.shared_prefix import without_prefix
 from grpo.core.train.trl_arguments import warmup_arguments
 
 
-class WarmUpTrainer(SharedPrefix, SFTTrainer):  # type: ignore[misc]  # trl is not typed
-    """`trl.SFTTrainer` that computes once what all rows of a batch begin with."""
+class WarmUpTrainer(SFTTrainer):  # type: ignore[misc]  # trl is not typed
+    """`trl.SFTTrainer` that computes once what all rows of a batch begin with.
+
+    Attributes:
+        shares_prompts: it does so.
+    """
+
+    shares_prompts: bool
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The loss of TRL's trainer, on what is left of the rows."""
+        # Checkpointed layers keep no keys and values, and DDP takes one forward pass for each backward pass.
+        if self.shares_prompts and not self.args.gradient_checkpointing and self.accelerator.num_processes == 1:
+            with self.accelerator.autocast():
+                inputs = without_prefix(model, inputs)
+        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
 
 def warm_up(
