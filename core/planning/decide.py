@@ -25,6 +25,7 @@ from grpo.core.planning.sync import refuse_impossible_sync
 from grpo.core.planning.turns import decide_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
+from grpo.plugins._given import GIVEN
 from grpo.plugins._soundness import version_note
 from grpo.plugins.host import Host
 
@@ -62,7 +63,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
     rollout = settle(RolloutSettings, config.rollout, lengths, turns)
     notes = [*turn_notes(rollout, envs, model.tokenizer), *(part.env.spec.note for part in envs)]
-    notes += [version_note(bound.spec) for part in envs for bound in (part.env, *part.plugins)]
+    used = [bound for part in envs for bound in (part.env, *part.plugins)]
+    notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
     memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes), model.config)
 
     settings = settled(config, batch, optimizer, sampler, output, steps, lengths, turns, memory)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import RunConfig, load_config
+from grpo.core.policy.load import load_tokenizer
 from grpo.core.policy.weights import find_run_weights, load_weights
 from grpo.core.record.list import RunLine, list_runs
 from grpo.core.record.run_dir import RunDir, open_run_dir, read_metrics, read_rollouts, rollout_steps
@@ -133,7 +134,8 @@ class Run:
         assert found.trained is not None
         if self._loaded is None or self._loaded[0] != found.trained.folder:
             self._loaded = None  # so that not two of them are in memory
-            self._loaded = (found.trained.folder, *load_weights(found))
+            tokenizer = load_tokenizer(found.tokenizer_source)
+            self._loaded = (found.trained.folder, load_weights(found), tokenizer)
         return self._loaded[1], self._loaded[2]
 
 

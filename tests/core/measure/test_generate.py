@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo.core.measure.generate import BATCH, Answer, answers, refuse_long_prompts
+from grpo.core.measure.generate import BATCH, Answer, answers, encode_fitting
+from grpo.core.planning.facts import ModelFacts, read_model
 from grpo.core.policy.weights import Weights, find_weights
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
@@ -26,7 +27,9 @@ def weights(tiny_model: Path) -> Weights:
 
 def told(weights: Weights, *questions: str, **changed: Any) -> list[list[Answer]]:
     settings = {"samples": 1, "temperature": 1.0, "max_tokens": 6, "seed": 0, **changed}
-    return answers(weights, asked(*questions), **settings)
+    model = read_model(weights.base)
+    prompts = encode_fitting(model, asked(*questions), settings["max_tokens"])
+    return answers(weights, model.tokenizer, prompts, **settings)
 
 
 def test_greedy_answers_are_those_of_transformers_one_by_one(weights: Weights) -> None:
@@ -67,6 +70,7 @@ def test_an_answer_that_the_limit_cut_says_so(weights: Weights) -> None:
 
 
 def test_a_prompt_that_does_not_fit_is_named_with_what_would(weights: Weights) -> None:
-    refuse_long_prompts(weights, asked(*QUESTIONS), 900)
+    model: ModelFacts = read_model(weights.base)
+    assert len(encode_fitting(model, asked(*QUESTIONS), 900)) == len(QUESTIONS)
     with pytest.raises(UsageError, match=r"prompt 2 has \d+ tokens .* over the model's context of 1024\. Lower --max"):
-        refuse_long_prompts(weights, asked("One?", QUESTIONS[1] * 20), 1000)
+        encode_fitting(model, asked("One?", QUESTIONS[1] * 20), 1000)
