@@ -11,7 +11,7 @@ from string import Template
 from typing import Literal
 
 import grpo
-from grpo.core.scaffold import sandbox_sources, sources, texts
+from grpo.core.scaffold import sources, texts
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 
@@ -94,7 +94,7 @@ def _sources(kind: NewKind, package: str, name: str) -> dict[str, str]:
     if kind == "reward":
         return {module: sources.REWARD, test: sources.REWARD_TEST}
     if kind == "sandbox":
-        return {module: sandbox_sources.SANDBOX, test: sandbox_sources.SANDBOX_TEST}
+        return {module: sources.SANDBOX, test: sources.SANDBOX_TEST}
     if kind == "verifier":
         return {module: sources.VERIFIER, test: sources.VERIFIER_TEST}
     return {
