@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins._soundness import RESERVED_PREFIXES
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.specs import Kind
@@ -24,9 +25,9 @@ from grpo.plugins.types import Reads
 
 SYNTAX = "[dist/]name[@version][:key=value,...], ./file.py:function[:key=value,...] or ./rubric.toml[:key=value,...]"
 TABLE_KEYS = ("name", "weight", "as", "timeout", "reads", "options")
-_FILE = re.compile(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
-_RUBRIC = re.compile(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
-_MEMBER = re.compile(r"(?P<member>[^=,\s]+?)(?::(?P<options>[\w.]+\s*=.*))?", re.DOTALL)
+_FILE = lazy_pattern(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
+_RUBRIC = lazy_pattern(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
+_MEMBER = lazy_pattern(r"(?P<member>[^=,\s]+?)(?::(?P<options>[\w.]+\s*=.*))?", re.DOTALL)
 _FILE_STARTS = ("./", "../", "/", "~")
 _FILE_ENDS = (".py", ".toml")
 
