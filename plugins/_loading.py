@@ -19,7 +19,7 @@ from typing import Any
 import pluggy
 
 from grpo.plugins import hookspecs
-from grpo.plugins._discovery import Entry
+from grpo.plugins._entry_points import Entry
 from grpo.plugins._problems import Problem, State, one_line, traceback_text
 from grpo.plugins._soundness import spec_fault
 from grpo.plugins.contract import contract_fault, import_fault, stated_by

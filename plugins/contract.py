@@ -9,7 +9,6 @@ states none was written for the first. Only the same number is loaded.
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import traceback
 from pathlib import Path
 
@@ -67,6 +66,8 @@ def _stated_in_source(error: BaseException) -> object:
 
 
 def _ours() -> str:
+    import importlib.metadata
+
     try:
         release = importlib.metadata.version("grpo-kit")
     except importlib.metadata.PackageNotFoundError:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
-from grpo.plugins._discovery import Entry, installed_entries
+from grpo.plugins._discovery import installed_entries
+from grpo.plugins._entry_points import Entry
 from grpo.plugins._given import GIVEN
 from grpo.plugins._loading import Registration, load_entry
 from grpo.plugins._lock import lock_of

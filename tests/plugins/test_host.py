@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from grpo import Completion, EnvSpec
-from grpo.plugins._discovery import Entry
+from grpo.plugins._entry_points import Entry
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import RunEnded, RunStarted, StepEnded
