@@ -33,6 +33,8 @@ HOOK_OF_KIND: dict[Kind, str] = {
     "sandbox": "grpo_sandboxes",
 }
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
+GIVEN = "__main__"
+"""The distribution of plugins that exist in this process alone; see `_given`."""
 
 
 @dataclass(frozen=True, slots=True)

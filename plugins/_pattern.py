@@ -12,27 +12,28 @@ uses all of them.
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, AnyStr, cast
 
 
-def lazy_pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+def lazy_pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Returns the compiled pattern, or what becomes it when it is first used.
 
     Raises:
         re.error: at the first use; the text is no pattern.
     """
-    return cast("re.Pattern[str]", LazyPattern(text, flags))
+    return cast("re.Pattern[AnyStr]", LazyPattern(text, flags))
 
 
 class LazyPattern:
     """A pattern that waits to be compiled."""
 
-    def __init__(self, text: str, flags: int) -> None:
+    def __init__(self, text: Any, flags: int) -> None:
         self._written = (text, flags)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        compiled = re.compile(*self._written)
+        text, flags = self._written
+        compiled: re.Pattern[Any] = re.compile(text, flags)
         self.__dict__.update({known: getattr(compiled, known) for known in dir(compiled) if not known.startswith("_")})
         return getattr(compiled, name)

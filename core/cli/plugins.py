@@ -7,12 +7,10 @@ and scaffolding are commands of their own modules, imported when they are used.
 from __future__ import annotations
 
 import importlib
-import json
 from dataclasses import asdict
 
 import click
 
-from grpo.core.cli.show import described, found
 from grpo.core.cli.table import print_table
 from grpo.plugins._names import clash_of
 from grpo.plugins.host import Host, Registration
@@ -55,6 +53,8 @@ def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
         return
     host = Host.discover()
     if as_json:
+        import json
+
         click.echo(json.dumps(listing(host), indent=2))
     else:
         print_table(HEADINGS, rows(host), long=(5,), state=4, style=lambda state: "green" if state == "ok" else "red")
@@ -73,6 +73,8 @@ def show(name: str) -> None:
 
     NAME is [kind:][dist/]name, for example proximity or reward:proximity, or ./file.py:function.
     """
+    from grpo.core.cli.show import described, found
+
     host = Host.discover()
     click.echo("\n".join(described(host, found(host, name))))
 
