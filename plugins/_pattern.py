@@ -37,3 +37,6 @@ class LazyPattern:
         compiled: re.Pattern[Any] = re.compile(text, flags)
         self.__dict__.update({known: getattr(compiled, known) for known in dir(compiled) if not known.startswith("_")})
         return getattr(compiled, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyPattern, self._written

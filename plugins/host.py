@@ -22,10 +22,11 @@ from grpo.plugins._spec_text import SpecText, parse
 from grpo.plugins.errors import OptionError, PluginNotFound, UsageError
 from grpo.plugins.rubric import RubricSpec, parts
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
-from grpo.plugins.types import Event, Reads
+from grpo.plugins.types import Reads
 
 if TYPE_CHECKING:
     from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
+    from grpo.plugins.events import Event
 
 __all__ = ["Host", "Problem", "Registration"]
 
