@@ -124,8 +124,9 @@ def _told(distributions: Iterable[Distribution], group: str) -> Iterator[list[En
         text = distribution.read_text("entry_points.txt") or ""
         if f"[{group}]" not in text:
             continue
-        name = distribution.metadata["Name"] or "(unnamed)"
-        version = distribution.metadata["Version"] or ""
+        about = distribution.metadata
+        name = ("Name" in about and about["Name"]) or "(unnamed)"
+        version = ("Version" in about and about["Version"]) or ""
         try:
             points = [point for point in distribution.entry_points if point.group == group]
         except Exception as error:

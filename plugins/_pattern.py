@@ -1,12 +1,12 @@
 """Regular expressions that are compiled when they are first used: a pattern's text in, what `re.compile` returns out.
 
-To list plugins, to show one or to print help imports every reward, and matches nothing. Compiling the patterns of all
-of them would take a third of that time.
+Whoever lists plugins imports every reward and matches nothing; compiling the patterns of all of them took a quarter of
+that time.
 
 Theory of operation. The object has nothing of its own but the text. Asked for a method or attribute, it compiles, and
-takes over all that the compiled pattern has; from then on a call costs what it costs on the pattern itself. Two threads
-that ask at once compile twice and store the same. A text that is no pattern is found when it is first used, so a test
-uses all of them.
+takes over all that the compiled pattern has; from then on a call costs some 50 ns more than one on the pattern itself.
+Two threads that ask at once compile twice and store the same. A text that is no pattern is found when it is first used,
+so a test uses all of them.
 """
 
 from __future__ import annotations
