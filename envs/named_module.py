@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from types import ModuleType
 
-from grpo.plugins._source_file import module_from_file
 from grpo.plugins.errors import PluginNotFound
 
 
@@ -23,6 +21,10 @@ def named_module(place: str, spec: str, file_spec: str) -> ModuleType:
         UsageError: the file raises.
     """
     if place.endswith(".py"):
+        from pathlib import Path
+
+        from grpo.plugins._source_file import module_from_file
+
         path = Path(place).expanduser()
         if not path.is_file():
             raise PluginNotFound(f"no file '{place}' (looked in {path.absolute().parent}).")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -46,7 +45,7 @@ def _register_all() -> None:
             register(env_id, entry_point=entry_point)
 
 
-class _GymnasiumFinder(MetaPathFinder):
+class _GymnasiumFinder:
     """Finds gymnasium where it would be found anyway, and adds our registrations to the end of its import."""
 
     def find_spec(

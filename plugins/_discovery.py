@@ -1,4 +1,4 @@
-"""Finds the installed entry points of the group "grpo", without importing what they name.
+"""Which installed entry points of the group "grpo" a host loads, and in which order; none of them is imported.
 
 In: the metadata of installed distributions and the variable GRPO_PLUGINS. Out: entries, each with its own `load`.
 Two distributions may use the same entry-point name; both are found. GRPO_PLUGINS=a,b keeps the named entry points or
@@ -7,33 +7,15 @@ distributions only, so that a test sees the same set on every machine.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from grpo.plugins._entry_points import Entry, declared
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.hookspecs import ENTRY_POINT_GROUP
 
 PIN_VARIABLE = "GRPO_PLUGINS"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry point.
-
-    Attributes:
-        distribution: the distribution that declares it, for example "grpo-kit".
-        distribution_version: its version.
-        name: the name in the entry-point group.
-        load: imports and returns the module (or object) with the hooks.
-    """
-
-    distribution: str
-    distribution_version: str
-    name: str
-    load: Callable[[], object]
 
 
 def normalized(distribution: str) -> str:
@@ -48,34 +30,11 @@ def installed_entries() -> tuple[Entry, ...]:
         UsageError: GRPO_PLUGINS names something that is not installed.
     """
     found: dict[str, list[Entry]] = {}
-    for distribution in importlib.metadata.distributions():
-        entries = _entries_of(distribution)
-        if entries:
-            # A distribution that is found twice counts where it comes first on the path, as its modules do.
-            found.setdefault(normalized(entries[0].distribution), entries)
+    for entries in declared(ENTRY_POINT_GROUP):
+        # A distribution that is found twice counts where it comes first on the path, as its modules do.
+        found.setdefault(normalized(entries[0].distribution), entries)
     ordered = [entry for name in sorted(found, key=lambda name: (name != "grpo-kit", name)) for entry in found[name]]
     return pinned(ordered, os.environ.get(PIN_VARIABLE, ""))
-
-
-def _entries_of(distribution: importlib.metadata.Distribution) -> list[Entry]:
-    """Returns the entries of one distribution; metadata that cannot be read becomes an entry that fails to load."""
-    text = distribution.read_text("entry_points.txt") or ""
-    if f"[{ENTRY_POINT_GROUP}]" not in text:
-        return []
-    name = distribution.metadata["Name"] or "(unnamed)"
-    version = distribution.metadata["Version"] or ""
-    try:
-        points = [point for point in distribution.entry_points if point.group == ENTRY_POINT_GROUP]
-    except Exception as error:
-        return [Entry(name, version, "entry_points.txt", _raising(error))]
-    return [Entry(name, version, p.name, p.load) for p in sorted(points, key=lambda point: point.name)]
-
-
-def _raising(error: Exception) -> Callable[[], object]:
-    def load() -> object:
-        raise ImportError(f"the entry points of the distribution cannot be read ({error})") from error
-
-    return load
 
 
 def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:

@@ -22,7 +22,6 @@ from grpo.plugins.specs import EnvSpec, Kind, Spec
 if TYPE_CHECKING:
     import gymnasium
 
-GIVEN = "__main__"
 SCRATCH_VERSION = 0
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 

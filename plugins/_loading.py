@@ -19,7 +19,7 @@ from typing import Any
 import pluggy
 
 from grpo.plugins import hookspecs
-from grpo.plugins._discovery import Entry
+from grpo.plugins._entry_points import Entry
 from grpo.plugins._problems import Problem, State, one_line, traceback_text
 from grpo.plugins._soundness import spec_fault
 from grpo.plugins.contract import contract_fault, import_fault, stated_by
@@ -33,6 +33,8 @@ HOOK_OF_KIND: dict[Kind, str] = {
     "sandbox": "grpo_sandboxes",
 }
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
+GIVEN = "__main__"
+"""The distribution of plugins that exist in this process alone; see `_given`."""
 
 
 @dataclass(frozen=True, slots=True)

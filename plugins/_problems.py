@@ -5,12 +5,9 @@ In: an exception or a finding about one entry point. Out: a `Problem`; the other
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-_CONTRACT = Path(__file__).resolve().parent
 State = Literal["broken", "contract", "misspelt", "invalid", "clash", "observer"]
 
 
@@ -41,11 +38,15 @@ class Problem:
 
 def one_line(error: BaseException) -> str:
     """Returns "ImportError: no module named 'x' (at my_rewards/__init__.py:3)"."""
+    import traceback
+    from pathlib import Path
+
+    ours = Path(__file__).resolve().parent
     text = "".join(mark if mark.isprintable() else "?" for mark in " ".join(str(error).split())) or "(no message)"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not frames:
         return f"{type(error).__name__}: {text}"
-    theirs = [frame for frame in frames if Path(frame.filename).resolve().parent != _CONTRACT]
+    theirs = [frame for frame in frames if Path(frame.filename).resolve().parent != ours]
     frame = (theirs or frames)[-1]  # where the contract refuses something, the line that asked for it
     place = Path(frame.filename)
     return f"{type(error).__name__}: {text} (at {place.parent.name}/{place.name}:{frame.lineno})"
@@ -53,4 +54,6 @@ def one_line(error: BaseException) -> str:
 
 def traceback_text(error: BaseException) -> str:
     """Returns the whole traceback with its causes."""
+    import traceback
+
     return "".join(traceback.format_exception(error))

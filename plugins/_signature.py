@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
@@ -61,7 +61,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     )
     first = hints.get(parameters[0].name)
     whole = first is Completion or Completion in typing.get_args(first)
-    return Signature(columns, options_of(function), whole)
+    return Signature(columns, _options(function, parameters, hints), whole)
 
 
 def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, *, batch: bool) -> None:
@@ -113,9 +113,15 @@ def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
     """
     plain_class = inspect.isclass(function) and not is_dataclass(function)
     hints = resolved_hints(function.__init__ if plain_class else function)
+    return _options(function, inspect.signature(function).parameters.values(), hints)
+
+
+def _options(
+    function: Callable[..., Any], parameters: Iterable[inspect.Parameter], hints: Mapping[str, Any]
+) -> tuple[Option, ...]:
     options = tuple(
         Option(p.name, hints.get(p.name, Any), REQUIRED if p.default is p.empty else p.default)
-        for p in inspect.signature(function).parameters.values()
+        for p in parameters
         if p.kind is p.KEYWORD_ONLY
     )
     for option in options:

@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from grpo.plugins._given import GIVEN, written_sha256
-from grpo.plugins._loading import Registration
+from grpo.plugins._given import written_sha256
+from grpo.plugins._loading import GIVEN, Registration
 from grpo.plugins._problems import one_line
 from grpo.plugins._rubric_file import rubric_from_file
 from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault

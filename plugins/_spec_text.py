@@ -9,14 +9,13 @@ A value is JSON if it reads as JSON up to the next comma or the end, and otherwi
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, get_args
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins._soundness import RESERVED_PREFIXES
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.specs import Kind
@@ -24,9 +23,9 @@ from grpo.plugins.types import Reads
 
 SYNTAX = "[dist/]name[@version][:key=value,...], ./file.py:function[:key=value,...] or ./rubric.toml[:key=value,...]"
 TABLE_KEYS = ("name", "weight", "as", "timeout", "reads", "options")
-_FILE = re.compile(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
-_RUBRIC = re.compile(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
-_MEMBER = re.compile(r"(?P<member>[^=,\s]+?)(?::(?P<options>[\w.]+\s*=.*))?", re.DOTALL)
+_FILE = lazy_pattern(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
+_RUBRIC = lazy_pattern(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
+_MEMBER = lazy_pattern(r"(?P<member>[^=,\s]+?)(?::(?P<options>[\w.]+\s*=.*))?", re.DOTALL)
 _FILE_STARTS = ("./", "../", "/", "~")
 _FILE_ENDS = (".py", ".toml")
 
@@ -97,6 +96,8 @@ def _split(text: str) -> tuple[str, str | None]:
     if is_file(text):
         match = _FILE.fullmatch(text)
         if match is None or not match["function"]:
+            from pathlib import Path
+
             if Path(text).expanduser().is_dir():
                 raise UsageError(f"'{text}' is a folder. Name a file in it: ./file.py:function or ./rubric.toml.")
             raise UsageError(
@@ -121,6 +122,8 @@ def _split(text: str) -> tuple[str, str | None]:
 def _named(head: str, written: str) -> SpecText:
     path = ""
     if head.endswith(".toml"):
+        from pathlib import Path
+
         return SpecText(written, Path(head).stem, path=head)
     family, colon, member = head.partition(":")
     if colon and family in RESERVED_PREFIXES:
@@ -138,6 +141,8 @@ def _named(head: str, written: str) -> SpecText:
 
 def _pairs(text: str, written: str) -> dict[str, Value]:
     """Reads `key=value,...`."""
+    import json
+
     values: dict[str, Value] = {}
     decoder = json.JSONDecoder()
     position = 0

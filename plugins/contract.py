@@ -8,11 +8,6 @@ states none was written for the first. Only the same number is loaded.
 
 from __future__ import annotations
 
-import ast
-import importlib.metadata
-import traceback
-from pathlib import Path
-
 CONTRACT = 1
 STATEMENT = "grpo_contract"
 
@@ -56,6 +51,10 @@ def import_fault(error: BaseException) -> tuple[str, bool]:
 
 
 def _stated_in_source(error: BaseException) -> object:
+    import ast
+    import traceback
+    from pathlib import Path
+
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.name != "<module>" or not Path(frame.filename).is_file():
             continue
@@ -67,6 +66,8 @@ def _stated_in_source(error: BaseException) -> object:
 
 
 def _ours() -> str:
+    import importlib.metadata
+
     try:
         release = importlib.metadata.version("grpo-kit")
     except importlib.metadata.PackageNotFoundError:

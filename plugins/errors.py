@@ -15,7 +15,6 @@ GrpoError
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -65,6 +64,8 @@ class TransientError(GrpoError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Returns " Did you mean 'x'?" for the closest known word (case does not count), or "" when none is close."""
+    import difflib
+
     folded = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
     return f" Did you mean '{folded[close[0]]}'?" if close else ""

@@ -156,7 +156,7 @@ def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
     def decorate(factory: Callable[Parameters, SandboxPool], /) -> SandboxFunction[Parameters]:
         options = _options(factory, family=False)
         doc = inspect.cleandoc(factory.__doc__ or "")
-        spec = SandboxFunction(name or factory.__name__, version, factory, doc, options)
+        spec: SandboxFunction[Parameters] = SandboxFunction(name or factory.__name__, version, factory, doc, options)
         _refuse_faults(spec)
         return spec
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pluggy
 
-from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
-from grpo.plugins.types import Event
+if TYPE_CHECKING:
+    from grpo.plugins.events import Event
+    from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
 
 PROJECT = "grpo"
 ENTRY_POINT_GROUP = "grpo"

@@ -1,37 +1,37 @@
 """The host: every installed plugin found, checked, looked up by name and bound to a user's options.
 
 In: entry points and SPECs. Out: bound rewards, verifiers, environments and sandboxes for a run, and a list of what is
-wrong. One broken plugin is a line in that list and stops nothing else. Loading plugins imports no torch of ours.
+wrong. One broken plugin is a line in that list and stops nothing else. Loading plugins imports no torch of ours; what
+binds, records and reads files is imported where it is used, since most commands only list.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
-from grpo.plugins._discovery import Entry, installed_entries
-from grpo.plugins._given import GIVEN
-from grpo.plugins._loading import Registration, load_entry
-from grpo.plugins._lock import lock_of
+from grpo.plugins._discovery import installed_entries
+from grpo.plugins._entry_points import Entry
+from grpo.plugins._loading import GIVEN, Registration, load_entry
 from grpo.plugins._names import clash_problems, find_registration
 from grpo.plugins._options import checked_options
 from grpo.plugins._problems import Problem, one_line, traceback_text
 from grpo.plugins._rubric_parts import Find, with_components
-from grpo.plugins._source_file import registration_from_file
 from grpo.plugins._spec_text import SpecText, parse
 from grpo.plugins.errors import OptionError, PluginNotFound, UsageError
 from grpo.plugins.rubric import RubricSpec, parts
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
-from grpo.plugins.types import Event, Reads
+from grpo.plugins.types import Reads
+
+if TYPE_CHECKING:
+    from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
+    from grpo.plugins.events import Event
 
 __all__ = ["Host", "Problem", "Registration"]
 
 Source = str | Mapping[str, Any]
 ARGUMENT: dict[Kind, str] = {"reward": "rewards", "verifier": "verifier", "env": "env", "sandbox": "sandbox"}
-_log = logging.getLogger("grpo.plugins")
 
 
 class Host:
@@ -100,6 +100,8 @@ class Host:
             UsageError: the SPEC does not follow the syntax, or the plugin cannot work with these options.
             PluginError: the plugin declares an option with an impossible type, or its `prepare` is broken.
         """
+        from grpo.plugins._binding import BoundReward
+
         text = parse(source)
         known, options = self._bound("reward", text, home)
         spec: Any = known.spec
@@ -135,6 +137,8 @@ class Host:
 
     def verifier(self, source: Source, home: str = "") -> BoundVerifier:
         """Binds a verifier; it takes `as`, `timeout` and `reads`, and raises what `reward` raises."""
+        from grpo.plugins._binding import BoundVerifier
+
         text = parse(source)
         _refuse(text, "verifier", weight=text.weight)
         known, options = self._bound("verifier", text, home)
@@ -148,6 +152,8 @@ class Host:
 
     def env(self, source: Source) -> BoundEnv:
         """Binds an environment; it takes `as` and `weight`, and raises what `reward` raises."""
+        from grpo.plugins._binding import BoundEnv
+
         text = parse(source)
         _refuse(text, "env", timeout=text.timeout, reads=text.reads)
         known, options = self._bound("env", text, "")
@@ -157,6 +163,8 @@ class Host:
 
     def sandbox(self, source: Source) -> BoundSandbox:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
+        from grpo.plugins._binding import BoundSandbox
+
         text = parse(source)
         _refuse(
             text, "sandbox", weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None}
@@ -175,6 +183,8 @@ class Host:
 
     def lock(self, bound: Bound) -> dict[str, Any]:
         """Returns the record of a bound plugin for the run directory; `grpo.plugins._lock` says what it holds."""
+        from grpo.plugins._lock import lock_of
+
         own = (known for known in self._registrations if known.distribution == bound.distribution)
         versions = (known.distribution_version for known in own)
         return lock_of(bound, next(versions, ""))
@@ -193,6 +203,8 @@ class Host:
                 line = f"grpo_observe raised {one_line(error)}"
                 seen = ((p.state, p.distribution, p.entry_point) for p in self._problems)
                 if ("observer", entry.distribution, entry.name) not in seen:
+                    import logging
+
                     self._problems.append(
                         Problem(
                             "observer",
@@ -203,7 +215,8 @@ class Host:
                             traceback_text(error),
                         )
                     )
-                    _log.warning("%s of %s: %s", entry.name, entry.distribution, line)
+                    log = logging.getLogger("grpo.plugins")
+                    log.warning("%s of %s: %s", entry.name, entry.distribution, line)
 
     def _whole_rubrics(self) -> Iterator[Registration]:
         """Yields the registrations, the components of rubrics found; leaves out rubrics that lack some."""
@@ -223,6 +236,8 @@ class Host:
 
     def _registered(self, kind: Kind, text: SpecText, home: str) -> Registration:
         if text.path:
+            from grpo.plugins._source_file import registration_from_file
+
             return registration_from_file(kind, text)
         given = self._given.get((kind, text.name))
         if text.distribution == GIVEN and given is None:

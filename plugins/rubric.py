@@ -12,14 +12,16 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from grpo.plugins._binding import BoundReward
 from grpo.plugins._rubric_total import STOPPED, Combine, Lack, Term, Value, opens, reach, total
 from grpo.plugins._soundness import case_fault, metadata_fault
 from grpo.plugins.errors import PluginError, SpecError, did_you_mean
 from grpo.plugins.specs import Column, Option, RewardSpec
 from grpo.plugins.types import Case, Completion, Isolation, Scope, Scored
+
+if TYPE_CHECKING:
+    from grpo.plugins._binding import BoundReward
 
 _STRICTEST: tuple[Isolation, ...] = ("process", "thread", "inline")
 
@@ -180,6 +182,8 @@ def bound_components(bound: BoundReward) -> list[BoundReward]:
 
     Their weights are the rubric's business; the time limit of the rubric caps that of each component.
     """
+    from grpo.plugins._binding import BoundReward
+
     assert isinstance(bound.spec, RubricSpec)
     return [
         BoundReward(
@@ -215,6 +219,8 @@ class _Plain:
     columns: tuple[str, ...]
 
     def __call__(self, completion: Completion | str | Sequence[Completion | str], *columns: Any, **named: Any) -> Any:
+        from grpo.plugins._binding import BoundReward
+
         if len(columns) > len(self.columns):
             raise TypeError(f"it takes {len(self.columns)} columns ({', '.join(self.columns)}), not {len(columns)}")
         options = {name: value for name, value in named.items() if name not in self.columns}

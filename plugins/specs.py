@@ -122,9 +122,10 @@ class RewardSpec:
         return self.function(*args, **kwargs)
 
 
-@dataclass(frozen=True, slots=True)
 class RewardFunction(RewardSpec, Generic[Parameters, Returned]):
     """What `@reward` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    __slots__ = ()
 
     function: Callable[Parameters, Returned]
 
@@ -157,9 +158,10 @@ class VerifierSpec:
         return self.function(*args, **kwargs)
 
 
-@dataclass(frozen=True, slots=True)
 class VerifierFunction(VerifierSpec, Generic[Parameters, Returned]):
     """What `@verifier` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    __slots__ = ()
 
     function: Callable[Parameters, Returned]
 
@@ -226,9 +228,10 @@ class EnvSpec:
         return self.factory(*args, **options)
 
 
-@dataclass(frozen=True, slots=True)
 class EnvFunction(EnvSpec, Generic[Parameters]):
     """What `@env` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+
+    __slots__ = ()
 
     factory: Callable[Parameters, gymnasium.Env[Any, Any]]
 
@@ -255,9 +258,10 @@ class SandboxSpec:
         return self.factory(*args, **options)
 
 
-@dataclass(frozen=True, slots=True)
 class SandboxFunction(SandboxSpec, Generic[Parameters]):
     """What `@sandbox` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+
+    __slots__ = ()
 
     factory: Callable[Parameters, SandboxPool]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from grpo.plugins._pattern import lazy_pattern
+
 _READ = 200_000
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
-_OPENING = re.compile(r"<(answer|solution)\b[^<>\n]{0,80}>|\\f?boxed\s?\{", re.IGNORECASE)
+_OPENING = lazy_pattern(r"<(answer|solution)\b[^<>\n]{0,80}>|\\f?boxed\s?\{", re.IGNORECASE)
 
 
 def text_answer(completion: str) -> str | None:

@@ -6,12 +6,13 @@ import re
 import unicodedata
 from collections import Counter
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.numerals import INVISIBLE
 
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_ARTICLES = lazy_pattern(r"\b(?:a|an|the)\b")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
-_APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
-_MARKS = re.compile(r"[^\w\s]|_")
+_APOSTROPHE = lazy_pattern("(?<=\\w)['\u2019](?=\\w)")
+_MARKS = lazy_pattern(r"[^\w\s]|_")
 
 
 def normal(text: str) -> str:

@@ -87,6 +87,37 @@ def test_the_list_of_commands_needs_no_settings_and_their_flags_need_no_plugins(
     assert not top_level(modules) & (HEAVY | {"gymnasium"})
 
 
+def test_the_list_of_plugins_loads_none_of_the_slow_modules_that_it_can_do_without() -> None:
+    """Each of these takes longer to import than a reward; together they were half of the command's time."""
+    slow = {"asyncio", "email", "hashlib", "http", "importlib.metadata", "importlib.resources", "json", "logging"}
+    slow |= {"multiprocessing", "pydantic", "random", "rich", "socket", "ssl", "subprocess", "tempfile", "tomllib"}
+    slow |= {"traceback", "zipfile", "grpo.plugins._binding", "grpo.plugins._source_file", "grpo.plugins.sandbox_job"}
+    slow |= {"grpo.envs.rows.sources", "grpo.envs.rows.word_problems", "grpo.envs.text.templates"}
+    grpo_command = str(Path(sys.executable).with_name("grpo"))
+    for arguments in (["plugins"], ["--help"]):
+        modules = imported_by(grpo_command, *arguments)
+        assert "grpo.core.cli.main" in modules
+        assert not modules & slow, arguments
+
+
+def test_the_list_of_plugins_compiles_no_pattern_of_a_plugin() -> None:
+    """Compiling all of them was a third of the command's time; `lazy_pattern` waits until one is used."""
+    code = (
+        "import re, sys\n"
+        "places, compiled = [], re._compile\n"
+        "def recorded(*arguments):\n"
+        "    places.append(sys._getframe(2).f_globals['__name__'])\n"
+        "    return compiled(*arguments)\n"
+        "re._compile = recorded\n"
+        "from grpo.plugins.host import Host\n"
+        "assert len(Host.discover().registrations()) > 40\n"
+        "print([place for place in places if place.startswith(('grpo.rewards', 'grpo.envs'))], len(places))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found, _, seen = done.stdout.rpartition(" ")
+    assert (found, int(seen) > 0) == ("[]", True)
+
+
 def test_importing_grpo_loads_nothing_of_it() -> None:
     assert {m for m in imported_by("-c", "import grpo") if m.startswith("grpo.")} == set()
 

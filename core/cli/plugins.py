@@ -6,13 +6,12 @@ and scaffolding are commands of their own modules, imported when they are used.
 
 from __future__ import annotations
 
+import gc
 import importlib
-import json
 from dataclasses import asdict
 
 import click
 
-from grpo.core.cli.show import described, found
 from grpo.core.cli.table import print_table
 from grpo.plugins._names import clash_of
 from grpo.plugins.host import Host, Registration
@@ -55,6 +54,8 @@ def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
         return
     host = Host.discover()
     if as_json:
+        import json
+
         click.echo(json.dumps(listing(host), indent=2))
     else:
         print_table(HEADINGS, rows(host), long=(5,), state=4, style=lambda state: "green" if state == "ok" else "red")
@@ -64,6 +65,7 @@ def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
                     click.echo(f"\n{problem.distribution} ({problem.entry_point}):\n{problem.traceback.rstrip()}")
         elif any(problem.traceback for problem in host.problems):
             click.echo("\nSee the tracebacks with: grpo plugins --verbose", err=True)
+    gc.freeze()  # all of it lasts until the process ends, so the collector need not go through it on the way out
 
 
 @plugins.command()
@@ -73,6 +75,8 @@ def show(name: str) -> None:
 
     NAME is [kind:][dist/]name, for example proximity or reward:proximity, or ./file.py:function.
     """
+    from grpo.core.cli.show import described, found
+
     host = Host.discover()
     click.echo("\n".join(described(host, found(host, name))))
 

@@ -19,8 +19,8 @@ from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import proportion
 from grpo.core.train.callbacks import metrics_row
 from grpo.core.train.env_metrics import env_metrics
+from grpo.plugins.events import StepEnded
 from grpo.plugins.host import Host
-from grpo.plugins.types import StepEnded
 
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch

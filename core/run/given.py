@@ -16,7 +16,8 @@ from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.workers.transport import pack_reference, pack_value
 from grpo.core.text.printable import printable
 from grpo.plugins._binding import BoundReward, BoundVerifier
-from grpo.plugins._given import GIVEN, spec_of
+from grpo.plugins._given import spec_of
+from grpo.plugins._loading import GIVEN
 from grpo.plugins._spec_text import is_file
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import ARGUMENT, Host

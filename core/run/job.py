@@ -44,8 +44,8 @@ from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
 from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError
+from grpo.plugins.events import RunEnded, RunStarted
 from grpo.plugins.host import Host
-from grpo.plugins.types import RunEnded, RunStarted
 
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch

@@ -21,7 +21,7 @@ from grpo.core.run.notebook import display_here
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.result import Run
 from grpo.core.run.surroundings import unchanged_process
-from grpo.plugins._given import GIVEN
+from grpo.plugins._loading import GIVEN
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import ARGUMENT, Host
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, VerifierSpec

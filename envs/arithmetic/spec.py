@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from grpo.envs.arithmetic.problems import LEVELS, draw_problem
-from grpo.envs.rows.draws import Draws
-from grpo.envs.rows.generated import generated_split
-from grpo.envs.rows.problem import read_problem
-from grpo.envs.text.templates import Template, TemplateName, choose_template
+from grpo.envs.text import TemplateName
 from grpo.plugins.errors import OptionError, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
 
 if TYPE_CHECKING:
     import gymnasium
+
+    from grpo.envs.rows.draws import Draws
+    from grpo.envs.text.templates import Template
 
 Schedule = Literal["mixed", "rising"]
 
@@ -71,6 +70,10 @@ class Arithmetic:
             OptionError: an option has a value that cannot be used.
             DatasetError: another split.
         """
+        from grpo.envs.arithmetic.problems import LEVELS, draw_problem
+        from grpo.envs.rows.generated import generated_split
+        from grpo.envs.rows.problem import read_problem
+
         self._template()
         lowest, highest = self.lowest, self.highest
         if not LEVELS[0] <= lowest <= highest <= LEVELS[-1]:
@@ -96,6 +99,8 @@ class Arithmetic:
         return self.schedule == "rising"
 
     def _template(self) -> Template:
+        from grpo.envs.text.templates import choose_template
+
         return choose_template(self.template, system=self.system, pattern=self.pattern)
 
 

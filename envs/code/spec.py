@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
 from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
@@ -81,6 +80,7 @@ class Code:
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
         from grpo.envs.code.row import read_code_row
+        from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
 
         if self.level not in get_args(Level):
             raise OptionError(f"no level '{self.level}'. Choose one of: {', '.join(get_args(Level))}.")

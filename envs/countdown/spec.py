@@ -11,15 +11,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from grpo.envs.rows.generated import generated_split
-from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
-from grpo.envs.text.templates import Template, choose_template
 from grpo.plugins.errors import OptionError, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
 
 if TYPE_CHECKING:
     import gymnasium
+
+    from grpo.envs.text.templates import Template
 
 Layout = Literal["reasoning", "solution", "think", "custom"]  # the verifier reads no expression behind ####
 _USED_BY = {
@@ -90,6 +89,8 @@ class Countdown:
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
         from grpo.envs.countdown.puzzles import draw_puzzle, read_puzzle
+        from grpo.envs.rows.generated import generated_split
+        from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
 
         self._template()
         kind = dataset_kind(self.dataset)
@@ -115,6 +116,8 @@ class Countdown:
         return PlacedRows((where, read_puzzle(row, where)) for where, row in placed)
 
     def _template(self) -> Template:
+        from grpo.envs.text.templates import choose_template
+
         known = get_args(Layout)
         if self.template not in known:
             near = did_you_mean(self.template, known)

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.rows.generated import generated_split
-from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
 
@@ -73,6 +71,8 @@ class Email:
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
         from grpo.envs.email.occasions import draw_occasion, read_occasion
+        from grpo.envs.rows.generated import generated_split
+        from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
 
         kind = dataset_kind(self.dataset)
         refuse_unused(EMAIL.options, asdict(self), _USED_BY, kind)

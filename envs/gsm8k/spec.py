@@ -11,11 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.envs.rows.number_problems import Level, read_number_problems
-from grpo.envs.text.templates import Template, TemplateName, choose_template
+from grpo.envs.text import TemplateName
 from grpo.plugins.factory_decorators import env
 
 if TYPE_CHECKING:
     import gymnasium
+
+    from grpo.envs.text.templates import Template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,8 @@ class Gsm8k:
         return read_number_problems(split, GSM8K.options, asdict(self))
 
     def _template(self) -> Template:
+        from grpo.envs.text.templates import choose_template
+
         return choose_template(self.template, system=self.system, pattern=self.pattern)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.factory_decorators import env
@@ -66,6 +65,8 @@ def resolve(member: str) -> EnvSpec:
     Raises:
         PluginNotFound: it is no address.
     """
+    from urllib.parse import urlsplit
+
     parts = urlsplit(member)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise PluginNotFound(f"'{member}' is no address of a server. Write openenv:http://HOST:PORT.")

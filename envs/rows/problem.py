@@ -7,21 +7,21 @@ place. Reading a row that was already read changes nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import DatasetError
 
 _MARK = "####"
-_ANNOTATION = re.compile(r"<<[^<>]*>>")
+_ANNOTATION = lazy_pattern(r"<<[^<>]*>>")
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]+)?|\.[0-9]+)"
 _FRACTION = rf"(?:{_DIGITS} )?{_DIGITS}/0*[1-9][0-9]*"
-_NUMBER = re.compile(rf"(?P<sign>[-+]?)(?P<value>{_DECIMAL}(?:[eE][-+]?[0-9]{{1,3}})?(?: ?%)?|{_FRACTION})")
-_CURRENCY = re.compile(r"[$€£¥]\s*")
+_NUMBER = lazy_pattern(rf"(?P<sign>[-+]?)(?P<value>{_DECIMAL}(?:[eE][-+]?[0-9]{{1,3}})?(?: ?%)?|{_FRACTION})")
+_CURRENCY = lazy_pattern(r"[$€£¥]\s*")
 
 
 @dataclass(frozen=True, slots=True)

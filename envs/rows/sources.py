@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from grpo.envs.rows.files import SUFFIXES, Placed, read_split
 from grpo.envs.rows.hub import read_hub
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import DatasetError, OptionError, did_you_mean
 from grpo.plugins.specs import Option
 
 DatasetKind = Literal["embedded", "local", "hub"]
 _FILE_SUFFIXES = (*SUFFIXES, ".csv", ".tsv", ".txt", ".gz")
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_ID = lazy_pattern(r"[\w.-]+/[\w.-]+")
 
 
 def dataset_kind(dataset: str) -> DatasetKind:

@@ -6,15 +6,14 @@ answers in it. Rewards that check a layout are separate plugins; a template only
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
+from grpo.envs.text import TemplateName
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import OptionError, did_you_mean
 
-TemplateName = Literal["reasoning", "solution", "think", "hash", "custom"]
-
-_FIELD = re.compile(r"\{(reasoning|answer)\}")
+_FIELD = lazy_pattern(r"\{(reasoning|answer)\}")
 _WORKING = "your working, step by step"
 _NUMBER = "the final number"
 

@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Literal
+
+from grpo.plugins._pattern import lazy_pattern
 
 Comparison = Literal["exact", "trimmed", "tokens", "float"]
 
-_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?")
+_NUMBER = lazy_pattern(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?")
 _LONGEST_NUMBER = 400
 
 

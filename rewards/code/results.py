@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from grpo.plugins._pattern import lazy_pattern
+
 Outcome = Literal[
     "accepted",
     "wrong_answer",
@@ -26,7 +28,7 @@ Outcome = Literal[
 ]
 Integrity = Literal["split", "shared"]
 
-_SOURCE_LINE = re.compile(r", \('<solution>', (\d+), .*\Z", re.DOTALL)  # how a SyntaxError's details cross
+_SOURCE_LINE = lazy_pattern(r", \('<solution>', (\d+), .*\Z", re.DOTALL)  # how a SyntaxError's details cross
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError", "UnicodeEncodeError", "UnicodeDecodeError")
 OUTCOME_OF_JOB: dict[str, Outcome] = {
     "signalled": "signalled",

@@ -9,28 +9,32 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_PHONE = re.compile(r"(?<![\w@.+-])\+?\(?\d[\d ().\u00a0/-]{5,28}\d(?![\w@])")
+from grpo.plugins._pattern import lazy_pattern
+
+_PHONE = lazy_pattern(r"(?<![\w@.+-])\+?\(?\d[\d ().\u00a0/-]{5,28}\d(?![\w@])")
 _HYPHENS = str.maketrans(
     dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0d", "-") | {"\uff08": "(", "\uff09": ")"}
 )
-_DATE = re.compile(r"(?<![\d./-])(?:\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](?:\d{4}|\d{2}))(?![-./]?\d)")
-_ZIP_PLUS_FOUR = re.compile(r"\d{5}-\d{4}")
+_DATE = lazy_pattern(
+    r"(?<![\d./-])(?:\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](?:\d{4}|\d{2}))(?![-./]?\d)"
+)
+_ZIP_PLUS_FOUR = lazy_pattern(r"\d{5}-\d{4}")
 _DIGITS = range(7, 16)  # E.164 allows 15; shorter than 7 is an extension or a house number
-_MAILBOX = re.compile(r"[\w.+%'&-]{1,64}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}")
+_MAILBOX = lazy_pattern(r"[\w.+%'&-]{1,64}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}")
 _AROUND = "<>()[]{},;:\"'|.!*_`"
 _STREETS = (
     "street|st|road|rd|avenue|ave|av|lane|ln|drive|dr|boulevard|blvd|way|square|sq|court|ct|place|pl|terrace|ter|"
     "highway|hwy|parkway|pkwy|close|crescent|quay|row|mews|alley|plaza|circle|cir|trail|route|"
     "rue|allée|chemin|via|viale|piazza|corso|calle|avenida|paseo|rua|plein|laan|gatan|vej|gade"
 )
-_STREET = re.compile(rf"\b(?:{_STREETS})\b", re.IGNORECASE)
-_COMPOUND_STREET = re.compile(
+_STREET = lazy_pattern(rf"\b(?:{_STREETS})\b", re.IGNORECASE)
+_COMPOUND_STREET = lazy_pattern(
     r"[^\W\d_]{2,40}(?:straße|strasse|str\.|weg|platz|gasse|allee|ufer|straat|weg|laan|gatan|vägen|gata|vej)(?!\w)",
     re.IGNORECASE,
 )
-_HOUSE = re.compile(r"(?<![\d,.+(@-])\d{1,5}[A-Za-z]?(?![\w@]|[.,]\d)")
-_BOX = re.compile(r"\b(?:p\.?\s?o\.?\s?box|postfach|b\.?p\.?)\s{0,2}\d", re.IGNORECASE)
-_CITY = re.compile(
+_HOUSE = lazy_pattern(r"(?<![\d,.+(@-])\d{1,5}[A-Za-z]?(?![\w@]|[.,]\d)")
+_BOX = lazy_pattern(r"\b(?:p\.?\s?o\.?\s?box|postfach|b\.?p\.?)\s{0,2}\d", re.IGNORECASE)
+_CITY = lazy_pattern(
     r"[^\W\d_]{2},? \d{5}(?:-\d{4})?(?!\w)"  # Springfield, IL 62704
     r"|(?<![\w.)/-])(?<!\d )(?:[A-Z]{1,2}-)?\d{4,5} (?:[A-Z]{2} )?[^\W\d_]{3}"  # 10115 Berlin, 1012 LG Amsterdam
     r"|(?<!\w)\d{2}-\d{3} [^\W\d_]{3}"  # 00-001 Warszawa

@@ -13,11 +13,13 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from grpo.plugins._pattern import lazy_pattern
+
 _READ = 200_000
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
-_BLOCK = re.compile(r"<(answer|solution|email)>", re.IGNORECASE)
-_HEADER = re.compile(r"\W{0,2}(?:subject|to|from|cc|bcc|date|reply-to)\W{0,2}:", re.IGNORECASE)
-_GREETING_END = re.compile(r"[,:;!.\u2013\u2014\uff0c\uff1a\uff01](?:\s|$)|\s[-\u2013\u2014]\s|$")
+_BLOCK = lazy_pattern(r"<(answer|solution|email)>", re.IGNORECASE)
+_HEADER = lazy_pattern(r"\W{0,2}(?:subject|to|from|cc|bcc|date|reply-to)\W{0,2}:", re.IGNORECASE)
+_GREETING_END = lazy_pattern(r"[,:;!.\u2013\u2014\uff0c\uff1a\uff01](?:\s|$)|\s[-\u2013\u2014]\s|$")
 _SIGN_OFFS = (
     "all the best|best|best regards|best wishes|cheers|cordially|kind regards|kindest regards|many thanks|regards|"
     "respectfully|respectfully yours|sincerely|sincerely yours|take care|thank you|thanks|thanks again|"
@@ -31,24 +33,24 @@ _SIGN_OFFS = (
     "med vänliga hälsningar|med venlig hilsen|z poważaniem|"
     "\u0441 \u0443\u0432\u0430\u0436\u0435\u043d\u0438\u0435\u043c"
 )
-_SIGN_OFF = re.compile(
+_SIGN_OFF = lazy_pattern(
     rf"(?:{_SIGN_OFFS})(?:,? (?:and|&|\+|und|et) (?:{_SIGN_OFFS}))?(?: from(?: [^\s,.!]{{1,40}}){{1,4}})?"
     r"(?:[,.!\u2013\u2014-]{1,2}(?:\s\S{1,40}){0,4})?",
     re.IGNORECASE,
 )
-_RULE = re.compile(r"-{3,}|_{3,}|\u2013|\u2014")
-_CLOSING = re.compile(r"[^\W\d_][^\d,.?!:;]{0,40},")
+_RULE = lazy_pattern(r"-{3,}|_{3,}|\u2013|\u2014")
+_CLOSING = lazy_pattern(r"[^\W\d_][^\d,.?!:;]{0,40},")
 _EMPHASIS = "*_~ "
-_HAIL = re.compile(
+_HAIL = lazy_pattern(
     r"(?:hi|hello|hey|hallo|hola|bonjour|ciao|hej|good (?:morning|afternoon|evening|day)|greetings|guten tag"
     r"|\u0437\u0434\u0440\u0430\u0432\u0441\u0442\u0432\u0443\u0439\u0442\u0435)"
     r"(?: there| again)?[,!.\u2013\u2014-]?\s+",
     re.IGNORECASE,
 )
-_ANOTHER = re.compile(r"[,;]\s*(?=(?:dear|liebe[rs]?|sehr geehrte[rs]?|chère?s?|estimad[oa]s?)\s)", re.IGNORECASE)
+_ANOTHER = lazy_pattern(r"[,;]\s*(?=(?:dear|liebe[rs]?|sehr geehrte[rs]?|chère?s?|estimad[oa]s?)\s)", re.IGNORECASE)
 _LONGEST_LINE = 80
 _SIGNATURE_LINES = 12
-_TITLE = re.compile(
+_TITLE = lazy_pattern(
     r"\b(Dr|Mr|Mrs|Ms|Prof|St|Jr|Sr|Capt|Col|Gen|Lt|Rev|Hon|Dott|Sig|Ing|[^\W\d_])\.", re.IGNORECASE
 )  # a dot that ends no greeting
 

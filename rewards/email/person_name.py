@@ -7,11 +7,12 @@ words by blank space.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable
 
-_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
+from grpo.plugins._pattern import lazy_pattern
+
+_WORD = lazy_pattern(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _MARKS = str.maketrans({"\u2019": "'", "\u02bc": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013", "-")})
 _LETTERS = {
     "\u00f8": "o",

@@ -7,9 +7,9 @@ docs/rewards.md shows the three side by side.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
 from grpo.rewards.numbers.answers import final_answer, gold_number, is_right
@@ -20,8 +20,8 @@ Variant = Literal["corrected", "gist", "unsloth_copy"]
 Correctness = Literal["corrected", "gist", "unsloth_copy", "verl.strict", "verl.flexible"]
 
 _VERL_READS = 300
-_VERL_STRICT = re.compile(r"#### (-?[0-9.,]+)")
-_VERL_NUMBER = re.compile(r"-?[0-9.,]+")
+_VERL_STRICT = lazy_pattern(r"#### (-?[0-9.,]+)")
+_VERL_NUMBER = lazy_pattern(r"-?[0-9.,]+")
 _GOOD = "<reasoning>\n6 boxes of 12 make 6*12 = 72.\nSo 72.\n</reasoning>\n<answer>\n72\n</answer>\n"
 _INLINE = "<reasoning>6 boxes of 12.</reasoning><answer>72</answer>"
 _LONG = "<reasoning>\n" + "One more step. " * 100 + "\n</reasoning>\n<answer>\n72\n</answer>"

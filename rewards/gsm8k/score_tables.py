@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from grpo.plugins._pattern import lazy_pattern
+
 Table = Literal["gemma3_1b", "adv_llama3", "qwen3_4b"]
 
 OPEN_WORKING, CLOSE_WORKING = "<start_working_out>", "<end_working_out>"
 OPEN_SOLUTION, CLOSE_SOLUTION = "<SOLUTION>", "</SOLUTION>"
-_OPENING = re.compile(r"(?:\A|\n)[^\S\n]*+<start_working_out>")
-_LINE_END = re.compile(r"[^\S\n]*+(?:\n|\Z)")
+_OPENING = lazy_pattern(r"(?:\A|\n)[^\S\n]*+<start_working_out>")
+_LINE_END = lazy_pattern(r"[^\S\n]*+(?:\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,13 @@ class ScoreTable:
 
 TABLES: Mapping[Table, ScoreTable] = {
     "gemma3_1b": ScoreTable(
-        True, -0.5, 0.0, 3.0, 1.5, 0.5, 0.25, -1.0, -0.5, re.compile(r"[\d.]++"), False, 0.0, 1.5, 0.0
+        True, -0.5, 0.0, 3.0, 1.5, 0.5, 0.25, -1.0, -0.5, lazy_pattern(r"[\d.]++"), False, 0.0, 1.5, 0.0
     ),
     "adv_llama3": ScoreTable(
-        True, -1.0, 0.0, 3.0, 1.5, 1.0, 0.5, -1.5, -1.5, re.compile(r"[\d.,]++"), True, 0.0, 1.5, -0.5
+        True, -1.0, 0.0, 3.0, 1.5, 1.0, 0.5, -1.5, -1.5, lazy_pattern(r"[\d.,]++"), True, 0.0, 1.5, -0.5
     ),
     "qwen3_4b": ScoreTable(
-        False, -1.0, -2.0, 5.0, 3.5, 2.0, 1.5, -2.5, -4.5, re.compile(r"-?[\d.,]++"), True, -2.5, 3.5, -1.5
+        False, -1.0, -2.0, 5.0, 3.5, 2.0, 1.5, -2.5, -4.5, lazy_pattern(r"-?[\d.,]++"), True, -2.5, 3.5, -1.5
     ),
 }
 

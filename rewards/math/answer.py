@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.numbers.numerals import INVISIBLE
 
@@ -21,21 +22,21 @@ Form = Literal["tag", "hash", "boxed", "sentence", "prose"]
 _READ = 200_000
 _MARKS = 200
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
-_MARK = re.compile(
+_MARK = lazy_pattern(
     r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|(?P<box>\\f?boxed\s?\{)"
     r"|\#{4,}+(?P<line>[^\n\#]*+)|(?P<final>\bfinal answer\b[^\n.]{0,60}?\b(?:is|:)(?=[\s:$\\]))",
     re.IGNORECASE,
 )
-_BOX = re.compile(r"\\f?boxed\s?\{")
-_BRACE = re.compile(r"(?<!\\)[{}]")
-_JOINT = re.compile(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
-MARKUP = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox)\s?\{([^{}]*)\}")
+_BOX = lazy_pattern(r"\\f?boxed\s?\{")
+_BRACE = lazy_pattern(r"(?<!\\)[{}]")
+_JOINT = lazy_pattern(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
+MARKUP = lazy_pattern(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox)\s?\{([^{}]*)\}")
 """Words set in another face, which changes nothing; the content is the group."""
 
-_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-z])")
-_HOPE = re.compile(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
-_BETWEEN_DIGITS = re.compile(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
-_SPACING = re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
+_FRACTIONS = lazy_pattern(r"\\[dtc]frac(?![a-z])")
+_HOPE = lazy_pattern(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
+_BETWEEN_DIGITS = lazy_pattern(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
+_SPACING = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
 
 
 @dataclass(frozen=True, slots=True)

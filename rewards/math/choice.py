@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import re
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import MARKUP, Statement
 
-_LETTER = re.compile(r"\(?([A-Z])\)?")
-_SMALL = re.compile(r"[\s$*]*\(?([a-z])[).]?[\s$*.]*")
-_CHOICE = re.compile(r"(?<![A-Za-z0-9\\'])\(?([A-Z])\)?(?![A-Za-z0-9'])", re.ASCII)
-_CUE = re.compile(
+_LETTER = lazy_pattern(r"\(?([A-Z])\)?")
+_SMALL = lazy_pattern(r"[\s$*]*\(?([a-z])[).]?[\s$*.]*")
+_CHOICE = lazy_pattern(r"(?<![A-Za-z0-9\\'])\(?([A-Z])\)?(?![A-Za-z0-9'])", re.ASCII)
+_CUE = lazy_pattern(
     r"(?:\banswer|\b(?:correct|right|best) (?:option|choice))\b[^.\n]{0,40}?"
     r"(?:\b(?:is|must be|should be|would be)\b|:)|\b(?:choose|pick)\b",
     re.IGNORECASE,
 )
-_LEADING = re.compile(r"\W*(?:[A-Za-z]{2,}\W+){0,3}")
-_FILLER = re.compile(r"\b(?:so|thus|therefore|hence|the|option|choice|answer|letter)\b", re.IGNORECASE)
-_NOT = re.compile(
+_LEADING = lazy_pattern(r"\W*(?:[A-Za-z]{2,}\W+){0,3}")
+_FILLER = lazy_pattern(r"\b(?:so|thus|therefore|hence|the|option|choice|answer|letter)\b", re.IGNORECASE)
+_NOT = lazy_pattern(
     r"(?:\bnot|n['\u2019]t|\bneither|\bnor|\bnever|\u4e0d\u662f|\u4e0d)"
     r"\W{0,3}(?:(?:be|the|an?|answer|option|choice)\W{1,3}){0,3}\Z",
     re.IGNORECASE,
 )
-_OFFERED = re.compile(r"[\s,;|&)*$]*(?:/|\b(?:or|and|vs|versus)\b|(?<![.!?])[\s,;|&(*$]*[A-Z](?![A-Za-z0-9']))")
+_OFFERED = lazy_pattern(r"[\s,;|&)*$]*(?:/|\b(?:or|and|vs|versus)\b|(?<![.!?])[\s,;|&(*$]*[A-Z](?![A-Za-z0-9']))")
 _EDGE = ".!?\n:;"
 
 

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import re
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement, plain
 
 _LONGEST = 400
-_FORMULA = re.compile(
+_FORMULA = lazy_pattern(
     r"\$\$(.{1,2000}?)\$\$|(?<!\\)\$([^$\n]{1,1000})(?<!\\)\$|\\\[(.{1,2000}?)\\\]|\\\((.{1,1000}?)\\\)", re.DOTALL
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\W\d_]|\$|\\)")
-_EQUALS = re.compile(r"(?<![<>!:\\])=(?!=)|\\approx(?![a-zA-Z])|\u2248|\\equiv(?![a-zA-Z])")
-_SPLIT = re.compile(r"[,;]|\\(?:quad|qquad|lor|vee|cup|pm|mp)(?![a-zA-Z])|\u00b1|\b(?:or|and)\b")
-_THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|,\\!|,)(?=\d{3}(?!\d))")
-_SET = re.compile(r"(?:\\left)?\\\{.*\\\}|\{.*\}", re.DOTALL)
-_SOLUTIONS = re.compile(
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?])\s+(?=[^\W\d_]|\$|\\)")
+_EQUALS = lazy_pattern(r"(?<![<>!:\\])=(?!=)|\\approx(?![a-zA-Z])|\u2248|\\equiv(?![a-zA-Z])")
+_SPLIT = lazy_pattern(r"[,;]|\\(?:quad|qquad|lor|vee|cup|pm|mp)(?![a-zA-Z])|\u00b1|\b(?:or|and)\b")
+_THOUSANDS = lazy_pattern(r"(?<=\d)(?:\{,\}|,\\!|,)(?=\d{3}(?!\d))")
+_SET = lazy_pattern(r"(?:\\left)?\\\{.*\\\}|\{.*\}", re.DOTALL)
+_SOLUTIONS = lazy_pattern(
     r"[<>\u2264\u2265\u2260\u222a\u221e]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|cup|setminus|infty)(?![a-zA-Z])"
     r"|[\[(](?=[^\[\]()]*,)[^\[\]()]+\]|\[(?=[^\[\]()]*,)[^\[\]()]+\)"
 )
-_LISTING = re.compile(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")
-_JOINED = re.compile(r"\s*(?:,\s*(?:and|or)\b|,|;|\b(?:and|or)\b)\s*")
-_VALUE = re.compile(
+_LISTING = lazy_pattern(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")
+_JOINED = lazy_pattern(r"\s*(?:,\s*(?:and|or)\b|,|;|\b(?:and|or)\b)\s*")
+_VALUE = lazy_pattern(
     r"\$?(?:(?P<name>[a-zA-Z])\s*=\s*)?"
     r"(?P<value>[-+]?(?:\d+(?:\.\d+)?(?:/\d+)?|[^\s$a-zA-Z\\]*\\[^$]{1,80}?))\$?"
 )
-_CASES = re.compile(r"\\begin\{(?:cases|array|aligned)\}")
+_CASES = lazy_pattern(r"\\begin\{(?:cases|array|aligned)\}")
 
 
 def claim(prediction: Statement) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import MARKUP
 
 _LONGEST, _CLAUSE = 60, 400
@@ -16,15 +17,15 @@ _MONTHS = {name[:3]: number for number, name in enumerate(_NAMES.split(), 1)}
 _MONTH = rf"(?P<month>{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in _NAMES.split())}|sept)\.?"
 _DAY = r"(?:the\s+)?(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
 _DATES = [
-    re.compile(pattern, re.IGNORECASE)
+    lazy_pattern(pattern, re.IGNORECASE)
     for pattern in (
         rf"{_MONTH}\s+{_DAY}(?:(?:\s*,\s*|\s+)(?P<year>\d{{4}}))?",
         rf"{_DAY}(?:\s+of)?\s+{_MONTH}(?:(?:\s*,\s*|\s+)(?P<year>\d{{4}}))?",
     )
 ]
-_CLOCK = re.compile(r"\b(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?\s*(?P<half>[ap]\.?\s?m\.?)?", re.IGNORECASE)
+_CLOCK = lazy_pattern(r"\b(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?\s*(?P<half>[ap]\.?\s?m\.?)?", re.IGNORECASE)
 _TWELVE = {"noon": (12, 0), "midnight": (0, 0)}
-_BLANK = re.compile(r"\\[ ,;:]|[~\s$]+")
+_BLANK = lazy_pattern(r"\\[ ,;:]|[~\s$]+")
 _HOURS, _HALF = 24, 12
 
 

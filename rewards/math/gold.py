@@ -5,11 +5,11 @@ The completions of a group share their gold, and reading it costs as much as rea
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import MARKUP, gold_text, plain, statement
 from grpo.rewards.math.choice import gold_letter
 from grpo.rewards.math.claim import groups
@@ -18,8 +18,8 @@ from grpo.rewards.math.normalize import choice_label, normalized
 from grpo.rewards.math.number import DIGITS_ALONE, number_of
 from grpo.rewards.numbers.numerals import Number
 
-_WORDS = re.compile(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
-_WORD = re.compile(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
+_WORDS = lazy_pattern(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
+_WORD = lazy_pattern(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
 
 
 @dataclass(frozen=True, slots=True)

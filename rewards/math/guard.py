@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from grpo.plugins._pattern import lazy_pattern
+
 LONGEST = 4000
 """Characters of an expression that are looked at, and at most compared."""
 
@@ -17,12 +19,12 @@ _LARGEST_FACTORIAL = 1000
 _DEEPEST = 40
 _DEEPEST_RADICAL = 5
 
-_DIGITS = re.compile(rf"\d{{{_MOST_DIGITS + 1}}}|(?:[,\s]\d{{3}}(?!\d)){{{_MOST_DIGITS // 3 + 1}}}")
-_POWER = re.compile(r"\^|\*\*")
-_FACTORIAL = re.compile(r"([\d.,]*)\s*[)}\]]*\s*!(?!=)(\s*[)}\]]*\s*!(?!=))?")
-_SCIENTIFIC = re.compile(r"\d\s?[eE]\s?\+?(\d{5,})")
-_BINOMIAL = re.compile(r"\\[dt]?binom\s*\{?\s*(\d{5,})")
-_NUMBER = re.compile(r"\d+")
+_DIGITS = lazy_pattern(rf"\d{{{_MOST_DIGITS + 1}}}|(?:[,\s]\d{{3}}(?!\d)){{{_MOST_DIGITS // 3 + 1}}}")
+_POWER = lazy_pattern(r"\^|\*\*")
+_FACTORIAL = lazy_pattern(r"([\d.,]*)\s*[)}\]]*\s*!(?!=)(\s*[)}\]]*\s*!(?!=))?")
+_SCIENTIFIC = lazy_pattern(r"\d\s?[eE]\s?\+?(\d{5,})")
+_BINOMIAL = lazy_pattern(r"\\[dt]?binom\s*\{?\s*(\d{5,})")
+_NUMBER = lazy_pattern(r"\d+")
 _CLOSERS = {"{": "}", "(": ")", "[": "]"}
 
 

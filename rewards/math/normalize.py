@@ -10,65 +10,66 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.numbers.numerals import INVISIBLE
 from grpo.rewards.numbers.words import spoken_number
 
 _NUMBER = r"[-+\u2212]?\d+(?:\.\d+)?"
-_FACE = re.compile(
+_FACE = lazy_pattern(
     r"\\(?:textcolor\s?\{[a-zA-Z]+\}|color\s?\{[a-zA-Z]+\}(?=\s?\{)"
     r"|underline|uline|mathbf|mathtt|texttt|boldsymbol|bm|emph)"
     r"\s?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 )
-_VECTOR_FACE = re.compile(r"\\mathbf\s?\{[a-zA-Z]\}")
+_VECTOR_FACE = lazy_pattern(r"\\mathbf\s?\{[a-zA-Z]\}")
 _SIZES = "tiny|scriptsize|footnotesize|small|normalsize|large|Large|LARGE|huge|Huge"
-_SWITCH = re.compile(rf"\\(?:color\s?\{{[a-zA-Z]+\}}|(?:bf|bfseries|textstyle|{_SIZES})(?![a-zA-Z]))\s?")
+_SWITCH = lazy_pattern(rf"\\(?:color\s?\{{[a-zA-Z]+\}}|(?:bf|bfseries|textstyle|{_SIZES})(?![a-zA-Z]))\s?")
 _CURLY = {"lbrace": r"\{", "rbrace": r"\}"}
-_CURLY_NAME = re.compile(r"\\([lr]brace)(?![a-zA-Z])\s?")
-_ROW_GAP = re.compile(r"(\\\\)\s*\[-?\d*\.?\d+\s?(?:pt|em|ex|mm|cm)\]")
-_SLANTED = re.compile(r"\\[ns](?:ice)?frac(?![a-zA-Z])")
-_ANGLES = re.compile(
+_CURLY_NAME = lazy_pattern(r"\\([lr]brace)(?![a-zA-Z])\s?")
+_ROW_GAP = lazy_pattern(r"(\\\\)\s*\[-?\d*\.?\d+\s?(?:pt|em|ex|mm|cm)\]")
+_SLANTED = lazy_pattern(r"\\[ns](?:ice)?frac(?![a-zA-Z])")
+_ANGLES = lazy_pattern(
     r"\\(?:left\s?)?\\?langle(?![a-zA-Z])\s*((?:(?!\\langle).){1,400}?)\\(?:right\s?)?\\?rangle(?![a-zA-Z])"
 )
-_DOTS = re.compile(r"\\(?:ldots|cdots|dotsc|dotsb|dots)(?![a-zA-Z])\s?|\u2026|(?<!\.)\.{3}(?!\.)")
-_RECURRING = re.compile(r"(?<![\d.])(\d{0,9})\.(\d{0,9}?)(?:(\d)\3{2,}|(\d{2,9}?)\4+)\s?\\ldots(?![a-zA-Z])")
-_BRACKETED = re.compile(r"([-+]?)(\d{0,9})\.(\d{0,9})\((\d{1,9})\)")
-_REVERSED = re.compile(
+_DOTS = lazy_pattern(r"\\(?:ldots|cdots|dotsc|dotsb|dots)(?![a-zA-Z])\s?|\u2026|(?<!\.)\.{3}(?!\.)")
+_RECURRING = lazy_pattern(r"(?<![\d.])(\d{0,9})\.(\d{0,9}?)(?:(\d)\3{2,}|(\d{2,9}?)\4+)\s?\\ldots(?![a-zA-Z])")
+_BRACKETED = lazy_pattern(r"([-+]?)(\d{0,9})\.(\d{0,9})\((\d{1,9})\)")
+_REVERSED = lazy_pattern(
     r"(?:\\left\s?)?([\[\](])((?:[^\[\](){},;]|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})+)([,;])"
     r"((?:[^\[\](){},;]|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})+?)(?:\\right\s?)?([\[\])])"
 )
 _FACED = r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox)\s?\{"
 _BLANKS = r"\\[ ,;:!]|\\q?quad(?![a-z])|[\s~:.]"
-_LABEL = re.compile(rf"\s*\$?(?:{_FACED}\s*)?\(([A-H])\)(?:\s?\}}|(?=\d)|(?:{_BLANKS})+)(?:{_BLANKS}|\}})*(?=\S)")
-_LEAD = re.compile(
+_LABEL = lazy_pattern(rf"\s*\$?(?:{_FACED}\s*)?\(([A-H])\)(?:\s?\}}|(?=\d)|(?:{_BLANKS})+)(?:{_BLANKS}|\}})*(?=\S)")
+_LEAD = lazy_pattern(
     rf"{_FACED}[^{{}}\d]{{0,80}}(?:\b(?:is|are|equals|be)|:|=)\s*\}}\s*(?:\\[ ,;:!]\s*)*(?=\S)", re.IGNORECASE
 )
-_QUANTITY = re.compile(rf"\A{_FACED}[^{{}}\d=]{{1,60}}\}}\s*=\s*(?=[^=\s][^=]*\Z)")
-_SAID = re.compile(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
-_LISTED = re.compile(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
-_LAST_COMMA = re.compile(r"(?<!\\),\s*\Z")
-_FLIPPED = re.compile(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-Z])")
-_RATIO = re.compile(rf"({_NUMBER})\s+to\s+({_NUMBER})")
-_NESTED = re.compile(r"\[\s*(\[[^\[\]]{1,400}\](?:\s*,\s*\[[^\[\]]{1,400}\])*)\s*\]")
-_HALF_DAY = re.compile(r"(?<=\d)\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
-_HALF_DAY_FACED = re.compile(
+_QUANTITY = lazy_pattern(rf"\A{_FACED}[^{{}}\d=]{{1,60}}\}}\s*=\s*(?=[^=\s][^=]*\Z)")
+_SAID = lazy_pattern(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
+_LISTED = lazy_pattern(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
+_LAST_COMMA = lazy_pattern(r"(?<!\\),\s*\Z")
+_FLIPPED = lazy_pattern(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-Z])")
+_RATIO = lazy_pattern(rf"({_NUMBER})\s+to\s+({_NUMBER})")
+_NESTED = lazy_pattern(r"\[\s*(\[[^\[\]]{1,400}\](?:\s*,\s*\[[^\[\]]{1,400}\])*)\s*\]")
+_HALF_DAY = lazy_pattern(r"(?<=\d)\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
+_HALF_DAY_FACED = lazy_pattern(
     r"(?<=:\d\d)(?:\\[ ,;:]|[\s~])*\\(?:text|textrm|mathrm|mbox)\s?\{\s*([ap])\.?\s?m\.?\s*\}", re.IGNORECASE
 )
 _CURRENCY = r"(?:USD|EUR|GBP|INR|CAD|AUD|JPY|CNY|RMB|CHF|Rs\.?)"
-_PRICED = re.compile(
+_PRICED = lazy_pattern(
     rf"(?:(?:\\(?:text|textrm|mathrm|mbox)\s?\{{\s*{_CURRENCY}\s*\}}|{_CURRENCY})(?:\\[ ,;:]|[\s~])*)(-?\d[\d.,{{}}]*)"
 )
-_ROUGHLY = re.compile(
+_ROUGHLY = lazy_pattern(
     r"(?:\\(?:text|textrm|mathrm|mbox)\s?\{\s*)?(?:approximately|approx\.?|about|roughly|around)\s*\}?"
     r"(?:\\[ ,;:]|[\s~])*(?=-?[\d\\])",
     re.IGNORECASE,
 )
-_SPACED = re.compile(r"-?\d{1,3}(?:\s\d{3})+")
-_ALL = re.compile(r"(?:the set of )?all (?:the )?reals?(?: numbers)?(?: x)?", re.IGNORECASE)
-_NOWHERE = re.compile(r"(?:it )?does(?: not|n['\u2019]t) exist|DNE", re.IGNORECASE)
-_ENDLESS = re.compile(r"(?:positive )?infinity", re.IGNORECASE)
-_NONE = re.compile(r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", re.IGNORECASE)
-_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox)\s?\{([^{}]*)\}")
+_SPACED = lazy_pattern(r"-?\d{1,3}(?:\s\d{3})+")
+_ALL = lazy_pattern(r"(?:the set of )?all (?:the )?reals?(?: numbers)?(?: x)?", re.IGNORECASE)
+_NOWHERE = lazy_pattern(r"(?:it )?does(?: not|n['\u2019]t) exist|DNE", re.IGNORECASE)
+_ENDLESS = lazy_pattern(r"(?:positive )?infinity", re.IGNORECASE)
+_NONE = lazy_pattern(r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", re.IGNORECASE)
+_TEXT = lazy_pattern(r"\\(?:text|textbf|textit|textrm|mathrm|mbox)\s?\{([^{}]*)\}")
 
 
 def normalized(text: str) -> str:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement
 from grpo.rewards.math.claim import several
 from grpo.rewards.math.quantity import magnitude, unit_ratio
 from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right
 from grpo.rewards.numbers.numerals import Number, plain_text, read_number
 
-_TERM = re.compile(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
-_PRODUCT = re.compile(r"\s*+(\$)?\s*+([-+]?(?:\d[\d.,]*+|\.\d++))(\s*+)([A-Za-z])\s*+\$?\s*+")
-_DECIMAL_COMMA = re.compile(r"\s*+\$?\s*+([-+\u2212]?\d{1,400})\{?,\}?(\d{1,400})\s*+\$?\s*+")
-DIGITS_ALONE = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
+_TERM = lazy_pattern(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
+_PRODUCT = lazy_pattern(r"\s*+(\$)?\s*+([-+]?(?:\d[\d.,]*+|\.\d++))(\s*+)([A-Za-z])\s*+\$?\s*+")
+_DECIMAL_COMMA = lazy_pattern(r"\s*+\$?\s*+([-+\u2212]?\d{1,400})\{?,\}?(\d{1,400})\s*+\$?\s*+")
+DIGITS_ALONE = lazy_pattern(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 """A number that is digits, a point and a minus sign at most, as most golds and most answers are."""
 
-_LISTED = re.compile(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
-_GROUPED = re.compile(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
+_LISTED = lazy_pattern(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
+_GROUPED = lazy_pattern(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
 
 
 def term(gold: str) -> str | None:

@@ -8,34 +8,35 @@ from __future__ import annotations
 
 import re
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement, plain
 from grpo.rewards.math.claim import claim, formulas, formulas_alone, is_set, result, several
 from grpo.rewards.numbers.answers import final_answer
 from grpo.rewards.numbers.numerals import Number, read_number
 
 _SHORT = 80
-_OR = re.compile(r"\b(?:or|maybe|perhaps|possibly|either|vs|versus)\b", re.IGNORECASE)
-_OR_BETWEEN = re.compile(
+_OR = lazy_pattern(r"\b(?:or|maybe|perhaps|possibly|either|vs|versus)\b", re.IGNORECASE)
+_OR_BETWEEN = lazy_pattern(
     r"[\d$})\]]\s*,?\s*(?:or|vs\.?|versus)\s+(?:maybe\s+|perhaps\s+|possibly\s+)?(?:[a-zA-Z]\s*=\s*)?[-\d$\\(]",
     re.IGNORECASE,
 )
-_DENIAL = re.compile(
+_DENIAL = lazy_pattern(
     r"[\W_]*(?:\\(?:text|mathrm)\s?\{\s*)?(?:not\b|isn't\b|never\b|\\(?:neq?|not|lnot|neg)(?![a-zA-Z])|!=|\u2260|\u00ac)",
     re.IGNORECASE,
 )
-_DENIED = re.compile(
+_DENIED = lazy_pattern(
     r"(?:\bnot|n['\u2019]t|\bnever|\bcannot be)\s+(?:equal\s+(?:to\s+)?|exactly\s+)?"
     r"(?:[$(\[{\\]*[-+\w.,/^{}\\]*\d[-+\w.,/^{}\\$)\]]*|\$[^$]*\$)[\s.!]*\Z",
     re.IGNORECASE,
 )
-_RELATION = re.compile(r"[<>\u2264\u2265\u2260]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|in|ni)(?![a-zA-Z])")
-_WRONG = re.compile(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
-_UNEVALUATED = re.compile(
+_RELATION = lazy_pattern(r"[<>\u2264\u2265\u2260]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|in|ni)(?![a-zA-Z])")
+_WRONG = lazy_pattern(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
+_UNEVALUATED = lazy_pattern(
     r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
     r"|\\frac\s?\{\s*\\?(?:mathrm)?\{?(?:d|\\partial)\}?[^{}]*\}\s?\{\s*(?:\\mathrm\{d\}|\\partial|d)\s?[a-z]"
 )
-_ARITHMETIC = re.compile(r"(?:[\d\s.,$()+*\u00d7\u00b7-]|\\(?:cdot|times|left|right|[,;:! ]))+")
-_OPERATOR = re.compile(r"[\d)]\s*(?:[+*\u00d7\u00b7-]|\\(?:cdot|times)(?![a-zA-Z]))")
+_ARITHMETIC = lazy_pattern(r"(?:[\d\s.,$()+*\u00d7\u00b7-]|\\(?:cdot|times|left|right|[,;:! ]))+")
+_OPERATOR = lazy_pattern(r"[\d)]\s*(?:[+*\u00d7\u00b7-]|\\(?:cdot|times)(?![a-zA-Z]))")
 
 
 def objection(

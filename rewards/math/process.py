@@ -4,17 +4,14 @@ Theory of operation. Computer algebra can hang inside one C call and can fill th
 So a comparison runs in a process of its own (`math_child`), which is kept for the next one and killed when it is late.
 Each calling thread has one process at a time, of which there are as many as processors; idle ones wait in a list and
 threads for one of them. A process is never used again after it was
-late or broke, so what a hang left behind judges nothing. A forked process starts its own.
+late or broke, so what a hang left behind judges nothing. A forked process starts its own. What starts a process and
+speaks to it is imported with the first comparison, and not when plugins are listed.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import os
-import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -44,6 +41,10 @@ class _Process:
     """One process that compares, and the socket to it."""
 
     def __init__(self) -> None:
+        import json
+        import socket
+        import subprocess
+
         self._channel, theirs = socket.socketpair()
         path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100 - '' is the working folder
         with theirs:
@@ -72,6 +73,8 @@ class _Process:
         Raises:
             Undecided: no reply came; the process is of no more use.
         """
+        import json
+
         try:
             self._channel.settimeout(WAIT * seconds + _LATE)
             self._channel.sendall(json.dumps({**request, "seconds": seconds, "wall": WAIT * seconds}).encode() + b"\n")
@@ -80,6 +83,8 @@ class _Process:
         return self._receive(WAIT * seconds + _LATE)
 
     def _receive(self, seconds: float) -> dict[str, Any]:
+        import json
+
         deadline = time.monotonic() + seconds
         data = b""
         while not data.endswith(b"\n"):
@@ -95,6 +100,9 @@ class _Process:
         return reply
 
     def _ending(self, deadline: float) -> str:
+        import signal
+        import subprocess
+
         try:
             code = self._process.wait(timeout=0.2)
         except subprocess.TimeoutExpired:

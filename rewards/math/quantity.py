@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from grpo.plugins._pattern import lazy_pattern
+
 _TABLE = """
 length 1 m meter metre
 length 1/1000 mm millimeter millimetre
@@ -58,12 +60,12 @@ _SPEEDS = {"mph": Fraction(1397, 3125), "kph": Fraction(5, 18), "kmh": Fraction(
 _ANGLES = {"angle", "temperature", "fahrenheit"}
 
 _LONGEST = 400
-_PRICE = re.compile(r"\s*-?\s*\\?\$\s?-?[\d.]|[^$]*[\d}]\s?\\?\$\s*\Z")
-_SCALE = re.compile(r"degree\s+(?:celsius|c)\b", re.IGNORECASE)
-_FAHRENHEIT = re.compile(r"degree\s+(?:fahrenheit|f)\b", re.IGNORECASE)
+_PRICE = lazy_pattern(r"\s*-?\s*\\?\$\s?-?[\d.]|[^$]*[\d}]\s?\\?\$\s*\Z")
+_SCALE = lazy_pattern(r"degree\s+(?:celsius|c)\b", re.IGNORECASE)
+_FAHRENHEIT = lazy_pattern(r"degree\s+(?:fahrenheit|f)\b", re.IGNORECASE)
 _FACED = r"\{\s*\\(?:text|mathrm)\s?\{([^{}]*)\}\s*\}"
 _SIGNS = [
-    (re.compile(pattern), word)
+    (lazy_pattern(pattern), word)
     for pattern, word in {
         r"\^\s?\{\s?([-+]?\d{1,9})\s?\}": r"^\1",
         rf"\\[dt]?frac\s?{_FACED}\s?{_FACED}": r" \1 / \2",
@@ -77,8 +79,8 @@ _SIGNS = [
         "\u00b3": "^3",
     }.items()
 ]
-_TAIL = re.compile(r"(?<![\\A-Za-z_^])[\s(]*[A-Za-z]+(?:\s*(?:\^\s?-?\d|[/\u00b7*]|\.?\s)\s*[A-Za-z]*)*[).\s]*\Z")
-_PART = re.compile(r"([A-Za-z]+)(?:\s?\^\s?(-?\d))?|([/\u00b7*.()])")
+_TAIL = lazy_pattern(r"(?<![\\A-Za-z_^])[\s(]*[A-Za-z]+(?:\s*(?:\^\s?-?\d|[/\u00b7*]|\.?\s)\s*[A-Za-z]*)*[).\s]*\Z")
+_PART = lazy_pattern(r"([A-Za-z]+)(?:\s?\^\s?(-?\d))?|([/\u00b7*.()])")
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 
+from grpo.plugins._pattern import lazy_pattern
+
 _WORDS = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 _BASES = {word: base for base, word in enumerate(_WORDS.split(), 2)}
 _BASES |= {"binary": 2, "octal": 8, "decimal": 10, "hexadecimal": 16, "hex": 16}
 _FACE = r"(?:\\(?:text|textbf|textrm|mathrm|mbox|rm)\s?\{?\s*)?"
-_NUMERAL = re.compile(
+_NUMERAL = lazy_pattern(
     r"(?P<left>(?:\\left)?\(\s*)?(?:\\(?:text|mathrm|overline)\s?\{\s*)?(?P<digits>[0-9A-Fa-f]{1,400})\}?(?(left)\s*(?:\\right)?\))"
     rf"(?:\s*_\s*\{{?\s*{_FACE}(?:base\s*\}}?\s*)?(?P<sub>\d{{1,2}}|[a-z]{{3,8}})\s*\}}{{0,2}}"
     rf"|(?:\\[ ,;~]|[\s~,(])+{_FACE}\(?(?:in\s+)?base(?:\\ |[\s~-])*\}}?(?P<base>\d{{1,2}}|[a-z]{{3,8}})\s*\}}?\)?)",
     re.IGNORECASE,
 )
-_BARE = re.compile(r"\s*+\$?\s*+(?:\\(?:text|mathrm)\s?\{)?([0-9A-Fa-f]{1,400})\}?\s*+\$?\s*+\.?\s*+")
+_BARE = lazy_pattern(r"\s*+\$?\s*+(?:\\(?:text|mathrm)\s?\{)?([0-9A-Fa-f]{1,400})\}?\s*+\$?\s*+\.?\s*+")
 
 
 def numeral(text: str) -> tuple[str, int] | None:

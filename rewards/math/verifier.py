@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
@@ -32,7 +33,7 @@ TIMEOUT = 60.0
 _END = 1000
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
-_CUE = re.compile(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
+_CUE = lazy_pattern(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
 
 CASES = [
     Case("So $x = \\boxed{\\frac{1}{2}}$.", {"answer": "$\\frac{1}{2}$"}, True),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.words import spoken_number
 
@@ -24,32 +25,32 @@ _READ = 200_000
 _LONGEST = 4000
 _CUES = 8
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
-_CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|(?=<answer>)|\Z)", re.DOTALL)
-_MARK = re.compile(
+_CALL = lazy_pattern(r"<tool_call>.*?(?:</tool_call>|(?=<answer>)|\Z)", re.DOTALL)
+_MARK = lazy_pattern(
     r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?"
     r"|(?P<hash>\#{4,}+)(?P<line>[^\n<\#\\]*+)",
     re.IGNORECASE,
 )
-_CUE = re.compile(
+_CUE = lazy_pattern(
     r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)|^[ \t]{0,8}A:"
     "|\u7b54\u6848 ?[\u662f\u4e3a\u70ba:]",
     re.IGNORECASE | re.MULTILINE,
 )
-_DIGIT = re.compile(r"\d")
-_EQUALS = re.compile(r"(?<![!<>])=")
-_THEREFORE = re.compile(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
-_QUESTION = re.compile(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
-_DENIAL = re.compile(
+_DIGIT = lazy_pattern(r"\d")
+_EQUALS = lazy_pattern(r"(?<![!<>])=")
+_THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?])[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
+_QUESTION = lazy_pattern(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
+_DENIAL = lazy_pattern(
     r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f)[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
     re.IGNORECASE,
 )
-_BOUND = re.compile(
+_BOUND = lazy_pattern(
     r"[\s$({\\]*(?:[<>](?=[=\s$-]*\d)|[\u2264\u2265\u2260]|!=|(?:leq?|geq?|lt|gt|neq?)(?![a-zA-Z])"
     r"|(?:less|fewer|more|greater|larger|smaller|bigger)\s+than\b)",
     re.IGNORECASE,
 )
-_ASIDE = re.compile(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
+_ASIDE = lazy_pattern(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
 _GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013-]*+"
 _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
     **dict.fromkeys(("+", "plus"), lambda x: x + x),
@@ -60,8 +61,8 @@ _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
     **dict.fromkeys(("\u00f7", "divided by", "\\div"), lambda x: Fraction(1)),
 }
 _OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reverse=True))
-_OPERATOR = re.compile(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
-_JOINT = re.compile(
+_OPERATOR = lazy_pattern(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
+_JOINT = lazy_pattern(
     r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b))"
     rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|{_OPERATORS}){_GAP})*+",
     re.IGNORECASE,

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from grpo.plugins._pattern import lazy_pattern
+
 DIGITS = 400
 """Places kept before the decimal point, and after it; what lies beyond is clamped."""
 
@@ -30,29 +32,29 @@ INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u
 """For `str.translate`: characters without a width, left out; those that turn the order of others stay."""
 _CHARACTERS |= INVISIBLE
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
-_TEN_TO = re.compile(r"(?<!\d)10([⁻⁺]?[⁰¹²³⁴-⁹]++)")
+_TEN_TO = lazy_pattern(r"(?<!\d)10([⁻⁺]?[⁰¹²³⁴-⁹]++)")
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _LETTER_BEFORE = rf"(?<![^\W{_CJK}])"
 """No letter, digit or underscore may stand before; Chinese, Japanese and Korean put no blank before a number."""
 
-_NARROW_SPACE = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
-_APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
-_DECIMAL_COMMA = re.compile(
+_NARROW_SPACE = lazy_pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_APOSTROPHE = lazy_pattern(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
+_DECIMAL_COMMA = lazy_pattern(
     rf"{_LETTER_BEFORE}(?<!\d[.,\s])(\d{{1,3}}(?:\.\d{{3}})++|\d{{1,3}}(?:[ \u00a0\u2009\u202f]\d{{3}})++)"
     r",(\d{1,2})(?![.,]?\d)"
 )
-_DOTTED = re.compile(rf"{_LETTER_BEFORE}(?<!\d[.,])\d{{1,3}}(?:\.\d{{3}}){{2,}}+(?![.,]?\d)")
-_EMPHASIS = re.compile(r"(?<!\w)__(?=[-+$\d])|(?<=[\d%.])__(?!\w)")
-_ANNOTATION = re.compile(r"<<[^<>]*+>>")
-_LATEX_GROUPING = re.compile(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
-_LATEX_BLANK = re.compile(r"(?<=[\d}])~")
-_LATEX_FRACTION = re.compile(
+_DOTTED = lazy_pattern(rf"{_LETTER_BEFORE}(?<!\d[.,])\d{{1,3}}(?:\.\d{{3}}){{2,}}+(?![.,]?\d)")
+_EMPHASIS = lazy_pattern(r"(?<!\w)__(?=[-+$\d])|(?<=[\d%.])__(?!\w)")
+_ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
+_LATEX_GROUPING = lazy_pattern(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
+_LATEX_BLANK = lazy_pattern(r"(?<=[\d}])~")
+_LATEX_FRACTION = lazy_pattern(
     r"\\[dtc]?frac(?:\s?\{\s?([-+]?[\d.,]{1,60})\s?\}\s?\{\s?([\d.,]{1,60})\s?\}|\s?(\d)(\d))",
 )
-_LATEX_WORDS = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*+)\}(?:\^\{?[23]\}?(?!\d))?")
-_LATEX_MARKS = re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[()\[\],;:! \\]")
+_LATEX_WORDS = lazy_pattern(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*+)\}(?:\^\{?[23]\}?(?!\d))?")
+_LATEX_MARKS = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[()\[\],;:! \\]")
 
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     rf"""
     (?: {_LETTER_BEFORE} (?<![)\]}}%]) (?P<sign>[-+]) | {_LETTER_BEFORE} (?P<negative>negative) [ ] )?
     (?: (?:[A-Z]{{2}})? [$€£¥₹] [ ]? (?P<inner>-)? )?
@@ -73,10 +75,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_LOOSE_SIGN = re.compile(r"\A([-+\u2013])\s*+(?=[$€£¥₹]?\s?[\d.])")
-_SPACED_GROUPS = re.compile(r"[-+]?[$€£¥₹]?\d{1,3}(?: \d{3})++\.?")
-_UNITS = re.compile(r"(?:\s[^\W\d_]*+(?:[\s/.°²³-][^\W\d_]*+)*+)?[\s.*_)\]}$\"'€£¥₹¢°]*+")
-_BARE = re.compile(r"[\s.*_)\]}$\"'€£¥₹]*+")
+_LOOSE_SIGN = lazy_pattern(r"\A([-+\u2013])\s*+(?=[$€£¥₹]?\s?[\d.])")
+_SPACED_GROUPS = lazy_pattern(r"[-+]?[$€£¥₹]?\d{1,3}(?: \d{3})++\.?")
+_UNITS = lazy_pattern(r"(?:\s[^\W\d_]*+(?:[\s/.°²³-][^\W\d_]*+)*+)?[\s.*_)\]}$\"'€£¥₹¢°]*+")
+_BARE = lazy_pattern(r"[\s.*_)\]}$\"'€£¥₹]*+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from grpo.plugins._pattern import lazy_pattern
+
 _BELOW_TWENTY = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen"
@@ -22,9 +24,9 @@ _PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4}
 _PARTS |= {name: value for value, stem in enumerate(_ORDINALS.split(), 3) for name in (stem, f"{stem}s")}
 _COUNTS = {"dozen": 12}
 _LONGEST = 120
-_WORD = re.compile(r"[a-z]+")
-_SHAPE = re.compile(r"[a-z]+(?:(?:\s+|-|\u2010|\u2011|,\s+)[a-z]+)*[.!]?", re.IGNORECASE)
-_FIRST = re.compile(
+_WORD = lazy_pattern(r"[a-z]+")
+_SHAPE = lazy_pattern(r"[a-z]+(?:(?:\s+|-|\u2010|\u2011|,\s+)[a-z]+)*[.!]?", re.IGNORECASE)
+_FIRST = lazy_pattern(
     r"\s*+(?:a|an|minus|negative|half|" + "|".join((*_ONES, *_TENS, "hundred", *_SCALES, *_COUNTS)) + r")\b",
     re.IGNORECASE,
 )

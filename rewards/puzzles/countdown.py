@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
@@ -21,9 +22,9 @@ from grpo.rewards.puzzles.tinyzero import tinyzero_score
 
 Variant = Literal["exact", "tinyzero"]
 
-_RESULT = re.compile(r"-?[0-9][0-9,]*(?:\.[0-9]+)?", re.ASCII)
-_LEAD = re.compile(r"[^\n:=]{0,80}:\s|[^\n:=\d]{0,80}\bis\s")
-_EMPHASIS = re.compile(r"\*\*(?!\*)([^\n]*[^\n*])\*\*(?=\Z)")
+_RESULT = lazy_pattern(r"-?[0-9][0-9,]*(?:\.[0-9]+)?", re.ASCII)
+_LEAD = lazy_pattern(r"[^\n:=]{0,80}:\s|[^\n:=\d]{0,80}\bis\s")
+_EMPHASIS = lazy_pattern(r"\*\*(?!\*)([^\n]*[^\n*])\*\*(?=\Z)")
 _LONGEST = 60
 _ALIASES = {"numbers": ["nums"]}
 _ROW = {"target": 24, "numbers": [3, 8, 1]}

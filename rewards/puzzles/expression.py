@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.numerals import INVISIBLE
 
 LONGEST = 400
@@ -26,10 +27,10 @@ _SPELLINGS = (
     ("[", "("),
     ("]", ")"),
 )
-_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-_TIMES = re.compile(r"(?<=[\d)])(\s*)[xX](?=\s*[\d(])")
-_ALLOWED = re.compile(r"[0-9+\-*/()\s]+", re.ASCII)
-_FORBIDDEN = re.compile(r"\*\s*\*|/\s*/")
+_FRACTION = lazy_pattern(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_TIMES = lazy_pattern(r"(?<=[\d)])(\s*)[xX](?=\s*[\d(])")
+_ALLOWED = lazy_pattern(r"[0-9+\-*/()\s]+", re.ASCII)
+_FORBIDDEN = lazy_pattern(r"\*\s*\*|/\s*/")
 
 
 class Unreadable(ValueError):

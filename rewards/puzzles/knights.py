@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
@@ -25,19 +26,19 @@ _TEXT = "solution_text_format"
 _ROLES: Mapping[str, Role] = {"knight": "knight", "true": "knight", "knave": "knave", "false": "knave"}
 _NAME = r"(?!(?:and|are|is|both|all|knights?|knaves?)\b)[^\W\d_][\w'-]{0,40}"
 _NAMES = rf"{_NAME}(?:\s{{0,3}}(?:,\s{{0,3}}and\b|,|&|\band\b)\s{{0,3}}{_NAME}){{0,30}}"
-_STATEMENT = re.compile(
+_STATEMENT = lazy_pattern(
     rf"(?P<names>{_NAMES})\s{{0,3}}(?:\b(?:is|are)\b|[:=(|]|->|\u2192|-|\u2013)\s{{0,3}}"
     rf"(?:(?:a|an|the|both|all)\s{{1,3}})?(?P<role>knight|knave)s?\b",
     re.IGNORECASE,
 )
-_LISTED = re.compile(rf"\b(?P<role>knight|knave)s?\s{{0,3}}(?:are|is|:)\s{{0,3}}(?P<names>{_NAMES})", re.IGNORECASE)
-_BETWEEN = re.compile(
+_LISTED = lazy_pattern(rf"\b(?P<role>knight|knave)s?\s{{0,3}}(?:are|is|:)\s{{0,3}}(?P<names>{_NAMES})", re.IGNORECASE)
+_BETWEEN = lazy_pattern(
     r"(?:[\s.,;:()\[\]*_#>`|-]|\(?\d{1,2}[.):]|\b(?:and|so|thus|hence|therefore|while|but|then|finally)\b"
     r"|\b(?:the\s)?(?:final\s)?(?:answer|solution)(?:\sis)?:)*",
     re.IGNORECASE,
 )
-_DRESSING = re.compile(r"[*\"{}$\u201c\u201d]")  # emphasis, and what JSON and LaTeX put around names and roles
-_SPLIT = re.compile(r"\s*(?:,\s*and\b|,|&|\band\b)\s*", re.IGNORECASE)
+_DRESSING = lazy_pattern(r"[*\"{}$\u201c\u201d]")  # emphasis, and what JSON and LaTeX put around names and roles
+_SPLIT = lazy_pattern(r"\s*(?:,\s*and\b|,|&|\band\b)\s*", re.IGNORECASE)
 _GOLD = "(1) Amelia is a knight\n(2) Zoey is a knave"
 _ROW = {"answer": _GOLD}
 _TAGGED = f"<think>Zoey lies.</think>\n<answer>\n{_GOLD}\n</answer>"

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 
+from grpo.plugins._pattern import lazy_pattern
+
 _HEADERS = ("Assistant:", "<|im_start|>assistant")
 _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-_WHO = re.compile(r"\b([A-Za-z]+)\b")
-_ROLE = re.compile(r"\b(knight|knave)\b", re.IGNORECASE)
+_WHO = lazy_pattern(r"\b([A-Za-z]+)\b")
+_ROLE = lazy_pattern(r"\b(knight|knave)\b", re.IGNORECASE)
 
 
 def logic_rl_score(text: str, solution: str) -> float:

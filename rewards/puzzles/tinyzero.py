@@ -12,9 +12,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from grpo.plugins._pattern import lazy_pattern
+
 _HEADERS = ("Assistant:", "<|im_start|>assistant")
 _OPEN, _CLOSE = "<answer>", "</answer>"
-_ALLOWED = re.compile(r"[\d+\-*/().\s]+")
+_ALLOWED = lazy_pattern(r"[\d+\-*/().\s]+")
 _LONGEST = 10_000
 _BITS = 200_000
 _TOLERANCE = 1e-5

@@ -6,10 +6,12 @@ What runs them is loaded when a pool is made, so that listing the plugins loads 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.factory_decorators import sandbox
-from grpo.plugins.sandbox_job import SandboxPool
+
+if TYPE_CHECKING:
+    from grpo.plugins.sandbox_job import SandboxPool
 
 
 @sandbox(version=1)

@@ -7,9 +7,12 @@ unless `allow_degraded` is set; then each result names it. What runs the program
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from grpo.plugins.factory_decorators import sandbox
-from grpo.plugins.sandbox_job import SandboxPool
+
+if TYPE_CHECKING:
+    from grpo.plugins.sandbox_job import SandboxPool
 
 
 @sandbox(version=1)

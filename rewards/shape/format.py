@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case
@@ -21,9 +22,9 @@ Variant = Literal[
     "open_r1.code_format_reward",
 ]
 
-_NAME = re.compile(r"[A-Za-z][\w.-]*+")
-_ANSWER_END = re.compile(r"\n</answer>$", re.MULTILINE)
-_STEP = re.compile(r"Step \d++:|\A\d++\.|\n-|\n\*|First,|Second,|Next,|Finally,")
+_NAME = lazy_pattern(r"[A-Za-z][\w.-]*+")
+_ANSWER_END = lazy_pattern(r"\n</answer>$", re.MULTILINE)
+_STEP = lazy_pattern(r"Step \d++:|\A\d++\.|\n-|\n\*|First,|Second,|Next,|Finally,")
 _GOOD = "<reasoning>\n6*12 = 72\n</reasoning>\n<answer>\n72\n</answer>\n"
 _CODE = "<think>\n6*12\n</think>\n<answer>\n```python\nprint(72)\n```\n</answer>"
 _THOUGHT = "<think>\n6*12 = 72\n</think>\n<answer>\n72\n</answer>"

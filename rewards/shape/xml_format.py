@@ -6,12 +6,12 @@ themselves take quadratic time on texts full of tags.
 
 from __future__ import annotations
 
-import re
+from grpo.plugins._pattern import lazy_pattern
 
 _OPEN_REASONING, _CLOSE_REASONING = "<reasoning>", "</reasoning>"
 _OPEN_ANSWER, _CLOSE_ANSWER = "<answer>", "</answer>"
 TAGS = (_OPEN_REASONING, _CLOSE_REASONING, _OPEN_ANSWER, _CLOSE_ANSWER)
-_BETWEEN = re.compile(r"</reasoning>\s*+<answer>")
+_BETWEEN = lazy_pattern(r"</reasoning>\s*+<answer>")
 
 
 def strict_layout(text: str, *, multiline: bool) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TransientError,
         UsageError,
     )
+    from grpo.plugins.events import RunEnded, RunStarted, StepEnded
     from grpo.plugins.factory_decorators import env, sandbox
     from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
     from grpo.plugins.sandbox_pools import pool_of, run_jobs
     from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
-    from grpo.plugins.types import Case, Completion, RunEnded, RunStarted, Scored, StepEnded, Verdict
+    from grpo.plugins.types import Case, Completion, Scored, Verdict
 
 __version__ = "0.1.0"
 
@@ -119,16 +120,16 @@ _HOMES = {
     "RewardSpec": "plugins.specs",
     "RubricSpec": "plugins.rubric",
     "Run": "core.run.result",
-    "RunEnded": "plugins.types",
+    "RunEnded": "plugins.events",
     "RunError": "plugins.errors",
-    "RunStarted": "plugins.types",
+    "RunStarted": "plugins.events",
     "SandboxPool": "plugins.sandbox_job",
     "SandboxSpec": "plugins.specs",
     "SandboxUnavailable": "plugins.errors",
     "Scored": "plugins.types",
     "Scorer": "core.scoring.scorer",
     "SpecError": "plugins.errors",
-    "StepEnded": "plugins.types",
+    "StepEnded": "plugins.events",
     "TransientError": "plugins.errors",
     "UsageError": "plugins.errors",
     "Verdict": "plugins.types",

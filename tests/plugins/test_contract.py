@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from grpo.plugins._discovery import Entry
+from grpo.plugins._entry_points import Entry
 from grpo.plugins._loading import load_entry
 from grpo.plugins.contract import CONTRACT, contract_fault
 from grpo.plugins.errors import PluginNotFound

@@ -17,8 +17,9 @@ from grpo.plugins import _problems, _soundness, hookspecs
 from grpo.plugins._loading import HOOKS
 from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins._spec_text import TABLE_KEYS, parse
+from grpo.plugins.events import Event, RunEnded
 from grpo.plugins.host import Host
-from grpo.plugins.types import Completion, Event, RunEnded
+from grpo.plugins.types import Completion
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "plugins.md").read_text()

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from grpo import Completion, EnvSpec
-from grpo.plugins._discovery import Entry
+from grpo.plugins._entry_points import Entry
 from grpo.plugins.errors import UsageError
+from grpo.plugins.events import RunEnded, RunStarted, StepEnded
 from grpo.plugins.host import Host
-from grpo.plugins.types import RunEnded, RunStarted, StepEnded
 
 STEP = StepEnded("runs/x", 3, {"reward": 1.0})
 

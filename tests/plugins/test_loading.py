@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from grpo.plugins._discovery import Entry
+from grpo.plugins._entry_points import Entry
 from grpo.plugins._loading import HOOK_OF_KIND
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.host import Host, Problem

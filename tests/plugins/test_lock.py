@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo.plugins._discovery import Entry
+from grpo.plugins._entry_points import Entry
 from grpo.plugins._lock import drift
 from grpo.plugins.host import Host
 

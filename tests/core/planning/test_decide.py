@@ -20,7 +20,7 @@ from grpo.core.planning.decide import make_plan
 from grpo.core.record.disk import refuse_full_disk, refuse_unwritable
 from grpo.core.train.data import prompt_rows
 from grpo.plugins._binding import BoundEnv
-from grpo.plugins._discovery import Entry
+from grpo.plugins._entry_points import Entry
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec

@@ -10,7 +10,8 @@ from typing import get_args
 import pytest
 
 from grpo.envs.rows.problem import read_problem
-from grpo.envs.text.templates import TEMPLATES, TemplateName, choose_template
+from grpo.envs.text import TemplateName
+from grpo.envs.text.templates import TEMPLATES, choose_template
 from grpo.plugins.errors import OptionError
 
 # What a demonstration must look like, written independently of the patterns; group 2 is the answer.

@@ -1,0 +1,149 @@
+"""The entry points that installed distributions declare: what `importlib.metadata` tells, mostly without loading it.
+
+In: a group, and what is on `sys.path`. Out: for each distribution that declares something in the group its entries, in
+the order in which `importlib.metadata.distributions` finds them.
+
+Theory of operation. `importlib.metadata` loads the parsers of e-mails, archives and tables before it reads anything,
+which takes longer than it takes to import every plugin of ours. In a folder on the path, a distribution is a folder
+`*.dist-info` or `*.egg-info`; its `entry_points.txt` and the head of its `METADATA` are lines of plain text. Those are
+read here, and only where they are as plain as build tools write them. All else is left to `importlib.metadata`: what
+another finder finds, archives and eggs on the path, and files with anything unusual in them. Nothing is kept between
+two calls.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING
+
+from grpo.plugins._pattern import lazy_pattern
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+_SECTION = lazy_pattern(r"\[([^\[\]]+)\]")
+_POINT = lazy_pattern(r"([^\s=\[\]#;][^=]*?)\s*=\s*([\w.]+)(?:\s*:\s*([\w.]+))?")
+_HEADER = lazy_pattern(r"(Name|Version): *(\S+) *", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry point.
+
+    Attributes:
+        distribution: the distribution that declares it, for example "grpo-kit".
+        distribution_version: its version.
+        name: the name in the entry-point group.
+        load: imports and returns the module (or object) with the hooks.
+    """
+
+    distribution: str
+    distribution_version: str
+    name: str
+    load: Callable[[], object]
+
+
+def declared(group: str) -> Iterator[list[Entry]]:
+    """Yields the entries of each distribution that has some in the group, by name.
+
+    A distribution whose entry points cannot be read has one, which fails to load.
+    """
+    for finder in sys.meta_path:
+        if finder is PathFinder:
+            for place in sys.path:
+                yield from _declared_in(os.fspath(place), group)
+        elif hasattr(finder, "find_distributions"):
+            from importlib.metadata import DistributionFinder
+
+            yield from _told(finder.find_distributions(DistributionFinder.Context()), group)
+
+
+def _declared_in(place: str, group: str) -> Iterator[list[Entry]]:
+    """Yields the entries of the distributions in one place of the path, which need not exist."""
+    if place.lower().endswith(".egg") or os.path.isfile(place):
+        from importlib.metadata import DistributionFinder
+
+        yield from _told(PathFinder.find_distributions(DistributionFinder.Context(path=[place])), group)
+        return
+    try:
+        names = os.listdir(place or ".")
+    except OSError:
+        return
+    for name in names:
+        if name.lower().endswith((".dist-info", ".egg-info")):
+            folder = os.path.join(place, name)
+            text = _text(folder, "entry_points.txt")
+            if f"[{group}]" in text:
+                entries = _plain_entries(folder, text, group)
+                if entries is None:
+                    from importlib.metadata import Distribution
+
+                    yield from _told([Distribution.at(folder)], group)
+                elif entries:
+                    yield entries
+
+
+def _plain_entries(folder: str, text: str, group: str) -> list[Entry] | None:
+    """Returns the entries that plain text declares, or None where something in it is not plain."""
+    about: dict[str, str] = {}
+    for line in (_text(folder, "METADATA") or _text(folder, "PKG-INFO")).split("\n"):
+        if not line:  # the end of the head
+            break
+        if header := _HEADER.fullmatch(line):
+            about.setdefault(header[1].lower(), header[2])
+    if len(about) < 2:
+        return None
+    section, found = "", []
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        if head := _SECTION.fullmatch(line):
+            section = head[1]
+        elif (point := _POINT.fullmatch(line)) and section:
+            if section == group:
+                load = functools.partial(_loaded, point[2], point[3])
+                found.append(Entry(about["name"], about["version"], point[1], load))
+        elif not line.startswith("#"):
+            return None
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def _loaded(module: str, attribute: str | None) -> object:
+    found: object = importlib.import_module(module)
+    return functools.reduce(getattr, attribute.split("."), found) if attribute else found
+
+
+def _told(distributions: Iterable[Distribution], group: str) -> Iterator[list[Entry]]:
+    """Yields the entries that `importlib.metadata` reads."""
+    for distribution in distributions:
+        text = distribution.read_text("entry_points.txt") or ""
+        if f"[{group}]" not in text:
+            continue
+        about = distribution.metadata
+        name = ("Name" in about and about["Name"]) or "(unnamed)"
+        version = ("Version" in about and about["Version"]) or ""
+        try:
+            points = [point for point in distribution.entry_points if point.group == group]
+        except Exception as error:
+            yield [Entry(name, version, "entry_points.txt", functools.partial(_refused, error))]
+            continue
+        if points:
+            yield [Entry(name, version, p.name, p.load) for p in sorted(points, key=lambda point: point.name)]
+
+
+def _refused(error: Exception) -> object:
+    raise ImportError(f"the entry points of the distribution cannot be read ({error})") from error
+
+
+def _text(folder: str, name: str) -> str:
+    """Returns a file's text, or "" where there is none to be read."""
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            return file.read()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
+        return ""

@@ -1,0 +1,36 @@
+"""What a plugin that observes a run is told: frozen values, and nothing that is done with them reaches the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run is about to make its first step."""
+
+    run_dir: str
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """An optimizer step ended; `metrics` is the row that was written to metrics.jsonl."""
+
+    run_dir: str
+    step: int
+    metrics: Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """A run ended after `step` steps; `status` is "done", "interrupted" or "failed"."""
+
+    run_dir: str
+    step: int
+    status: str
+
+
+Event = RunStarted | StepEnded | RunEnded
