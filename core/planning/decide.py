@@ -25,7 +25,7 @@ from grpo.core.planning.sync import refuse_impossible_sync
 from grpo.core.planning.turns import decide_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
-from grpo.plugins._given import GIVEN
+from grpo.plugins._loading import GIVEN
 from grpo.plugins._soundness import version_note
 from grpo.plugins.host import Host
 
