@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import load_config, parse_config
-from grpo.core.run.paths import anchored
+from grpo.core.run.paths import absolute_paths
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -209,7 +209,7 @@ def test_relative_paths_become_absolute_so_that_a_run_resumes_from_anywhere(
     (tmp_path / "model").mkdir()
     (tmp_path / "rows.jsonl").touch()
     (tmp_path / "mine.py").touch()
-    config = anchored(
+    config = absolute_paths(
         parse_config(
             {
                 "env": "gsm8k:level=hard",
@@ -224,9 +224,9 @@ def test_relative_paths_become_absolute_so_that_a_run_resumes_from_anywhere(
     assert config.rewards == (f"{file}:near:scale=2", {"name": f"{file}:near", "as": "two"}, "proximity")
     assert (config.model, config.dataset) == (str(tmp_path / "model"), str(tmp_path / "rows.jsonl"))
     (tmp_path / "games.py").write_text("")
-    several = anchored(
+    several = absolute_paths(
         parse_config({"env": ["trl:./games.py:Door:size=3", "gsm8k"], "env_rewards": {"gsm8k": ["length"]}})
     )
     assert several.env == (f"trl:{tmp_path}/games.py:Door:size=3", "gsm8k")
-    hub = anchored(parse_config({"env": "gsm8k", "model": "Qwen/Qwen2.5-0.5B", "dataset": "openai/gsm8k"}))
+    hub = absolute_paths(parse_config({"env": "gsm8k", "model": "Qwen/Qwen2.5-0.5B", "dataset": "openai/gsm8k"}))
     assert (hub.model, hub.dataset) == ("Qwen/Qwen2.5-0.5B", "openai/gsm8k")
