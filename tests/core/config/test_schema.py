@@ -75,7 +75,8 @@ def test_an_unknown_key_is_named_with_the_nearest_one(written: str, meant: str) 
         ("lora.targets=5", "lora.targets: input should be a list, not 5"),
         ("rewards=[3]", "rewards.0: input should be a valid string, not 3"),
         ("train=3", "train: input should be a valid table, not 3"),
-        ("train.steps=true", "train: steps is not a setting that is true or false"),
+        ("out=7", "out: input is not a path, not 7"),
+        ("train.steps=true", "train: steps is True, and it is not a setting that is true or false"),
         ("loss.epsilon.high=1", "loss.epsilon: input should be a valid number"),
     ],
 )
