@@ -208,7 +208,7 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
 def _environment(part: RunEnv, *, several: bool) -> str:
     rows = part.env.options.get("dataset") or next(
         (str(option.default) for option in part.env.spec.options if option.name == "dataset" and option.default),
-        "its own episodes" if part.env.spec.dataset is None else "its own rows",
+        "its own episodes",
     )
     share = f"{part.share:.0%} of the prompts, " if several else ""
     return f"{part.name}: {share}{counted(len(part.train), 'training row')} ({rows}), {len(part.held_out)} held out"
