@@ -90,6 +90,11 @@ def _made(kind: Kind, value: object) -> Spec | object:
     try:
         if kind == "env" and inspect.isclass(value):
             return _env_of(value)
+        if kind == "env" and hasattr(value, "reset") and hasattr(value, "step"):
+            raise UsageError(
+                f"what was given as an env is one environment, and a run plays many side by side. Give its class: "
+                f"{type(value).__name__}."
+            )
         if kind == "reward" and is_trl_function(value):
             return from_trl(value, version=SCRATCH_VERSION, name=_name(value))
         if kind in ("reward", "verifier") and callable(value):

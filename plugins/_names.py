@@ -84,9 +84,10 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
     distributions = {known.distribution for known in registrations} | {p.distribution for p in problems}
     message = f"no {kind} '{text.name}'" + (f" in '{text.distribution}'." if text.distribution else ".")
     here = [other for other in registrations if other.spec.name == text.name]
+    unusable = _unusable(problems, kind, text)
     if text.distribution and normalized(text.distribution) not in {normalized(known) for known in distributions}:
         message += f" No distribution of that name offers plugins.{did_you_mean(text.distribution, distributions)}"
-    elif unusable := _unusable(problems, kind, text):
+    elif unusable:
         message += f" {unusable.distribution} has one that cannot be used: {unusable.line}."
     elif any(other.kind == kind for other in here):
         message += f" It is in {_listed(other.distribution for other in here if other.kind == kind)}."
@@ -94,11 +95,10 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
         message += f" There is {_listed((with_article(other.kind) for other in here), quoted=False)} of that name."
     else:
         message += did_you_mean(text.name, names)
-    broken = sorted(
-        {problem.distribution for problem in problems if problem.state in ("broken", "contract", "invalid", "misspelt")}
-    )
+    failed = ("broken", "contract", "invalid", "misspelt")
+    broken = sorted({problem.distribution for problem in problems if problem.state in failed and problem != unusable})
     if broken:
-        message += f" Plugins of {_listed(broken)} did not load; see why with: grpo plugins."
+        return f"{message} Plugins of {_listed(broken)} did not load; see why with: grpo plugins"
     return f"{message} List them with: grpo plugins"
 
 

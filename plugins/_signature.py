@@ -68,18 +68,24 @@ def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, 
     """Refuses a scope that a function does not have.
 
     Raises:
-        SpecError: an unknown scope, or that of groups with `batch` or for a function of one completion.
+        SpecError: an unknown scope, that of groups with `batch` or for a function of one completion, or a function of
+            a list that is given one completion.
     """
     if scope not in typing.get_args(Scope):
         raise SpecError(f"'{plugin}': scope {scope!r} must be one of {', '.join(typing.get_args(Scope))}.")
+    first = next(iter(inspect.signature(function).parameters))
     if scope == "completion":
+        if first == "completions" and not batch:
+            raise SpecError(
+                f"'{plugin}': 'completions' is a list, and a call gets one completion. Name it 'completion', or "
+                "declare which list it is: scope='group' for those of one prompt, batch=True for a whole batch."
+            )
         return
     if batch:
         raise SpecError(
             f"'{plugin}': batch=True gives a function the whole batch, with a list for each column; scope='group' "
             "gives it the completions of one prompt, with the columns of its row. Keep one of them."
         )
-    first = next(iter(inspect.signature(function).parameters))
     if first != "completions":
         raise SpecError(
             f"'{plugin}': with scope='group' the first parameter is 'completions', a list (of str, or of Completion if "

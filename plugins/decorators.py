@@ -199,6 +199,7 @@ def verifier(
         signature = read_signature(function)
         public = name or function.__name__
         _check_metadata(public, version, timeout, "completion", cases)
+        refuse_unfit_scope(public, function, "completion", batch=batch)
         return VerifierFunction(
             name=public,
             version=version,

@@ -23,6 +23,7 @@ from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundEnv
+from grpo.plugins._problems import one_line
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 
@@ -92,7 +93,7 @@ class _Check:
             try:
                 check(relation)
             except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
-                self._findings.add("error", relation, f"it raised {explain(error)}")
+                self._findings.add("error", relation, f"it raised {one_line(error)}")
 
     def _gymnasium(self, instance: Any, relation: str) -> None:
         import gymnasium

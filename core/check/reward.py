@@ -100,17 +100,19 @@ def _safe_isolation(bound: Bound, away: Scorer, cases: Sequence[Case], findings:
 
 
 def _groups(bound: Bound, cases: Sequence[Case]) -> dict[str, tuple[Bound, list[Case]]]:
-    """Returns the cases by the options that they set, under the title of the plugin with these options."""
+    """Returns the cases by the options that they set, under a name for the plugin with these options."""
     groups: dict[str, tuple[Bound, list[Case]]] = {}
     for case in cases:
         other = with_options(bound, case.options)
-        groups.setdefault(title_of(other), (other, []))[1].append(case)
+        name = bound.name if other is bound else title_of(other).partition(" ")[2]
+        groups.setdefault(name, (other, []))[1].append(case)
     return groups
 
 
 def _scorer(bound: Bound, groups: Mapping[str, tuple[Bound, list[Case]]], isolation: Isolation) -> Scorer:
-    """Returns a scorer of the plugin as it is bound, and after it of the plugin with every group's options."""
-    others = [replace(placed(other, isolation), alias=title) for title, (other, _) in groups.items()]
+    """Returns a scorer of the plugin as it is bound, and after it of the plugin with every other group's options."""
+    named = {name: other for name, (other, _) in groups.items() if other is not bound}
+    others = [replace(placed(other, isolation), alias=name) for name, other in named.items()]
     return Scorer([placed(bound, isolation), *others], workers=1, retries=0)
 
 
@@ -124,10 +126,10 @@ def _check_cases(
         findings.add(severity, "cases", what)
         return
     findings.tried("cases")
-    for title, (_, group) in groups.items():
+    for name, (_, group) in groups.items():
         examples = [example for number, case in enumerate(group) for example in _examples(case, number)]
         expected = [expect for case in group for expect in case.expected]
-        for example, expect, got in zip(examples, expected, see(scorer, examples, title), strict=True):
+        for example, expect, got in zip(examples, expected, see(scorer, examples, name), strict=True):
             if not got.same(_expected(expect)):
                 findings.add("error", "cases", f"expected {_words(expect)}, but it {got}", example.text)
 

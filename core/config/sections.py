@@ -51,7 +51,7 @@ class Section(BaseModel):
         for name, value in given.items() if isinstance(given, Mapping) else ():
             field = cls.model_fields.get(name)
             if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
-                raise ValueError(f"{name} is not a setting that is true or false")
+                raise ValueError(f"{name} is {value}, and it is not a setting that is true or false")
         return given
 
 

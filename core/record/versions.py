@@ -55,7 +55,7 @@ def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         was, now_is = old.get(name) or {}, new.get(name) or {}
         changed = [key for key in sorted({*was, *now_is}) if was.get(key) != now_is.get(key)]
         if changed:
-            lines.append(f"{name} changed: {', '.join(changed)}")
+            lines.append(f"{name} changed: {', '.join('source' if key == 'sha256' else key for key in changed)}")
     if before.get("rows") != now.get("rows"):
         lines.append("the training rows changed")
     return lines

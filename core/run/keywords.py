@@ -23,7 +23,7 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tree that `parse_config` checks; None leaves a setting alone.
 
     Raises:
-        UsageError: an unknown keyword, or a setting that is given twice.
+        UsageError: an unknown keyword, a section without a dictionary, or a setting that is given twice.
     """
     short = short_names()
     tree: dict[str, Any] = {}
@@ -35,6 +35,8 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"grpo.train has no argument '{name}'.{did_you_mean(name, known)} See docs/configuration.md for all "
                 "settings; those of a section are given as in train={'lr': 1e-4}."
             )
+        if key in _sections() and not isinstance(value, (Mapping, type(None))):
+            raise UsageError(f"{key} is a section of settings, and {value!r} is no dictionary. Write {key}={{...}}.")
         for path, leaf in _leaves(key, _plain(value)):
             if leaf is not None:
                 _put(tree, path, leaf, name)

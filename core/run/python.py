@@ -71,6 +71,8 @@ def train(
         RunError: it had to stop; `resume` continues it.
     """
     tree = settings_tree(settings)
+    if not isinstance(env_rewards, (Mapping, type(None))):
+        raise UsageError('env_rewards is a dictionary: env_rewards={"NAME": [...]}, by the names of the environments.')
     if resume is None and env is None:
         raise UsageError("grpo.train needs an environment, for example env='gsm8k'. List them with: grpo plugins")
     display = display_here(quiet=quiet)
@@ -123,6 +125,8 @@ def _resumable(
     Raises:
         UsageError: there is none, or it has other plugins or settings than those that were given again.
     """
+    if not isinstance(source, (str, Path, Run)):
+        raise UsageError(f"resume={source!r} is no run. Give what grpo.train returned, or the path of a run directory.")
     run_dir = open_run_dir(source.path if isinstance(source, Run) else Path(source).expanduser())
     recorded = load_config(run_dir.config, [], {})
     before = recorded.model_dump(mode="json")

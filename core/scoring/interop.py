@@ -57,8 +57,10 @@ class LentReward:
             self.bound = BoundReward(source, "", timeout=source.timeout)
         elif isinstance(source, BoundReward):
             self.bound = source
-        else:
+        elif isinstance(source, (str, Mapping)):
             self.bound = Host.discover().reward(source)
+        else:
+            raise UsageError(f"{source!r:.80} is no reward of grpo. Give a SPEC, or what @reward or rubric returned.")
         self._scorer: Scorer | None = None
         self._lock = threading.Lock()
 

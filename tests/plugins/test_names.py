@@ -98,5 +98,5 @@ def test_a_wrong_name_says_what_why_and_what_next(host: Host, name: str, words: 
 
 
 def test_not_found_points_to_the_list(host: Host) -> None:
-    with pytest.raises(PluginNotFound, match="List them with: grpo plugins"):
+    with pytest.raises(PluginNotFound, match=r"see why with: grpo plugins$"):
         host.find("env", "gsm8k")

@@ -66,6 +66,14 @@ def test_hidden_parameters_are_refused() -> None:
         def score(completion: str, **row: str) -> float: ...
 
 
+def test_a_list_of_completions_says_which_list_it_is() -> None:
+    for decorate in (reward(), verifier()):
+        with pytest.raises(SpecError, match="Name it 'completion', or declare which list it is"):
+
+            @decorate  # type: ignore[arg-type]
+            def score(completions: list[str]) -> float: ...
+
+
 def test_columns_may_have_other_names() -> None:
     @reward(version=1, aliases={"numbers": ["nums", "digits"]})
     def score(completion: str, target: int, numbers: list[int]) -> float: ...

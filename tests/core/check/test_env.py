@@ -238,3 +238,15 @@ def test_an_environment_that_exits_ends_nothing_but_its_relation() -> None:
     report = check_env(spec_of(Exits, scores_itself=True))
     assert {"hostile actions", "same seed, same episode"} <= errors(report)
     assert "SystemExit: 3" in str(report)
+
+
+def test_an_environment_that_needs_a_row_is_told_where() -> None:
+    class Needs(Sums):
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[str, dict[str, Any]]:
+            return "", self.started(options["row"])  # type: ignore[index]
+
+    [first, *_] = check_env(spec_of(Needs)).of("error")
+    assert first.relation == "gymnasium's checker"
+    assert "TypeError: 'NoneType' object is not subscriptable (at check/test_env.py:" in first.message

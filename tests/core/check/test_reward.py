@@ -210,6 +210,12 @@ def test_a_case_that_does_not_hold_is_named() -> None:
         report.require()
 
 
+def test_a_case_that_fails_is_told_by_the_name_of_the_reward_and_its_options() -> None:
+    report = check_reward("gsm8k.correctness", [Case("7", row={}), Case("7", row={}, options={"variant": "gist"})])
+    said = [finding.message for finding in report.of("error") if finding.relation == "cases"]
+    assert "(reward 'gsm8k.correctness' of grpo-kit, row 0: it needs the column" in said[0]
+
+
 def test_a_closure_and_a_reward_of_the_test_itself_are_checked() -> None:
     from grpo import reward
 

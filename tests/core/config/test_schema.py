@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import load_config, parse_config
-from grpo.core.run.paths import anchored
+from grpo.core.run.paths import absolute_paths
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -75,7 +75,8 @@ def test_an_unknown_key_is_named_with_the_nearest_one(written: str, meant: str) 
         ("lora.targets=5", "lora.targets: input should be a list, not 5"),
         ("rewards=[3]", "rewards.0: input should be a valid string, not 3"),
         ("train=3", "train: input should be a valid table, not 3"),
-        ("train.steps=true", "train: steps is not a setting that is true or false"),
+        ("out=7", "out: input is not a path, not 7"),
+        ("train.steps=true", "train: steps is True, and it is not a setting that is true or false"),
         ("loss.epsilon.high=1", "loss.epsilon: input should be a valid number"),
     ],
 )
@@ -209,7 +210,7 @@ def test_relative_paths_become_absolute_so_that_a_run_resumes_from_anywhere(
     (tmp_path / "model").mkdir()
     (tmp_path / "rows.jsonl").touch()
     (tmp_path / "mine.py").touch()
-    config = anchored(
+    config = absolute_paths(
         parse_config(
             {
                 "env": "gsm8k:level=hard",
@@ -224,9 +225,9 @@ def test_relative_paths_become_absolute_so_that_a_run_resumes_from_anywhere(
     assert config.rewards == (f"{file}:near:scale=2", {"name": f"{file}:near", "as": "two"}, "proximity")
     assert (config.model, config.dataset) == (str(tmp_path / "model"), str(tmp_path / "rows.jsonl"))
     (tmp_path / "games.py").write_text("")
-    several = anchored(
+    several = absolute_paths(
         parse_config({"env": ["trl:./games.py:Door:size=3", "gsm8k"], "env_rewards": {"gsm8k": ["length"]}})
     )
     assert several.env == (f"trl:{tmp_path}/games.py:Door:size=3", "gsm8k")
-    hub = anchored(parse_config({"env": "gsm8k", "model": "Qwen/Qwen2.5-0.5B", "dataset": "openai/gsm8k"}))
+    hub = absolute_paths(parse_config({"env": "gsm8k", "model": "Qwen/Qwen2.5-0.5B", "dataset": "openai/gsm8k"}))
     assert (hub.model, hub.dataset) == ("Qwen/Qwen2.5-0.5B", "openai/gsm8k")

@@ -118,7 +118,10 @@ def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Pat
         ({"env": "gsm8k", "rewards": [3]}, "expected a RewardSpec, got int '3'"),
         ({"env": "gsm8k", "verifier": "gsm8"}, "Did you mean 'gsm8k'?"),
         ({"env": Path}, "the class 'Path' is no environment"),
+        ({"env": gymnasium.Env()}, "Give its class: Env."),
+        ({"env": "gsm8k", "env_rewards": [vowels]}, "env_rewards is a dictionary"),
         ({"resume": tmp_path / "nothing"}, "does not exist"),
+        ({"resume": 3}, "resume=3 is no run"),
     ]:
         with pytest.raises(UsageError) as refused:
             grpo.train(**settings, out=tmp_path / "run", quiet=True) if "resume" not in settings else grpo.train(
@@ -212,7 +215,7 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     capsys.readouterr()
     resumed = grpo.train(rewards=[pressed_spec, changed_brief], resume=stopped, **tiny)  # the cell, and resume
     assert (resumed.status, resumed.step) == ("done", 4)
-    assert "since the run started, reward brief changed: sha256." in (told := capsys.readouterr().err)
+    assert "since the run started, reward brief changed: source." in (told := capsys.readouterr().err)
     assert "reward pressed changed" not in told
     grpo.train(rewards=[pressed_spec, brief], **{**tiny, "out": whole})
     assert metrics(resumed.path) == metrics(whole)

@@ -117,6 +117,11 @@ def test_trl_hands_the_groups_over_side_by_side(name: str, tmp_path: Path) -> No
         function(prompts=["p", "q", "q", "r"], completions=texts, answer=["1"] * 4)
 
 
+def test_what_is_no_reward_is_told() -> None:
+    with pytest.raises(UsageError, match=r"is no reward of grpo\. Give a SPEC, or what @reward or rubric returned"):
+        grpo.to_trl(len)  # type: ignore[arg-type]
+
+
 def test_a_reward_of_groups_is_refused_where_a_group_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "groups.py").write_text(GROUPS)
     spec = f"{tmp_path}/groups.py:fewest"
