@@ -41,7 +41,11 @@ class Problem:
 
 def one_line(error: BaseException) -> str:
     """Returns "ImportError: no module named 'x' (at my_rewards/__init__.py:3)"."""
-    text = "".join(mark if mark.isprintable() else "?" for mark in " ".join(str(error).split())) or "(no message)"
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message cannot be printed)"
+    text = "".join(mark if mark.isprintable() else "?" for mark in " ".join(message.split())) or "(no message)"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not frames:
         return f"{type(error).__name__}: {text}"

@@ -23,6 +23,14 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
+def encodable(text: str) -> str:
+    """Returns the text with a question mark for each half of a surrogate pair, which UTF-8 and tokenizers cannot read.
+
+    Such halves come out of JSON escapes: of data sets, and of completions that a reward or a tool parses and quotes.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def one_line(text: str, width: int = 100) -> str:
     """Returns the printable text on one line, cut to `width` characters with an ellipsis."""
     line = " ".join(printable(text).split())
