@@ -135,18 +135,26 @@ def _specs(entry: Entry, manager: pluggy.PluginManager, kind: Kind, hook: str) -
         if not isinstance(answer, (list, tuple)):
             yield _problem(entry, "invalid", f"{hook} returned a value of type {type(answer).__name__}; return a list")
             continue
-        for spec in answer:
-            fault = spec_fault(kind, spec)
-            if fault:
-                yield _problem(entry, "invalid", f"{hook}: {fault}")
-            elif not spec.version:
-                line = (
-                    f"{kind} '{spec.name}' has no version, and in a package it needs one, so that users can tell that "
-                    "its scores changed; give it version=1"
-                )
-                yield replace(_problem(entry, "invalid", line), plugin=f"{kind}:{spec.name}")
-            else:
-                yield Registration(kind, spec, entry.distribution, entry.distribution_version, entry.name)
+        yield from (_registered(entry, kind, hook, answer[place]) for place in range(len(answer)))
+
+
+def _registered(entry: Entry, kind: Kind, hook: str, spec: Any) -> Registration | Problem:
+    """Returns the registration of what a hook returned, or what is wrong with it."""
+    try:
+        fault = spec_fault(kind, spec)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what a hook returns may be of any class, and its attributes may raise
+        return _problem(entry, "broken", f"{hook} returned what cannot be read: {one_line(error)}", error)
+    if fault:
+        return _problem(entry, "invalid", f"{hook}: {fault}")
+    if not spec.version:
+        line = (
+            f"{kind} '{spec.name}' has no version, and in a package it needs one, so that users can tell that its "
+            "scores changed; give it version=1"
+        )
+        return replace(_problem(entry, "invalid", line), plugin=f"{kind}:{spec.name}")
+    return Registration(kind, spec, entry.distribution, entry.distribution_version, entry.name)
 
 
 def _problem(entry: Entry, state: State, line: str, error: BaseException | None = None) -> Problem:

@@ -42,7 +42,11 @@ def one_line(error: BaseException) -> str:
     from pathlib import Path
 
     ours = Path(__file__).resolve().parent
-    text = "".join(mark if mark.isprintable() else "?" for mark in " ".join(str(error).split())) or "(no message)"
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message cannot be printed)"
+    text = "".join(mark if mark.isprintable() else "?" for mark in " ".join(message.split())) or "(no message)"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not frames:
         return f"{type(error).__name__}: {text}"

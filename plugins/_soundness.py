@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import with_article
@@ -53,11 +54,15 @@ def metadata_fault(name: object, version: object, timeout: object) -> str:
     """Returns why a name, a version or a time limit in seconds cannot be used, or ""."""
     if not isinstance(name, str) or not name or any(character in name for character in _SEPARATORS):
         return f"{name!r} cannot be a plugin name: SPECs use '/', '@', ':', ',', '=' and blanks as separators"
+    if not name.isprintable():
+        return f"{name!a} cannot be a plugin name: it has characters that a terminal obeys and does not show"
     if name in RESERVED_PREFIXES or name.endswith((".py", ".toml")):
         return f"'{name}' cannot be a plugin name: SPECs give it another meaning"
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
         return f"'{name}': version {version!r} must be a whole number, 1 or more"
-    if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+    if version > sys.maxsize:
+        return f"'{name}': its version has {version.bit_length()} bits; count releases: 1, 2, 3"
+    if not _is_number(timeout) or not 0 < timeout < math.inf:
         return f"'{name}': timeout {timeout!r} must be a finite number of seconds above 0"
     return ""
 
@@ -100,10 +105,34 @@ def _fields_fault(spec: Any) -> str:
     if getattr(spec, "scope", scopes[0]) not in scopes:
         return f"{where}scope {spec.scope!r} must be one of {', '.join(scopes)}"
     bounds = getattr(spec, "range", (0.0, 1.0))
-    if not isinstance(bounds, tuple) or len(bounds) != 2 or not bounds[0] <= bounds[1]:
+    numbers = isinstance(bounds, tuple) and len(bounds) == 2 and all(_is_number(bound) for bound in bounds)
+    if not numbers or not bounds[0] <= bounds[1]:
         return f"{where}range {bounds!r} must be (lowest, highest)"
+    if isinstance(spec, EnvSpec) and (fault := _env_fault(spec)):
+        return f"{where}{fault}"
     whole = getattr(spec, "complete", True)  # the scope of a rubric follows from its components
     return case_fault(spec.name, getattr(spec, "scope", scopes[0]), getattr(spec, "cases", ())) if whole else ""
+
+
+def _env_fault(spec: EnvSpec) -> str:
+    """Returns why what only an environment has cannot be used, or ""."""
+    rewards, turns = spec.rewards, spec.max_turns
+    if not isinstance(rewards, tuple) or not all(isinstance(reward, str) for reward in rewards):
+        return f'rewards {rewards!r} must be a tuple of SPECs, as in ("proximity",)'
+    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
+        return f"max_turns {turns!r} must be a whole number, 1 or more"
+    for name in ("dataset", "ordered"):
+        function = getattr(spec, name)
+        if function is not None and not callable(function):
+            return f"{name} must be a function or None, got {_described(function)}"
+    return ""
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Says whether a value is a number that a float holds; an int of 400 digits is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return isinstance(value, float) or abs(value) <= sys.float_info.max
 
 
 def _described(value: object) -> str:

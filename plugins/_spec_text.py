@@ -210,8 +210,16 @@ def _complete(named: SpecText, values: dict[str, Value]) -> SpecText:
     if "as" in values:
         value = values.pop("as")
         alias = value.typed if value.typed is not None and not isinstance(value.parsed, str) else value.parsed
-        if not isinstance(alias, str) or not alias or "/" in alias or any(c.isspace() for c in alias):
-            raise UsageError(f"'{named.written}': as={alias!r} must be a name without '/' and blanks.")
+        if (
+            not isinstance(alias, str)
+            or not alias
+            or "/" in alias
+            or any(c.isspace() for c in alias)
+            or not alias.isprintable()
+        ):
+            raise UsageError(
+                f"'{named.written}': as={alias!r} must be a name without '/' and blanks, in plain letters."
+            )
     return replace(
         named,
         options=values,

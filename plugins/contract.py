@@ -14,7 +14,7 @@ STATEMENT = "grpo_contract"
 
 def contract_fault(stated: object) -> str:
     """Returns why a package that states this contract cannot be loaded, or ""."""
-    if stated == CONTRACT and not isinstance(stated, bool):
+    if type(stated) is int and stated == CONTRACT:
         return ""
     if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
         return (
@@ -38,7 +38,7 @@ def import_fault(error: BaseException) -> tuple[str, bool]:
 
     The statement is read from the source of the modules that were being imported: execution did not come to it.
     """
-    if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != "grpo":
+    if not isinstance(error, ImportError) or str(error.name).partition(".")[0] != "grpo":
         return "", False
     stated = _stated_in_source(error)
     fault = contract_fault(stated)
@@ -58,10 +58,15 @@ def _stated_in_source(error: BaseException) -> object:
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.name != "<module>" or not Path(frame.filename).is_file():
             continue
-        for node in ast.parse(Path(frame.filename).read_text(encoding="utf-8")).body:
-            names = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
-            if isinstance(node, ast.Assign) and STATEMENT in names and isinstance(node.value, ast.Constant):
-                return node.value.value
+        try:
+            body = ast.parse(Path(frame.filename).read_bytes()).body  # bytes: the file may name an encoding of its own
+        except (OSError, SyntaxError, ValueError):  # no source, or not any more
+            continue
+        for node in body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if STATEMENT in names and isinstance(value := getattr(node, "value", None), ast.Constant):
+                return value.value
     return 1
 
 

@@ -124,7 +124,7 @@ def env(
             doc=inspect.cleandoc(factory.__doc__ or ""),
             options=options,
             dataset=dataset or (FromOptions(holder, "rows") if hasattr(holder, "rows") else None),
-            rewards=tuple(rewards),
+            rewards=rewards if isinstance(rewards, str) else tuple(rewards),  # type: ignore[arg-type]  # refused below
             verifier=verifier,
             max_turns=max_turns,
             scores_itself=scores_itself,

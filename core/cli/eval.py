@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grpo.core.cli.bar import ProgressBar
-from grpo.core.text.printable import counted, printable
+from grpo.core.text.printable import counted, encodable, printable
 from grpo.plugins._soundness import version_note
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
@@ -213,7 +213,7 @@ def _write(file: Path, rows: list[dict[str, Any]]) -> None:
     try:
         with whole_file(file) as unfinished, unfinished.open("w", encoding="utf-8") as lines:
             for row in rows:
-                lines.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+                lines.write(encodable(json.dumps(row, ensure_ascii=False, default=str)) + "\n")
     except OSError as error:
         raise RunError(
             f"cannot write {file}: {error.strerror}. Nothing was left there; the figures above hold."

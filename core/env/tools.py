@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo.core.text.printable import encodable
 from grpo.plugins.errors import GrpoError, PluginError, did_you_mean
 
 Schema = Mapping[str, Any]
@@ -91,7 +92,7 @@ def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
         result = function(**call.arguments)
         if inspect.isawaitable(result):
             result = asyncio.run(_awaited(result))
-        return _encodable(result if isinstance(result, str) else json.dumps(result, default=str, ensure_ascii=False))
+        return encodable(result if isinstance(result, str) else json.dumps(result, default=str, ensure_ascii=False))
     except GrpoError:
         raise
     except Exception as error:
@@ -128,13 +129,8 @@ def answering(calls: Sequence[ToolCall], answers: Sequence[str]) -> list[dict[st
 def told_error(reason: str) -> str:
     """Returns an error as the policy is told of it: an object with the key `error`, as TRL writes it."""
     short = reason if len(reason) <= LONGEST_ERROR else reason[: LONGEST_ERROR - 3] + "..."
-    return json.dumps({"error": _encodable(short)}, ensure_ascii=False)
+    return json.dumps({"error": encodable(short)}, ensure_ascii=False)
 
 
 async def _awaited(result: Awaitable[Any]) -> Any:
     return await result
-
-
-def _encodable(text: str) -> str:
-    """Replaces lone surrogates, which no tokenizer reads."""
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
 
 COMPLETE = "complete.json"
@@ -280,7 +281,8 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow]) -> None:
         for position, part in enumerate(("outcome", "score", "reason")):
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]
             types[f"{part}.{name}"] = pa.float64() if part == "score" else pa.string()
-    table = pa.table({key: pa.array(values, type=types.get(key)) for key, values in columns.items()})
+    written = {key: [encodable(one) if isinstance(one, str) else one for one in own] for key, own in columns.items()}
+    table = pa.table({key: pa.array(values, type=types.get(key)) for key, values in written.items()})
     with whole_file(run.rollouts / STEP_FILE.format(step)) as unfinished:
         pq.write_table(table, unfinished)
 

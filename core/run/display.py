@@ -242,7 +242,8 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
 
 def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns (label, key) of the metrics worth a line, as far as the row has them."""
-    rewards = [key for key in row if key.startswith("rewards/") and key.endswith("/mean")]
+    own = [key for key in row if key.startswith("rewards/") and key.count("/") == 2]  # figures of rewards have more
+    rewards = [key for key in own if key.endswith("/mean")]
     envs = [key for key in row if _of_an_env(key)]
     first = [("reward", "reward"), ("accuracy", "accuracy")]
     last = [
@@ -260,7 +261,7 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         *((key.removeprefix(PREFIX).replace("/", " "), key) for key in envs),
         *last,
     ]
-    wanted += [(f"{key.split('/')[1]} failed", key) for key in row if key.endswith("/failure") and row[key]]
+    wanted += [(f"{key.split('/')[1]} failed", key) for key in own if key.endswith("/failure") and row[key]]
     return [(label, key) for label, key in wanted if row.get(key) is not None]
 
 

@@ -184,6 +184,7 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.scoring import Scoring
+    from grpo.core.train.batch import stop_on_failures
     from grpo.core.train.callbacks import StepCallback, StopRequest, event_files
     from grpo.core.train.trainer import PolicyTrainer
 
@@ -204,6 +205,8 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
 
             def received(batch: Batch) -> dict[str, float]:
                 metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
+                _wait()  # what ends the run is on record before any process leaves
+                stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
                 return metrics | (canaries.received(batch.step) if canaries else {})
 
             trainer = PolicyTrainer(

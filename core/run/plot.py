@@ -167,6 +167,7 @@ def _curve(
     if faint:
         axis.plot(steps, values, color=colour, alpha=0.25, linewidth=1)
     marker = "o" if len(points) < FEW else None
+    label = f" {label}" if label.startswith("_") else label  # matplotlib leaves such a label out of the legend
     axis.plot(steps, [sum(window) / len(window) for window in windows], style, color=colour, label=label, marker=marker)
 
 

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
 
 from grpo.core.env.scores import right_by_env, scores_by_env
 from grpo.core.plan import Plan
@@ -57,9 +59,12 @@ class Scoring:
         return self.scorer.early(self._group_size)
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls | None = None) -> dict[str, list[Outcome]]:
-        """Scores a batch; reward name to one outcome per completion."""
+        """Scores a batch, on all processes alike; reward name to one outcome per completion."""
         with _kept_random_numbers():
             outcomes = scores_by_env(self.scorer, self._envs, completions, early)
+        if PartialState().num_processes > 1:  # the first process tells of what fails on others, too
+            for failures in gather_object([dict(self.scorer.first_failure)]):
+                self.scorer.first_failure |= {**failures, **self.scorer.first_failure}
         self.tell_failures()
         return outcomes
 

@@ -135,6 +135,9 @@ class Reader:
         for name, figure in value.metrics.items():
             if not isinstance(name, str) or not name or name in _TAKEN:
                 return self.failure(f"its Scored has a metric named {_short(name)}, which is taken.", row, seconds)
+            if not name.isprintable():
+                problem = f"its Scored has a metric named {ascii(name)[:60]}, which cannot be shown; use plain words."
+                return self.failure(problem, row, seconds)
             if type(figure) not in (int, float) or not math.isfinite(figure):
                 problem = f"its Scored has the metric {name}={_short(figure)}; a metric is a finite number."
                 return self.failure(problem, row, seconds)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
+# No start is part of another sequence: of many starts without an end, each would else be read to the end of the text.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x9c|\x1b\\)"  # OSC and the like: titles, links
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x9c|\x1b\\)"  # OSC: titles, links
     r"|\x1b[ -/]*[0-~]"  # the short ones, and the start of one that never ends: the text after it stays
 )
 # C0 but tab and newline, DEL, C1, bidirectional overrides and isolates, surrogates.
@@ -21,6 +22,14 @@ def printable(text: str) -> str:
     """Returns the text without escape sequences and control characters; "\\r\\n" and a lone "\\r" become "\\n"."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", text)
+
+
+def encodable(text: str) -> str:
+    """Returns the text with a question mark for each half of a surrogate pair, which UTF-8 and tokenizers cannot read.
+
+    Such halves come out of JSON escapes: of data sets, and of completions that a reward or a tool parses and quotes.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def one_line(text: str, width: int = 100) -> str:

@@ -25,7 +25,6 @@ from grpo.core.train.batch import (
     advantages_of,
     batch_metrics,
     length_metrics,
-    stop_on_failures,
     trained_of,
 )
 from grpo.core.train.sampler import Sampler
@@ -102,7 +101,7 @@ class Collector:
             again: the weights that the rollout backend was handed are in doubt.
 
         Raises:
-            RunError: the environment or a reward failed too often, or rewards overflow.
+            RunError: rewards overflow.
         """
         began = time.perf_counter()
         generation = self._sampler.next(starts, again=again)
@@ -118,7 +117,6 @@ class Collector:
         rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), strict=True))
         rows = _of_all(rows)
         batch = self._batch(names, rows, step, sampled - began, scored - sampled)
-        stop_on_failures(batch, self._plan.rewards, self._plan.config.failures.stop_share)
         tensors = padded(generation.prompts, generation.rollouts, self._pad_id, self._device)
         self._enter(tensors, batch)
         lengths, ended = [row[1][1] for row in rows], [row[1][2] for row in rows]

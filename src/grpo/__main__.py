@@ -1,4 +1,4 @@
-"""`python -m grpo`, also for `accelerate launch -m grpo run ...`."""
+"""`python -m grpo`, also for `torchrun --nproc-per-node 2 -m grpo run ...`."""
 
 import sys
 from pathlib import Path

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,6 +53,16 @@ class Forked:
         code = self.process.exitcode
         assert code is not None, f"still going after {seconds} s: {self.said}"
         return code
+
+
+def in_two_processes(arguments: Sequence[str], code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Runs `grpo` in two processes that train together, and returns it when it ended with this code."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "grpo"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    command = [*launcher, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == code, done.stderr[-3000:]
+    return done
 
 
 def _command(arguments: list[str], said: str, largest_file: int | None) -> None:

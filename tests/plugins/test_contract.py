@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +91,19 @@ def test_an_import_that_has_nothing_to_do_with_grpo_is_just_broken(make_entry: H
     problem = only_problem(Host([make_entry("import no_such_module_anywhere\ngrpo_contract = 2\n")]))
     assert problem.state == "broken"
     assert "contract" not in problem.line
+
+
+@pytest.mark.parametrize("statement", ["1.0", "'1'", "-1", "[1]", "10**30"])
+def test_what_is_no_number_of_a_contract_is_none(make_entry: HookSource, statement: str) -> None:
+    assert only_problem(Host([make_entry(f"grpo_contract = {statement}{HOOK}")])).state == "contract"
+
+
+def test_a_package_in_another_encoding_whose_import_fails_is_a_problem_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "# -*- coding: latin-1 -*-\n# \u00e9\nfrom grpo import not_there_yet\ngrpo_contract: int = 2\n"
+    (tmp_path / "in_latin_1.py").write_bytes(source.encode("latin-1"))
+    monkeypatch.syspath_prepend(tmp_path)
+    problem = only_problem(Host([Entry("some-dist", "1.0", "rewards", lambda: importlib.import_module("in_latin_1"))]))
+    assert problem.state == "contract"
+    assert "It was written for contract 2" in problem.line

@@ -230,3 +230,75 @@ def test_a_plugin_of_a_package_needs_a_version(make_entry: HookSource, source: s
     with pytest.raises(PluginNotFound) as caught:
         getattr(host, kind)("near")
     assert f"some-dist has one that cannot be used: {line}." in str(caught.value)
+
+
+HOSTILE = """
+from grpo import RewardSpec
+
+class Raising(RewardSpec):
+    @property
+    def version(self):
+        raise RuntimeError("no version")
+
+class Nameless(str):
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+class Nowhere:
+    @property
+    def __class__(self):
+        raise RuntimeError("no class")
+
+class NeverEqual:
+    def __eq__(self, other):
+        raise RuntimeError("no comparison")
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no message")
+
+def score(completion):
+    return 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("object.__new__(Raising)", "returned what cannot be read: AttributeError"),
+        ("RewardSpec(Nameless('a b'), 1, score)", "returned what cannot be read: RuntimeError: no repr"),
+        ("Nowhere()", "returned what cannot be read: RuntimeError: no class"),
+        (
+            "RewardSpec('near', 1, score, scope=NeverEqual())",
+            "returned what cannot be read: RuntimeError: no comparison",
+        ),
+        ("(_ for _ in ()).throw(Mute())", "grpo_rewards raised Mute: (its message cannot be printed)"),
+    ],
+)
+def test_a_spec_whose_attributes_raise_spoils_only_itself(make_entry: HookSource, spec: str, words: str) -> None:
+    listed = "[score_of, SPEC]" if "throw" not in spec else "list(SPEC)"
+    source = f"{HOSTILE}\nscore_of = reward(version=1, name='fine')(score)\n@hookimpl\ndef grpo_rewards():\n"
+    host = Host(
+        [make_entry(f"{source}    return {listed.replace('SPEC', spec)}\n"), make_entry(GOOD, distribution="other")]
+    )
+    assert words in only_problem(host).line
+    assert only_problem(host).state == "broken"
+    assert names(host)[-1] == "other/good"
+    assert len(names(host)) == (2 if "throw" not in spec else 1)
+
+
+def test_a_list_that_cannot_be_iterated_is_read_by_place(make_entry: HookSource) -> None:
+    source = f"""
+class Once(list):
+    def __iter__(self):
+        raise RuntimeError("not twice")
+{GOOD.replace("return [good]", "return Once([good])")}"""
+    assert names(Host([make_entry(source)])) == ["some-dist/good"]
+
+
+def test_an_exception_that_says_nothing_is_a_problem_like_any_other(make_entry: HookSource) -> None:
+    source = f"{HOSTILE}\nraise ImportError('odd', name=5) from Mute()\n"
+    assert "ImportError: odd" in only_problem(Host([make_entry(source)])).line
+    assert (
+        "Mute: (its message cannot be printed)" in only_problem(Host([make_entry(f"{HOSTILE}\nraise Mute()\n")])).line
+    )

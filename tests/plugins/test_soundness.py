@@ -43,10 +43,34 @@ SOUND = RewardSpec("near", 1, score, options=(Option("a", int, 1),), columns=(Co
         ({"isolation": "docker"}, "isolation 'docker'"),
         ({"range": (1.0, 0.0)}, "range"),
         ({"range": 1.0}, "range"),
+        ({"range": (None, 1.0)}, "range (None, 1.0)"),
+        ({"range": ("0", "1")}, "range ('0', '1')"),
+        ({"scope": None}, "scope None"),
+        ({"version": 10**5000}, "count releases"),
+        ({"timeout": 10**400}, "finite number of seconds"),
+        ({"timeout": True}, "timeout True"),
+        ({"name": "near\x1b[2J"}, "'near\\x1b[2J' cannot be a plugin name: it has characters"),
+        ({"name": "near\u202egnp"}, "a terminal obeys"),
+        ({"name": "near\ud800"}, "a terminal obeys"),
     ],
 )
 def test_a_faulty_field_is_named(change: dict[str, Any], words: str) -> None:
     assert words in spec_fault("reward", replace(SOUND, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rewards": "proximity"}, "rewards 'proximity' must be a tuple of SPECs"),
+        ({"rewards": (SOUND,)}, "must be a tuple of SPECs"),
+        ({"max_turns": "3"}, "max_turns '3'"),
+        ({"max_turns": 0}, "max_turns 0"),
+        ({"dataset": [{"question": "1 + 1?"}]}, "dataset must be a function or None, got list"),
+        ({"ordered": True}, "ordered must be a function or None"),
+    ],
+)
+def test_a_faulty_field_of_an_environment_is_named(change: dict[str, Any], words: str) -> None:
+    assert words in spec_fault("env", replace(EnvSpec("e", 1, dict), **change))
 
 
 def test_sound_specs_have_no_fault() -> None:

@@ -116,6 +116,7 @@ def test_a_table_may_name_a_file() -> None:
         ("near:timeout=-1", "above 0"),
         ("near:as=a/b", "without '/'"),
         ('near:as="a b"', "without '/'"),
+        ("near:as=a\x1b[2J", "in plain letters"),
         ("near:as=", "without '/'"),
         ("gym:", "names no environment of 'gym'"),
         ("gym:id=CartPole-v1", "names no environment of 'gym'"),

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +307,14 @@ def test_a_broken_record_is_named(run: RunDir) -> None:
     run.config.write_text('{"env": ')
     with pytest.raises(UsageError, match=r"config\.json is not valid JSON"):
         read_json(run.config)
+
+
+def test_half_a_surrogate_pair_anywhere_is_written_as_a_question_mark(run: RunDir) -> None:
+    """It comes out of JSON escapes: a completion that a reward parses and quotes in its error must not end the run."""
+    half = "a\ud800b"
+    given = rollout(1, completion=half, columns=json.dumps({"x": half}, ensure_ascii=False), info=json.dumps(half))
+    write_rollouts(run, 1, [replace(given, outcomes={"near": ("failure", None, f"ValueError: {half}")})])
+    [row] = read_rollouts(run, 1)
+    assert row["completion"] == "a?b"
+    assert row["reason.near"] == "ValueError: a?b"
+    assert json.loads(row["columns"]) == {"x": "a?b"}

@@ -219,3 +219,8 @@ def test_a_reward_that_is_called_like_a_metric_is_told_from_it() -> None:
 
 def test_a_single_reward_is_not_shown_beside_the_total() -> None:
     assert [label for label, _ in headline({"step": 1, "reward": 1.0, "rewards/near/mean": 1.0})] == ["reward"]
+
+
+def test_a_figure_of_a_reward_is_not_taken_for_its_mean_or_its_failures() -> None:
+    row = {"rewards/a/mean": 0.5, "rewards/a/judge/mean": 9.0, "rewards/b/mean": 0.25, "rewards/a/judge/failure": 1.0}
+    assert headline(row) == [("a", "rewards/a/mean"), ("b", "rewards/b/mean")]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_command import in_two_processes
 
 from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.record.browse import read_step, to_completion
@@ -140,10 +138,5 @@ def test_two_processes_score_whole_groups(tiny_model: Path, tmp_path: Path) -> N
         f"--model {tiny_model} --out {tmp_path}/run --steps 2 --prompts-per-step 2 --group-size 4 --eval-size 0 "
         "--max-completion-length 12"
     )
-    launcher = [str(Path(sys.executable).parent / "accelerate"), "launch", "--cpu", "--num_processes", "2"]
-    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "grpo"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [*launcher, *words.split()]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    in_two_processes(words.split())
     again(tmp_path / "run", ["early", "late"])

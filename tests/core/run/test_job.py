@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_command import Forked
+from forked_command import Forked, in_two_processes
 
 from grpo.core.policy.load import policy_source
 from grpo.plugins.errors import UsageError
@@ -28,7 +25,6 @@ from grpo import reward
 def vowels(completion: str) -> float:
     return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
 """
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 
 @pytest.fixture(autouse=True)
@@ -186,12 +182,8 @@ def test_two_processes_share_one_run(small: list[str], tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     alone, shared = tmp_path / "alone", tmp_path / "shared"
-    launcher = [str(Path(sys.executable).parent / "accelerate"), "launch", "--cpu", "--num_processes", "2"]
-    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "grpo"]
     here([*small, "--out", str(alone)])
-    launched = [*launcher, *small, "--out", str(shared)]
-    done = subprocess.run(launched, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = in_two_processes([*small, "--out", str(shared)])
     assert done.stdout.count("done after step 8") == 1
     one, two = metrics(alone), metrics(shared)
     assert [row["step"] for row in two] == [row["step"] for row in one]
@@ -201,9 +193,20 @@ def test_two_processes_share_one_run(small: list[str], tmp_path: Path) -> None:
         assert table["group"].to_pylist() == [0] * 4 + [1] * 4
         prompts = table["prompt"].to_pylist()
         assert prompts == pq.read_table(alone / "rollouts" / f"step-{step:06d}.parquet")["prompt"].to_pylist()
+        assert len({*table["completion"].to_pylist()}) > 4, "both processes sampled the same"
     # The draws differ between the processes, so the curves agree within noise, and the first loss is exactly on-policy.
     gap = [abs(a["reward"] - b["reward"]) for a, b in zip(one[1:], two[1:], strict=True)]
     assert sum(gap) / len(gap) < 0.05
+
+
+def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small: list[str], tmp_path: Path) -> None:
+    fails = "    if os.environ['RANK'] == '1':\n        raise ValueError('here')\n    return"
+    (tmp_path / "mine.py").write_text("import os\n" + REWARD.replace("    return", fails))
+    command = [*small, "--out", str(tmp_path / "run"), "--set", "failures.stop_share=0.4"]
+    done = in_two_processes(command, code=1)
+    assert done.stderr.count("warning: a reward failed; its completion is masked, never a zero.") == 1
+    assert "failed on 4 of 8 completions in step 1, over failures.stop_share 0.4" in done.stderr
+    assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "failed"
 
 
 def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str], tmp_path: Path) -> None:

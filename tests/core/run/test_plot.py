@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.run.plot import plot_metrics
+from grpo.core.run.plot import curves, plot_metrics
 
 
 def png_size(path: Path) -> tuple[int, int]:
@@ -48,3 +48,10 @@ def test_more_measurements_make_another_picture(tmp_path: Path) -> None:
     plot_metrics([{"step": 1, "reward": 0.1}, {"step": 2, "reward": 0.3}], tmp_path / "one.png")
     plot_metrics([{"step": 1, "reward": 0.1}, {"step": 2, "reward": 0.2}], tmp_path / "two.png")
     assert (tmp_path / "one.png").read_bytes() != (tmp_path / "two.png").read_bytes()
+
+
+def test_a_name_that_begins_with_an_underscore_is_in_the_legend() -> None:
+    rows = [{"step": step, "rewards/_near/mean": 0.1, "rewards/far/mean": 0.2} for step in (1, 2)]
+    legends = [axis.get_legend() for axis in curves(rows).axes]
+    [each] = [[text.get_text().strip() for text in legend.get_texts()] for legend in legends if legend is not None]
+    assert each == ["_near", "far"]

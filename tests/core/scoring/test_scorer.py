@@ -298,6 +298,7 @@ def test_figures_beside_a_score_come_with_its_outcome_from_every_room() -> None:
         (Scored(1.0, {"tokens": "7"}), "the metric tokens='7'"),  # type: ignore[dict-item]
         (Scored(1.0, {"ok": True}), "the metric ok=True"),
         (Scored(1.0, {"failure": 0.0}), "named 'failure', which is taken"),
+        (Scored(1.0, {"a\ud800": 0.0}), r"named 'a\ud800', which cannot be shown"),
         (Scored(1.0, {1: 0.0}), "named 1, which is taken"),  # type: ignore[dict-item]
         (Scored(1.0, [1.0]), "metrics that are a list"),  # type: ignore[arg-type]
     ],

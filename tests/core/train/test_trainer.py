@@ -197,6 +197,7 @@ def test_masked_completions_change_no_weight(tiny_model: Path, rewards: Path, tm
 
 
 def test_too_many_failures_stop_the_run_by_name_and_it_resumes(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+    from grpo.core.record.run_dir import RunDir, read_rollouts
     from grpo.core.run.job import resume
     from grpo.core.run.progress import Silent
     from grpo.plugins.errors import RunError
@@ -210,6 +211,7 @@ def test_too_many_failures_stop_the_run_by_name_and_it_resumes(tiny_model: Path,
             failures={"stop_share": 0.1, "retries": 0},
         )
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "failed"
+    assert "failure" in {row["outcome.brittle"] for row in read_rollouts(RunDir(tmp_path / "run"), 1)}
     rewards.write_text(REWARDS.replace("raise RuntimeError", "return 0.5  #"))
     assert resume(tmp_path / "run", Host.discover(), Silent()).status == "done"
 
