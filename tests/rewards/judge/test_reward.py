@@ -212,14 +212,14 @@ def test_a_reply_that_drips_is_ended_too(stand_in, judges, bound):
 
 def test_the_time_limit_of_the_call_ends_the_request(stand_in, bound):
     stand_in.script = ["hang"]
-    table = {"name": "judge", "timeout": 0.3, "options": bound(stand_in).options}
+    table = {"name": "judge", "timeout": 1.0, "options": bound(stand_in).options}
     start = time.monotonic()
     with Scorer([Host.discover().reward(table)], retries=0) as scorer:
         late, fine = scorer.score([Completion("Paris", row=ROW), Completion("Paris!", row=ROW)])["judge"]
         assert wait_for(lambda: stand_in.hung_up)
-        assert stand_in.hung_up[0] - start < 3
+        assert stand_in.hung_up[0] - start < 6
     assert sorted([late.kind, fine.kind]) == ["failure", "score"]
-    assert "time limit of 0.3 s" in (late.reason or fine.reason)
+    assert "time limit of 1 s" in (late.reason or fine.reason)
 
 
 def test_closing_the_scorer_hangs_up(stand_in, bound):
