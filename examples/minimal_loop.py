@@ -9,7 +9,7 @@ Read it first; then core/run/job.py, which does the same with all of that.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,4 +131,6 @@ def update(model: Any, optimizer: torch.optim.Optimizer, batch: Tensors) -> floa
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser(description="Trains the embedded model on the embedded word problems.")
+    parser.add_argument("steps", nargs="?", type=int, default=20)
+    main(parser.parse_args().steps)
