@@ -153,6 +153,7 @@ def test_with_a_reward_of_groups_the_others_stay_and_the_case_is_a_group(folder:
     assert (case.row, case.expect) == ({"answer": "7"}, [2.0, 2.0])
 
 
+@pytest.mark.slow
 def test_the_other_members_of_a_run_stay_too(full_run: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(

@@ -303,6 +303,7 @@ def test_rollouts_that_their_environment_failed_are_counted_and_the_reason_is_to
     assert "OSError: the backend is away" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_named_a_verifier_is_measured_with_it(full_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(full_run, run)
