@@ -40,6 +40,7 @@ def lines_by_file(places) -> dict[str, set[int]]:
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [refused_by_mypy, refused_by_pyright], ids=["mypy", "pyright"])
 def test_type_checkers_accept_what_is_right_and_refuse_every_slip(refused) -> None:
     marked = {n for n, line in enumerate(WRONG.read_text().splitlines(), start=1) if line.endswith("# wrong")}

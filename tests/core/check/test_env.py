@@ -15,6 +15,8 @@ from grpo import EnvSpec, check_env
 from grpo.core.check.report import Report
 from grpo.plugins.errors import PluginNotFound
 
+pytestmark = pytest.mark.slow
+
 ROWS = [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(12)]
 
 

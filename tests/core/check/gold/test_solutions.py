@@ -24,6 +24,8 @@ from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion
 
+pytestmark = pytest.mark.slow
+
 PARAMS = SamplingParams(max_tokens=60, eos_ids=(2,), pad_id=0)
 ADD = {"tool": "add", "arguments": {"number": 4}}
 FAIL = {"tool": "add", "arguments": {"number": "four"}}
