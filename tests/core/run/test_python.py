@@ -170,6 +170,7 @@ def test_a_class_of_an_environment_is_played_and_pays_itself(tiny: dict[str, Any
     assert set(first["score.environment"]) <= {0.0, 1.0, 2.0}
 
 
+@pytest.mark.slow
 def test_an_environment_without_texts_is_told_how_to_become_one(tiny: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r'gymnasium.register\("Pushed-v0", entry_point=Pushed\)'):
         grpo.train(**{**tiny, "env": Pushed, "dataset": None})
