@@ -176,6 +176,7 @@ def test_transformers_may_import_the_bare_folder_kernels() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_every_imported_distribution_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {name_of(requirement) for requirement in project["dependencies"]}

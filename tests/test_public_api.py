@@ -128,6 +128,7 @@ def _with_contract_first(lines: list[str]) -> list[str]:
     return sorted(lines, key=lambda line: (not line.startswith("contract "), line))
 
 
+@pytest.mark.slow
 def test_what_plugins_rely_on_is_what_the_record_says() -> None:
     contract, *now = _with_contract_first(public_lines())
     stated, before = recorded()

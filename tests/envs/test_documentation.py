@@ -77,6 +77,7 @@ def test_the_error_shown_is_the_real_one() -> None:
     assert f"    {caught.value}\n" in PAGE
 
 
+@pytest.mark.slow
 def test_the_example_of_several_turns_holds_and_its_demonstrations_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     example: dict[str, Any] = {"__name__": "example"}

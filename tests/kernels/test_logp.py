@@ -174,6 +174,7 @@ def test_it_follows_autocast(mode: str) -> None:
         assert error(gradient, other) < TOLERANCE[torch.bfloat16]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch._dynamo itself
 def test_it_works_inside_a_compiled_function() -> None:
     given = problem(trained=True)

@@ -247,6 +247,7 @@ def test_completions_cannot_command_the_terminal_or_pose_as_scores(tmp_path: Pat
     assert not set("\x1b\x07\x9b\u202e\r") & set("".join(lines))
 
 
+@pytest.mark.slow
 def test_show_on_a_terminal_wraps_and_takes_no_markup(tmp_path: Path) -> None:
     run = run_in(tmp_path, "run", "done")
     write_rollouts(run, 1, [rollout(0, "[bold]one[/bold] \x1b]0;title\x07" + "word " * 40, 0.5)])

@@ -24,6 +24,7 @@ def test_a_program_is_run_and_described(tmp_path: Path) -> None:
     assert done.stdout.endswith("stdout:\n  6 red\n")
 
 
+@pytest.mark.slow
 def test_the_result_is_one_json_object_with_every_key(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text("import os\nos.write(1, b'\\xff')\nwhile True: pass")
     done = grpo("run", "loop.py", "--cpu", "0.2", "--json", "--backend", "local:slots=2", cwd=tmp_path)
@@ -62,6 +63,7 @@ def test_what_cannot_be_run_ends_in_words(tmp_path: Path, arguments: tuple[str, 
     assert words in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_what_crashed_runs_left_is_removed(tmp_path: Path) -> None:
     program = (
         "import os\nfrom grpo.rewards.sandbox import cgroup\nfrom grpo.rewards.sandbox.local import local\n"

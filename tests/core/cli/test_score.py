@@ -249,6 +249,7 @@ def test_groups_may_stand_further_apart_than_a_block_of_rows(folder: Path) -> No
     assert scores == [0.0, *[1.0] * 600, 1.0]
 
 
+@pytest.mark.slow
 def test_rows_whose_groups_are_not_known_are_refused_before_an_older_output_is_lost(folder: Path) -> None:
     (folder / "groups.py").write_text(GROUPS)
     (folder / "out.jsonl").write_text("kept")

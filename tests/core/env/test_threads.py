@@ -96,6 +96,7 @@ def test_one_that_cannot_be_closed_is_a_warning() -> None:
         assert threads.call({0: lambda env: "fine"}) == {0: "fine"}
 
 
+@pytest.mark.slow
 def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is_not_waited_for() -> None:
     class Server(Slow):
         open = 0

@@ -246,6 +246,7 @@ def test_a_dataset_for_an_environment_that_takes_none_is_refused() -> None:
         with_dataset(env, parse_config({"env": "bare", "dataset": "rows.jsonl"}))
 
 
+@pytest.mark.slow
 def test_problems_that_an_environment_makes_are_the_same_in_a_resumed_run(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

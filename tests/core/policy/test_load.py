@@ -84,6 +84,7 @@ def test_a_broken_file_is_one_line_that_says_what_could_not_be_loaded(
     assert f"cannot load the {what} of '{folder}'" in refusal(load, str(folder))
 
 
+@pytest.mark.slow
 def test_what_is_no_language_model_is_named(folder: Path) -> None:
     change(folder / "config.json", model_type="vit", architectures=["ViTModel"])
     assert "cannot load the model" in refusal(count_parameters, load_model_config(str(folder)))

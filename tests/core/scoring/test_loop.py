@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from grpo import Completion, reward
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundReward
@@ -77,6 +79,7 @@ def test_a_coroutine_that_never_awaits_fails_alone_and_the_others_go_on() -> Non
     release.set()
 
 
+@pytest.mark.slow
 def test_async_rewards_are_not_held_up_by_a_rewards_that_computes() -> None:
     def compute(completion: str) -> float:
         end = time.monotonic() + 1.0

@@ -175,6 +175,7 @@ def test_an_empty_batch_has_no_outcomes() -> None:
     assert scores(GATED, []) == {"gated": [], "gated.tagged": [], "gated.right": []}
 
 
+@pytest.mark.slow
 def test_a_rubric_is_checked_like_any_reward(tmp_path: Path) -> None:
     path = tmp_path / "tidy.toml"
     path.write_text(

@@ -83,6 +83,7 @@ def made(tiny_model: Path, tmp_path: Path) -> Iterator[Made]:
         yield Made(plan, sampler, scoring, tokenizer, model)
 
 
+@pytest.mark.slow
 def test_a_failure_leaves_the_loss_an_abstention_has_no_advantage_and_neither_is_a_zero(made: Made) -> None:
     starts = [episode for episode in made.plan.train[:4] for _ in range(4)]
     found = made.collector().collect(starts, 3, again=False)

@@ -29,6 +29,7 @@ def told(env: Any, *programs: str) -> list[str]:
     return [env.python(program) for program in programs]
 
 
+@pytest.mark.slow
 def test_it_is_offered_and_passes_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     assert PYTHON_TOOL in grpo.envs.grpo_envs()

@@ -149,12 +149,14 @@ def test_programs_that_print(judged):
     assert judged("print(2.9999999999)", inputs=["1 2"], outputs=["3"], compare="float").outcome == "accepted"
 
 
+@pytest.mark.slow
 def test_a_test_that_ends_the_solution_does_not_end_the_others(judged):
     program = "import os\ndef f(x):\n    if x == 1: os._exit(0)\n    if x == 2:\n        while True: pass\n    return x"
     result = judged(program, tests=[f"assert f({n}) == {n}" for n in (0, 1, 2, 3)], seconds=0.5)
     assert ends(result) == ["accepted", "runtime_error", "time", "accepted"]
 
 
+@pytest.mark.slow
 def test_a_solution_that_never_gets_anywhere_is_given_up(judged):
     result = judged("def f(x):\n    while True: pass", tests=[f"assert f({n}) == {n}" for n in range(50)], seconds=0.2)
     assert {test.outcome for test in result.tests} <= {"time_cpu", "time_wall"}
@@ -176,6 +178,7 @@ def ends(result):
     return [test.outcome.removesuffix("_cpu").removesuffix("_wall") for test in result.tests]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrity", ["split", "shared"])
 def test_the_processor_time_is_that_of_one_test_and_all_its_calls(integrity, judged):
     tests = ["assert f(0.2) == 0.2", "assert f(0.2) == 0.2", "assert f(0.2) == 0.2 and f(0.21) == 0.21"]
@@ -183,6 +186,7 @@ def test_the_processor_time_is_that_of_one_test_and_all_its_calls(integrity, jud
     assert ends(result) == ["accepted", "accepted", "time", "accepted"]
 
 
+@pytest.mark.slow
 def test_a_program_that_turns_its_timer_off_gets_no_more_processor_time(judged):
     program = BURN.replace("    ends", "    signal.setitimer(signal.ITIMER_PROF, 0)\n    ends")
     result = judged(program, tests=["assert f(0.0) == 0", "assert f(0.7) == 0.7"], seconds=0.4)
@@ -191,6 +195,7 @@ def test_a_program_that_turns_its_timer_off_gets_no_more_processor_time(judged):
     assert ends(result) == ["accepted", "time"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "outcome"),
     [

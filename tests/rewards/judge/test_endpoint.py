@@ -41,6 +41,7 @@ def test_the_key_is_nowhere_to_be_seen(stand_in, caplog, capsys, bound):
         assert KEY not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -110,6 +111,7 @@ def test_a_component_of_a_rubric_is_refused_just_so(stand_in, tmp_path):
         Host.discover().reward(str(file))
 
 
+@pytest.mark.slow
 def test_the_check_refuses_the_judge_without_an_endpoint_and_tries_it_with_one(stand_in, judges):
     done = CliRunner().invoke(cli, ["plugins", "check", "judge"])
     assert "needs the option 'base_url'" in str(done.exception)

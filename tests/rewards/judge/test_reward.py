@@ -210,6 +210,7 @@ def test_a_reply_that_drips_is_ended_too(stand_in, judges, bound):
     assert time.monotonic() - start < 3
 
 
+@pytest.mark.slow
 def test_the_time_limit_of_the_call_ends_the_request(stand_in, bound):
     stand_in.script = ["hang"]
     table = {"name": "judge", "timeout": 1.0, "options": bound(stand_in).options}

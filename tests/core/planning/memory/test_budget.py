@@ -119,6 +119,7 @@ def printed(
     return stop.value.code, out, err
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,8 @@ from grpo.core.rollout.sync.payload import Adapter, fingerprints
 from grpo.core.rollout.types import Sampled
 from grpo.plugins.errors import RunError, UsageError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def running() -> Iterator[list[Running]]:

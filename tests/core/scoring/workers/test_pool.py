@@ -26,7 +26,10 @@ from grpo.core.scoring.workers.job import PluginPayload
 from grpo.plugins._binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="worker processes are ended the Linux way")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="worker processes are ended the Linux way"),
+]
 
 
 def bound(function: Callable[..., Any], timeout: float = 10.0, **metadata: Any) -> BoundReward:
