@@ -99,21 +99,6 @@ def test_the_extra_interop_admits_what_its_tests_install() -> None:
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
-@pytest.mark.parametrize("name", sorted(LOCKED))
-def test_the_locked_versions_satisfy_each_other(name: str) -> None:
-    try:
-        distribution = metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        pytest.fail(f"{name} is in constraints.txt and is not installed; run: make clean test")
-    for line in distribution.requires or []:
-        requirement = Requirement(line)
-        other = canonicalize_name(requirement.name)
-        if other == "setuptools" or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
-            continue
-        assert other in LOCKED, f"{name} needs {requirement}, which constraints.txt does not pin; run: make lock"
-        assert requirement.specifier.contains(LOCKED[other], prereleases=True), f"{name} needs {requirement}"
-
-
 @pytest.mark.parametrize("name", sorted(TRIED))
 def test_the_installed_versions_are_the_locked_ones(name: str) -> None:
     assert Version(metadata.version(name)).public == TRIED[name]
