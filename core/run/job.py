@@ -19,24 +19,22 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
+from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
     RunDir,
-    checkpoint_step,
     create_run_dir,
     exclusive,
-    last_checkpoint,
     open_run_dir,
     read_json,
     read_metrics,
-    rewind,
     write_json,
 )
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
@@ -50,6 +48,8 @@ from grpo.plugins.host import Host
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch
     from grpo.core.train.callbacks import StopRequest
+
+T = TypeVar("T")
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_MESSAGES = (  # of libraries that keep no errno; the last one is what torch.save makes of a short write
@@ -118,7 +118,8 @@ def _resume(run_dir: RunDir, host: Host, progress: Progress) -> RunSummary:
     if not isinstance(settings, dict):
         raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
     plan = make_plan(parse_config({**settings, "out": str(path)}), host, fresh=False)
-    checkpoint = last_checkpoint(run_dir)
+    damaged: list[str] = []
+    checkpoint = _agreed(last_checkpoint(run_dir, damaged.append) if _is_main() else None)
     step = checkpoint_step(checkpoint) if checkpoint else 0
     if run_dir.model.is_dir():
         raise UsageError(
@@ -128,6 +129,8 @@ def _resume(run_dir: RunDir, host: Host, progress: Progress) -> RunSummary:
     changed = drift(read_json(run_dir.versions) or {}, _versions(plan, host))
     progress = progress if _is_main() else Silent()
     progress.planned(plan, path, [f"resuming after step {step}"])
+    for line in damaged:
+        progress.warned(f"{line} The run goes on after step {step}.")
     for line in changed:
         progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
     return _execute(plan, host, run_dir, progress, checkpoint)
@@ -219,7 +222,12 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
                 received=received,
                 between_steps=held_out.between_steps,
                 callbacks=[
-                    StepCallback(on_metrics=books.step_ended, stop=stop, boundary=plan.config.loss.num_iterations),
+                    StepCallback(
+                        on_metrics=books.step_ended,
+                        stop=stop,
+                        boundary=plan.config.loss.num_iterations,
+                        keep=plan.config.output.keep,
+                    ),
                     *trackers,
                 ],
             )
@@ -233,6 +241,7 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
                 return "interrupted"
             if _is_main():
                 save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, run_dir.model)
+                seal(run_dir.model)
                 books.plot()
             _wait()
     return "done"
@@ -253,6 +262,10 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
     set_seed(plan.config.seed)  # a fresh adapter is drawn at random
     if not train.warmup_steps:
         return load_policy(plan.source.path, train.dtype, lora)
+    if _is_main() and run_dir.warmup.is_dir() and (problem := damage(run_dir.warmup)):
+        progress.warned(f"{run_dir.warmup} was damaged and is made again: {problem}.")
+        shutil.rmtree(run_dir.warmup)
+    _wait()
     if not run_dir.warmup.is_dir():
         from grpo.core.train.callbacks import LossCallback
         from grpo.core.train.warmup import warm_up
@@ -264,6 +277,7 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
             return None
         if _is_main():
             save_policy(model, tokenizer, run_dir.warmup)
+            seal(run_dir.warmup)
         _wait()
     # Loaded afresh, so that a resumed run and the reference policy of the KL term start from the same weights.
     if lora.enabled:
@@ -344,14 +358,14 @@ def _wait() -> None:
         _partial_state().wait_for_everyone()
 
 
-def _agreed(path: Path) -> Path:
+def _agreed(path: T) -> T:
     """Returns the first process's value on every process."""
     if _processes() == 1:
         return path
     from accelerate.utils import broadcast_object_list
 
     _partial_state()
-    values = [path]
+    values: list[T] = [path]
     broadcast_object_list(values)
     return values[0]
 

@@ -19,7 +19,7 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from grpo.core.record.run_dir import mark_complete
+from grpo.core.record.checkpoint import drop_older, seal
 from grpo.plugins.errors import RunError
 
 DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen", "step_time")  # the trainer measures a step by itself
@@ -74,6 +74,7 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         on_metrics: receives one row per step, on the main process.
         stop: ends the run after the current step, with a checkpoint.
         boundary: a checkpoint can only resume at multiples of this many steps (num_iterations).
+        keep: how many checkpoints stay.
     """
 
     def __init__(
@@ -82,10 +83,12 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         on_metrics: Callable[[dict[str, Any]], None],
         stop: StopRequest,
         boundary: int,
+        keep: int,
     ) -> None:
         self._on_metrics = on_metrics
         self._stop = stop
         self._boundary = boundary
+        self._keep = keep
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -107,7 +110,9 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()  # each process writes the state of its own random numbers
         if state.is_world_process_zero:
-            mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            folder = Path(args.output_dir)
+            seal(folder / f"checkpoint-{state.global_step}")
+            drop_older(folder, self._keep)
 
 
 class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed

@@ -17,7 +17,7 @@ from grpo.plugins.errors import RunError
 def step_callback(rows: list[dict[str, Any]], *, stop: bool = False, boundary: int = 1) -> StepCallback:
     request = StopRequest()
     request.asked = stop
-    return StepCallback(on_metrics=rows.append, stop=request, boundary=boundary)
+    return StepCallback(on_metrics=rows.append, stop=request, boundary=boundary, keep=2)
 
 
 @pytest.fixture
