@@ -90,6 +90,12 @@ def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) ->
     return None
 
 
+def newest_step(run: RunDir) -> int:
+    """Returns the step of the newest checkpoint by the sizes of its files, 0 where there is none."""
+    found = (folder for folder in _sealed(run.checkpoints) if damage(folder, thorough=False) is None)
+    return max(map(checkpoint_step, found), default=0)
+
+
 def drop_older(folder: Path, keep: int) -> None:
     """Removes all but the newest whole checkpoints, by their steps: clocks jump."""
     for checkpoint in _sealed(folder)[keep:]:

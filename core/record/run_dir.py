@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
@@ -164,25 +164,60 @@ def open_run_dir(path: Path) -> RunDir:
     return RunDir(path)
 
 
-@contextmanager
-def exclusive(run: RunDir) -> Iterator[None]:
-    """Holds the run directory for this process; the system lets go of it however the process ends.
+class Hold:
+    """Holds a run directory for this process; the system lets go of it however the process ends.
+
+    Args:
+        run: the directory.
 
     Raises:
         UsageError: another process holds it.
     """
-    try:
-        file = run.lock.open("a")
-    except OSError as error:
-        raise UsageError(
-            f"cannot write in {run.path}: {error.strerror}. Copy the run to where you may write."
-        ) from None
-    with file:
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+        self._file = self._locked()
+
+    def renew(self) -> None:
+        """Holds a directory that has taken the place of the one before.
+
+        Raises:
+            UsageError: another process holds it.
+        """
+        self._file.close()
+        self._file = self._locked()
+
+    def release(self) -> None:
+        """Lets go of the directory."""
+        self._file.close()
+
+    def _locked(self) -> IO[str]:
+        try:
+            file = self._run.lock.open("a")
+        except OSError as error:
+            raise UsageError(
+                f"cannot write in {self._run.path}: {error.strerror}. Copy the run to where you may write."
+            ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{run.path} is in use by a run that is still going. Stop that one first.") from None
-        yield
+            file.close()
+            raise UsageError(f"{self._run.path} is in use by a run that is still going. Stop that one first.") from None
+        return file
+
+
+@contextmanager
+def exclusive(run: RunDir) -> Iterator[Hold]:
+    """Holds the run directory for this process while the block runs.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    hold = Hold(run)
+    try:
+        yield hold
+    finally:
+        hold.release()
 
 
 def in_use(run: RunDir) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from grpo.core.train.callbacks import LossCallback, StepCallback, StopRequest, metrics_row
+from grpo.core.train.callbacks import LossCallback, StepCallback, metrics_row
+from grpo.core.train.stop import StopRequest
 from grpo.plugins.errors import RunError
 
 
