@@ -1,19 +1,30 @@
 """The `grpo` command: finds the subcommand, loads only what it needs, and turns deliberate errors into one line.
 
-Exit codes: 0 done, 1 a run or a plugin failed, 2 something the user wrote cannot be used, 130 interrupted.
+Exit codes: 0 done, 1 a run or a plugin failed, 2 something the user wrote cannot be used, 130 interrupted,
+141 the reader of the output went away.
 """
 
 from __future__ import annotations
 
+import atexit
+import errno
 import importlib
 import os
+import signal
 import sys
+import threading
+import time
 from typing import NoReturn
 
 import click
 
 import grpo
-from grpo.plugins.errors import GrpoError, UsageError, did_you_mean
+from grpo.core.text.streams import LastingStream, open_standard_streams
+from grpo.plugins.errors import GrpoError, RunError, UsageError, did_you_mean
+
+INTERRUPTED = 130
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)  # what stdout may come to
+GRACE = 5.0  # seconds that threads of plugins have to end in when all else has
 
 # name: (module and attribute, the line in `grpo --help`); the module is imported when the command is used.
 COMMANDS = {
@@ -75,21 +86,53 @@ def main() -> NoReturn:
     """Runs the command line and exits."""
     # Idle OpenMP threads that spin starve whoever shares the cores: up to ten times slower. Read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    open_standard_streams()
     try:
         code = cli(standalone_mode=False)
+        sys.stdout.flush()
     except UsageError as error:
         fail(error, 2)
     except GrpoError as error:
         fail(error, 1)
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
+        leave(2)
     except (KeyboardInterrupt, click.Abort):
-        sys.exit(130)
-    sys.exit(code if isinstance(code, int) else 0)
+        say("grpo: interrupted")
+        leave(INTERRUPTED)
+    except BrokenPipeError:
+        leave(128 + signal.SIGPIPE)  # as other programs whose reader has seen enough, for example `| head`
+    except OSError as error:
+        if error.filename is not None or error.errno not in UNWRITABLE:
+            raise
+        fail(RunError(f"the output cannot be written: {error.strerror}. Send it elsewhere."), 1)
+    leave(code if isinstance(code, int) else 0)
 
 
 def fail(error: Exception, code: int) -> NoReturn:
     """Prints one error and exits with its code."""
-    click.echo(f"grpo: {error}", err=True)
-    sys.exit(code)
+    say(f"grpo: {error}")
+    leave(code)
+
+
+def say(line: str) -> None:
+    """Prints a line to stderr, if that can be written."""
+    stream = LastingStream(sys.stderr)
+    stream.write(f"{line}\n")
+    stream.flush()
+
+
+def leave(code: int) -> NoReturn:
+    """Exits; neither a stream that cannot be written nor a plugin's thread that never ends keeps the process."""
+    LastingStream(sys.stdout).flush()
+    LastingStream(sys.stderr).flush()
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    kept = [thread for thread in others if not thread.daemon]
+    deadline = time.monotonic() + GRACE
+    for thread in kept:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if not any(thread.is_alive() for thread in kept):
+        sys.exit(code)
+    say(f"warning: a thread of a plugin still runs ({next(t.name for t in kept if t.is_alive())}); it is left behind.")
+    atexit._run_exitfuncs()
+    os._exit(code)

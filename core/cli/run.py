@@ -57,33 +57,35 @@ def run(
     from grpo.core.run.display import display_for
     from grpo.core.run.given import refuse_missing
     from grpo.core.run.job import resume, start
+    from grpo.core.text.streams import lasting_output
     from grpo.plugins.host import Host
 
     flags = given(values)
-    display = display_for(quiet=quiet)
-    try:
-        if resume_from is not None:
-            if flags or pairs or config_file or dry_run:
-                raise UsageError("--resume continues a run with its own settings; leave the other options out.")
-            refuse_missing(load_config(open_run_dir(resume_from).config, [], {}), resume_from)
-            return _exit_code(resume(resume_from, Host.discover(), display))
-        config = load_config(config_file, pairs, flags)
-        host = Host.discover()
-        if dry_run:
-            from grpo.core.check.gold.validate import doubts
-            from grpo.core.planning.decide import make_plan
-            from grpo.core.planning.output import RUNS
-            from grpo.core.record.disk import refuse_full_disk
+    with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."):
+        display = display_for(quiet=quiet)
+        try:
+            if resume_from is not None:
+                if flags or pairs or config_file or dry_run:
+                    raise UsageError("--resume continues a run with its own settings; leave the other options out.")
+                refuse_missing(load_config(open_run_dir(resume_from).config, [], {}), resume_from)
+                return _exit_code(resume(resume_from, Host.discover(), display))
+            config = load_config(config_file, pairs, flags)
+            host = Host.discover()
+            if dry_run:
+                from grpo.core.check.gold.validate import doubts
+                from grpo.core.planning.decide import make_plan
+                from grpo.core.planning.output import RUNS
+                from grpo.core.record.disk import refuse_full_disk
 
-            plan = make_plan(config, host)
-            refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
-            display.planned(plan, None, ["dry run: nothing was trained"])
-            for note in (*plan.notes, *doubts(plan)):
-                display.warned(note)
-            return 0
-        return _exit_code(start(config, host, display))
-    finally:
-        display.close()
+                plan = make_plan(config, host)
+                refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
+                display.planned(plan, None, ["dry run: nothing was trained"])
+                for note in (*plan.notes, *doubts(plan)):
+                    display.warned(note)
+                return 0
+            return _exit_code(start(config, host, display))
+        finally:
+            display.close()
 
 
 def _exit_code(summary: RunSummary) -> int:

@@ -15,7 +15,8 @@ from grpo.core.config.defaults import Dtype, default_completion, dtype_of
 from grpo.core.config.schema import RunConfig, load_config
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.load import load_policy, policy_source, refuse_impossible_lora
-from grpo.core.record.run_dir import RunDir, checkpoint_step, is_run, last_checkpoint, open_run_dir
+from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint
+from grpo.core.record.run_dir import RunDir, is_run, open_run_dir
 from grpo.core.record.versions import hush_libraries
 from grpo.plugins.errors import UsageError, did_you_mean
 
@@ -126,10 +127,14 @@ def find_run_weights(path: Path) -> Weights:
     config = load_config(run.config, [], {})
     base = policy_source(config.model)
     steps = config.train.steps or 0
-    checkpoint = last_checkpoint(run)
     if run.model.is_dir():
+        if problem := damage(run.model):
+            raise UsageError(
+                f"{run.model} was damaged: {problem}. Remove that folder, then make it again from the last checkpoint "
+                f"with: grpo run --resume {path}"
+            )
         trained = RunWeights(run.model, steps, steps, final=True)
-    elif checkpoint is not None:
+    elif (checkpoint := last_checkpoint(run)) is not None:
         trained = RunWeights(checkpoint, checkpoint_step(checkpoint), steps, final=False)
     else:
         raise UsageError(

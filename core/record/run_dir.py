@@ -6,7 +6,7 @@
     metrics.jsonl       one object per step
     rollouts/           step-000001.parquet: one row per completion
     warmup/             the policy after the supervised steps, if there were any
-    checkpoints/        checkpoint-20/, whole once it holds complete.json
+    checkpoints/        checkpoint-20/, whole once it holds complete.json; see core/record/checkpoint.py
     model/              the final model or adapter, with its tokenizer
     reward.png          the curves
     canaries.json       what the canaries scored at the start, if there are any
@@ -26,13 +26,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
 
-COMPLETE = "complete.json"
 STEP_FILE = "step-{:06d}.parquet"
+# The columns of rollouts but those of outcomes, of which each reward has three.
+PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
+PLAIN += ("messages", "info", "reward", "advantage", "env")
+PARTS = ("outcome", "score", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,25 +164,60 @@ def open_run_dir(path: Path) -> RunDir:
     return RunDir(path)
 
 
-@contextmanager
-def exclusive(run: RunDir) -> Iterator[None]:
-    """Holds the run directory for this process; the system lets go of it however the process ends.
+class Hold:
+    """Holds a run directory for this process; the system lets go of it however the process ends.
+
+    Args:
+        run: the directory.
 
     Raises:
         UsageError: another process holds it.
     """
-    try:
-        file = run.lock.open("a")
-    except OSError as error:
-        raise UsageError(
-            f"cannot write in {run.path}: {error.strerror}. Copy the run to where you may write."
-        ) from None
-    with file:
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+        self._file = self._locked()
+
+    def renew(self) -> None:
+        """Holds a directory that has taken the place of the one before.
+
+        Raises:
+            UsageError: another process holds it.
+        """
+        self._file.close()
+        self._file = self._locked()
+
+    def release(self) -> None:
+        """Lets go of the directory."""
+        self._file.close()
+
+    def _locked(self) -> IO[str]:
+        try:
+            file = self._run.lock.open("a")
+        except OSError as error:
+            raise UsageError(
+                f"cannot write in {self._run.path}: {error.strerror}. Copy the run to where you may write."
+            ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{run.path} is in use by a run that is still going. Stop that one first.") from None
-        yield
+            file.close()
+            raise UsageError(f"{self._run.path} is in use by a run that is still going. Stop that one first.") from None
+        return file
+
+
+@contextmanager
+def exclusive(run: RunDir) -> Iterator[Hold]:
+    """Holds the run directory for this process while the block runs.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    hold = Hold(run)
+    try:
+        yield hold
+    finally:
+        hold.release()
 
 
 def in_use(run: RunDir) -> bool:
@@ -218,9 +256,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         yield unfinished
-        _sync(unfinished)
+        sync(unfinished)
         unfinished.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -233,11 +271,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
     unfinished.mkdir(parents=True)
     try:
         yield unfinished
+        ordinary_modes(unfinished)
         for file in unfinished.rglob("*"):
-            _sync(file)
+            sync(file)
         shutil.rmtree(path, ignore_errors=True)
         unfinished.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -259,9 +298,9 @@ def read_metrics(run: RunDir) -> list[dict[str, Any]]:
     if not run.metrics.is_file():
         return []
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(run.metrics.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
+    for number, line in enumerate(run.metrics.read_bytes().splitlines(keepends=True), start=1):
         try:
-            rows += [json.loads(line)] if line.endswith("\n") else []
+            rows += [json.loads(line)] if line.endswith(b"\n") else []
         except ValueError as error:
             raise UsageError(f"{run.metrics}, line {number}, was damaged: {error}. Remove that line.") from None
     return rows
@@ -272,19 +311,14 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    plain: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
-    plain += ("messages", "info", "reward", "advantage", "env")
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in plain}
-    types: dict[str, Any] = {"reward": pa.float64(), "advantage": pa.float64()}
-    types |= {"messages": pa.string(), "info": pa.string()}
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in PLAIN}
     for name in dict.fromkeys(name for row in rows for name in row.outcomes):
-        for position, part in enumerate(("outcome", "score", "reason")):
+        for position, part in enumerate(PARTS):
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]
-            types[f"{part}.{name}"] = pa.float64() if part == "score" else pa.string()
     written = {key: [encodable(one) if isinstance(one, str) else one for one in own] for key, own in columns.items()}
-    table = pa.table({key: pa.array(values, type=types.get(key)) for key, values in written.items()})
+    table = pa.table({key: pa.array(values, type=_type_of(key)) for key, values in written.items()})
     with whole_file(run.rollouts / STEP_FILE.format(step)) as unfinished:
-        pq.write_table(table, unfinished)
+        pq.write_table(table, unfinished, write_page_checksum=True)
 
 
 def rollout_steps(run: RunDir) -> list[int]:
@@ -307,58 +341,47 @@ def read_rollouts(run: RunDir, step: int) -> list[dict[str, Any]]:
         have = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has none yet"
         raise UsageError(f"{run.path} has no rollouts of step {step}; {have}.")
     try:
-        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        table = pq.read_table(file, page_checksum_verification=True)
+        _refuse_other_columns(table.schema)
+        rows: list[dict[str, Any]] = table.to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Choose another --step.") from None
     return rows
 
 
-def checkpoint_step(folder: Path) -> int:
-    """Returns the step in a checkpoint's name."""
-    return int(folder.name.rpartition("-")[2])
+def _type_of(column: str) -> Any:
+    """The type of Arrow of a column of rollouts."""
+    import pyarrow as pa
+
+    if column in ("step", "group", "tokens"):
+        return pa.int64()
+    return pa.float64() if column in ("reward", "advantage") or column.startswith("score.") else pa.string()
 
 
-def mark_complete(folder: Path) -> None:
-    """Declares a checkpoint whole, after syncing its files, and notes their sizes."""
+def _refuse_other_columns(schema: Any) -> None:
+    """Refuses columns that are not those of rollouts; checksums hold the values and not their names.
+
+    Raises:
+        ValueError: a name or a type is another.
+    """
+    own = [name for name in schema.names if name not in PLAIN]
+    rewards = {name.partition(".")[2] for name in own}
+    if {*PLAIN} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
+        raise ValueError("the names of its columns are others.")
+    if any(schema.field(name).type != _type_of(name) for name in schema.names):
+        raise ValueError("the types of its columns are others.")
+
+
+def ordinary_modes(folder: Path) -> None:
+    """Gives the files of a new folder the modes that the umask asks for; safetensors writes for the owner alone."""
+    mode = folder.stat().st_mode & 0o666
     for file in folder.rglob("*"):
-        _sync(file)
-    write_json(folder / COMPLETE, {"step": checkpoint_step(folder), "bytes": _sizes(folder)})
+        if file.is_file() and file.stat().st_mode & 0o777 != mode:
+            file.chmod(mode)
 
 
-def last_checkpoint(run: RunDir) -> Path | None:
-    """Returns the newest whole checkpoint, or None; one that lost a file, or part of one, is none."""
-    return max(filter(_is_whole, run.checkpoints.glob("checkpoint-*")), key=checkpoint_step, default=None)
-
-
-def _is_whole(folder: Path) -> bool:
-    if not (folder / COMPLETE).is_file():
-        return False
-    try:
-        noted, found = read_json(folder / COMPLETE).get("bytes", {}), _sizes(folder)
-    except FileNotFoundError:  # the run that is going on there removes it just now
-        return False
-    return all(found.get(name) == size for name, size in noted.items())
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    files = (file for file in folder.rglob("*") if file.is_file() and file.name != COMPLETE)
-    return {str(file.relative_to(folder)): file.stat().st_size for file in files}
-
-
-def rewind(run: RunDir, step: int) -> None:
-    """Drops what lies after a step: metrics, rollouts and checkpoints, whole or not."""
-    kept = [row for row in read_metrics(run) if row["step"] <= step]
-    with whole_file(run.metrics) as unfinished:
-        unfinished.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-    for recorded in rollout_steps(run):
-        if recorded > step:
-            (run.rollouts / STEP_FILE.format(recorded)).unlink()
-    for folder in run.checkpoints.glob("checkpoint-*"):
-        if checkpoint_step(folder) > step or not _is_whole(folder):
-            shutil.rmtree(folder)
-
-
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Has the system write a file or a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

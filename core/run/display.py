@@ -42,10 +42,16 @@ def display_for(*, quiet: bool) -> Progress:
 
 
 class Quiet(Silent):
-    """Warnings only."""
+    """Warnings only.
+
+    Every display keeps to the streams that it found: plugins replace those of the process.
+    """
+
+    def __init__(self) -> None:
+        self._err = sys.stderr
 
     def warned(self, text: str) -> None:
-        print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
+        print(f"warning: {printable(text)}", file=self._err, flush=True)
 
 
 class PlainLines(Silent):
@@ -53,43 +59,47 @@ class PlainLines(Silent):
 
     def __init__(self) -> None:
         self._plan: Plan | None = None
+        self._out, self._err = sys.stdout, sys.stderr
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         self._plan = plan
         for name, value in describe(plan, run_dir):
-            print(f"{name:<12}{value}", flush=True)
+            self._say(f"{name:<12}{value}")
         for note in notes:
-            print(note, flush=True)
+            self._say(note)
 
     def loading(self, what: str) -> None:
-        print(f"loading {what}", flush=True)
+        self._say(f"loading {what}")
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
         if step % 10 == 0 or step == steps:
-            print(f"warm-up {step}/{steps}  loss {loss:.3f}", flush=True)
+            self._say(f"warm-up {step}/{steps}  loss {loss:.3f}")
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
-        print(f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}", flush=True)
+        self._say(f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}")
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
         parts = [f"step {row['step']}"]
         parts += [f"{label} {number(row[key])}" for label, key in headline(row)]
         parts.append(f"{row.get('time/step') or 0:.1f} s")
-        print("  ".join(parts), flush=True)
+        self._say("  ".join(parts))
 
     def warned(self, text: str) -> None:
-        print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
+        print(f"warning: {printable(text)}", file=self._err, flush=True)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         for line in ending(status, run_dir, step, self._plan):
-            print(line, flush=True)
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._out, flush=True)
 
 
 class LivePanel(Silent):
     """A panel that is redrawn in place: progress, a sparkline per reward, a sample with its scores."""
 
     def __init__(self) -> None:
-        self._console = Console()
+        self._console = Console(file=sys.stdout)
         self._live: Live | None = None
         self._steps = 0
         self._first_step = 0.0

@@ -19,29 +19,32 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
+from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint, newest_step, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
+    Hold,
     RunDir,
-    checkpoint_step,
     create_run_dir,
     exclusive,
-    last_checkpoint,
+    is_run,
     open_run_dir,
     read_json,
     read_metrics,
-    rewind,
     write_json,
 )
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
+from grpo.core.run.upkeep import Upkeep
+from grpo.core.text.streams import limited_prints
+from grpo.core.train.stop import StopRequest
 from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.events import RunEnded, RunStarted
@@ -49,11 +52,13 @@ from grpo.plugins.host import Host
 
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch
-    from grpo.core.train.callbacks import StopRequest
+
+T = TypeVar("T")
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FOLDER_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOENT)
 DISK_MESSAGES = (  # of libraries that keep no errno; the last one is what torch.save makes of a short write
-    *(os.strerror(number) for number in DISK_ERRORS),
+    *(os.strerror(number) for number in (*DISK_ERRORS, errno.EROFS)),
     "inline_container",
 )
 UNFIT = r"[^\w.+-]+"  # for the name of a folder
@@ -85,6 +90,12 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
         UsageError: it cannot start; nothing was loaded or written.
         RunError: it had to stop; the run directory resumes.
     """
+    stop = StopRequest()
+    with stop.listening():
+        return _start(config, host, progress, stop)
+
+
+def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest) -> RunSummary:
     plan = make_plan(absolute_paths(config), host)
     path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
     refuse_full_disk(path, plan.disk_bytes)
@@ -97,8 +108,8 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
     run_dir = RunDir(path)
     progress = progress if _is_main() else Silent()
     progress.planned(plan, path, [])
-    with _held(run_dir):
-        return _execute(plan, host, run_dir, progress, checkpoint=None)
+    with _held(run_dir) as hold:
+        return _execute(plan, host, run_dir, progress, stop, hold, checkpoint=None)
 
 
 def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
@@ -108,17 +119,19 @@ def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
         UsageError: it is no run directory, or the run is over.
         RunError: it had to stop again.
     """
-    run_dir = open_run_dir(path)
-    with _held(run_dir):  # before its checkpoints are looked at: whoever still runs there adds to them
-        return _resume(run_dir, host, progress)
+    run_dir, stop = open_run_dir(path), StopRequest()
+    # Held before its checkpoints are looked at: whoever still runs there adds to them.
+    with stop.listening(), _held(run_dir) as hold:
+        return _resume(run_dir, host, progress, stop, hold)
 
 
-def _resume(run_dir: RunDir, host: Host, progress: Progress) -> RunSummary:
+def _resume(run_dir: RunDir, host: Host, progress: Progress, stop: StopRequest, hold: Hold | None) -> RunSummary:
     path, settings = run_dir.path, read_json(run_dir.config)
     if not isinstance(settings, dict):
         raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
     plan = make_plan(parse_config({**settings, "out": str(path)}), host, fresh=False)
-    checkpoint = last_checkpoint(run_dir)
+    damaged: list[str] = []
+    checkpoint = _agreed(last_checkpoint(run_dir, damaged.append) if _is_main() else None)
     step = checkpoint_step(checkpoint) if checkpoint else 0
     if run_dir.model.is_dir():
         raise UsageError(
@@ -128,32 +141,46 @@ def _resume(run_dir: RunDir, host: Host, progress: Progress) -> RunSummary:
     changed = drift(read_json(run_dir.versions) or {}, _versions(plan, host))
     progress = progress if _is_main() else Silent()
     progress.planned(plan, path, [f"resuming after step {step}"])
+    for line in damaged:
+        progress.warned(f"{line} The run goes on after step {step}.")
     for line in changed:
         progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
-    return _execute(plan, host, run_dir, progress, checkpoint)
+    return _execute(plan, host, run_dir, progress, stop, hold, checkpoint)
 
 
-def _held(run_dir: RunDir) -> AbstractContextManager[None]:
+def _held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
     """Holds the run directory, by its first process."""
     return exclusive(run_dir) if _is_main() else nullcontext()
 
 
-def _execute(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoint: Path | None) -> RunSummary:
+def _execute(
+    plan: Plan,
+    host: Host,
+    run_dir: RunDir,
+    progress: Progress,
+    stop: StopRequest,
+    hold: Hold | None,
+    checkpoint: Path | None,
+) -> RunSummary:
     """Trains, and leaves the run directory saying how the run ended."""
-    if _is_main():
-        rewind(run_dir, checkpoint_step(checkpoint) if checkpoint else -1)
-    _set_state(run_dir, "running", checkpoint_step(checkpoint) if checkpoint else 0)
-    host.observe(RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
     try:
         with _explained(run_dir):
-            status = _train(plan, host, run_dir, progress, checkpoint)
+            if _is_main():
+                rewind(run_dir, checkpoint_step(checkpoint) if checkpoint else -1)
+            _set_state(run_dir, "running", checkpoint_step(checkpoint) if checkpoint else 0)
+            host.observe(RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
+            with limited_prints():
+                status = _train(plan, host, run_dir, progress, stop, hold, checkpoint)
     except BaseException as error:
         how = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        host.observe(RunEnded(str(run_dir.path), _last_step(run_dir), how))
+        step = _last_step(run_dir)
+        host.observe(RunEnded(str(run_dir.path), step, how))
         with suppress(OSError):  # where even this cannot be written, the free lock says that nobody runs here any more
-            _set_state(run_dir, how, _last_step(run_dir))
+            _set_state(run_dir, how, step)
+        if (lost := _lost(run_dir, step)) is not None:
+            progress.warned(lost)
         if how == "interrupted":
-            progress.ended(how, run_dir.path, _last_step(run_dir))
+            progress.ended(how, run_dir.path, step)
         raise
     step = _last_step(run_dir)
     _set_state(run_dir, status, step)
@@ -169,7 +196,15 @@ def _execute(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkp
     )
 
 
-def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoint: Path | None) -> str:
+def _train(
+    plan: Plan,
+    host: Host,
+    run_dir: RunDir,
+    progress: Progress,
+    stop: StopRequest,
+    hold: Hold | None,
+    checkpoint: Path | None,
+) -> str:
     """The pipeline itself; returns "done" or "interrupted"."""
     for note in plan.notes:
         progress.warned(note)
@@ -185,56 +220,71 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.scoring import Scoring
     from grpo.core.train.batch import stop_on_failures
-    from grpo.core.train.callbacks import StepCallback, StopRequest, event_files
+    from grpo.core.train.callbacks import StepCallback, event_files
     from grpo.core.train.trainer import PolicyTrainer
 
-    stop = StopRequest()
     trackers = [event_files(run_dir.events)] if "tensorboard" in plan.config.output.report_to else []
-    with stop.listening():
-        tokenizer = plan.tokenizer
-        model = _policy(plan, tokenizer, run_dir, progress, stop)
-        if model is None:
+    tokenizer = plan.tokenizer
+    model = _policy(plan, tokenizer, run_dir, progress, stop)
+    if model is None:
+        return "interrupted"
+    if plan.config.rollout.backend != "hf":
+        progress.loading("the rollout engine")
+    rollouts = open_rollouts(plan, model, progress.warned)
+    with closing(rollouts), Scoring(plan, progress.warned) as scoring:
+        upkeep = Upkeep(run_dir, hold, progress.warned) if hold is not None else None
+        books = Books(plan, host, run_dir, progress)
+        canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
+        held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge, progress.evaluated)
+
+        def unsaved() -> bool:
+            if upkeep is not None:
+                upkeep.look()
+            return upkeep is not None and upkeep.unsaved
+
+        def received(batch: Batch) -> dict[str, float]:
+            unsaved()  # there is a directory to write to
+            metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
+            _wait()  # what ends the run is on record before any process leaves
+            stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
+            return metrics | (canaries.received(batch.step) if canaries else {})
+
+        trainer = PolicyTrainer(
+            model=model,
+            tokenizer=tokenizer,
+            plan=plan,
+            rollouts=rollouts,
+            output_dir=run_dir.checkpoints,
+            scoring=scoring,
+            received=received,
+            between_steps=held_out.between_steps,
+            callbacks=[
+                StepCallback(
+                    on_metrics=books.step_ended,
+                    stop=stop,
+                    boundary=plan.config.loss.num_iterations,
+                    keep=plan.config.output.keep,
+                    unsaved=unsaved,
+                ),
+                *trackers,
+            ],
+        )
+        if checkpoint is None:
+            measured = held_out.measure(0, trainer.rollouts)
+            if _is_main():
+                books.started(measured)
+        if stop.asked_of_any(_processes()):  # while somebody else's code swallowed the exception
             return "interrupted"
-        if plan.config.rollout.backend != "hf":
-            progress.loading("the rollout engine")
-        rollouts = open_rollouts(plan, model, progress.warned)
-        with closing(rollouts), Scoring(plan, progress.warned) as scoring:
-            books = Books(plan, host, run_dir, progress)
-            canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
-            held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge, progress.evaluated)
-
-            def received(batch: Batch) -> dict[str, float]:
-                metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
-                _wait()  # what ends the run is on record before any process leaves
-                stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
-                return metrics | (canaries.received(batch.step) if canaries else {})
-
-            trainer = PolicyTrainer(
-                model=model,
-                tokenizer=tokenizer,
-                plan=plan,
-                rollouts=rollouts,
-                output_dir=run_dir.checkpoints,
-                scoring=scoring,
-                received=received,
-                between_steps=held_out.between_steps,
-                callbacks=[
-                    StepCallback(on_metrics=books.step_ended, stop=stop, boundary=plan.config.loss.num_iterations),
-                    *trackers,
-                ],
-            )
-            if checkpoint is None:
-                measured = held_out.measure(0, trainer.rollouts)
-                if _is_main():
-                    books.started(measured)
+        with stop.finishing_steps():
             with closing(trainer.sampler):
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if stop.asked and trainer.state.global_step < trainer.state.max_steps:
                 return "interrupted"
             if _is_main():
                 save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, run_dir.model)
+                seal(run_dir.model)
                 books.plot()
-            _wait()
+        _wait()
     return "done"
 
 
@@ -253,6 +303,10 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
     set_seed(plan.config.seed)  # a fresh adapter is drawn at random
     if not train.warmup_steps:
         return load_policy(plan.source.path, train.dtype, lora)
+    if _is_main() and run_dir.warmup.is_dir() and (problem := damage(run_dir.warmup)):
+        progress.warned(f"{run_dir.warmup} was damaged and is made again: {problem}.")
+        shutil.rmtree(run_dir.warmup)
+    _wait()
     if not run_dir.warmup.is_dir():
         from grpo.core.train.callbacks import LossCallback
         from grpo.core.train.warmup import warm_up
@@ -260,10 +314,12 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
         model = load_policy(plan.source.path, train.dtype, lora)
         progress.loading("the worked answers")
         told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss), stop)
-        if not warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned):
-            return None
+        with stop.finishing_steps():
+            if not warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned):
+                return None
         if _is_main():
             save_policy(model, tokenizer, run_dir.warmup)
+            seal(run_dir.warmup)
         _wait()
     # Loaded afresh, so that a resumed run and the reference policy of the KL term start from the same weights.
     if lora.enabled:
@@ -293,6 +349,16 @@ def _set_state(run_dir: RunDir, status: str, step: int) -> None:
         write_json(run_dir.state, {"status": status, "step": step, "updated": time.strftime("%Y-%m-%d %H:%M:%S")})
 
 
+def _lost(run_dir: RunDir, step: int) -> str | None:
+    """Says which steps a run that stops here has to do again, or returns None."""
+    kept = newest_step(run_dir)
+    if step <= kept or not _is_main():
+        return None
+    which = f"step {step}" if step == kept + 1 else f"steps {kept + 1} to {step}"
+    since = f"the last whole checkpoint is of step {kept}" if kept else "there is no whole checkpoint yet"
+    return f"{which} will be done again when the run resumes: {since}."
+
+
 def _last_step(run_dir: RunDir) -> int:
     rows = read_metrics(run_dir)
     return int(rows[-1]["step"]) if rows else 0
@@ -306,13 +372,21 @@ def _explained(run_dir: RunDir) -> Iterator[None]:
     except GrpoError:
         raise
     except Exception as error:
-        free = shutil.disk_usage(run_dir.path).free
-        resume_with = f"then continue with: grpo run --resume {run_dir.path}"
+        path, resume_with = run_dir.path, f"then continue with: grpo run --resume {run_dir.path}"
+        if not is_run(path):
+            raise RunError(
+                f"the run directory {path} was removed, or cannot be reached any more: {error}. What it held is lost "
+                "unless it comes back; start the run again."
+            ) from error
+        free = shutil.disk_usage(path).free
         blamed = getattr(error, "errno", None) in DISK_ERRORS or any(text in str(error) for text in DISK_MESSAGES)
         if blamed or free < DISK_FLOOR:
             raise RunError(
-                f"cannot write {run_dir.path}: {error} ({free / 2**20:.0f} MiB free). Free some space, {resume_with}"
+                f"cannot write {path}: {error} ({free / 2**20:.0f} MiB free). Free some space, {resume_with}"
             ) from error
+        inside = str(getattr(error, "filename", None) or "").startswith(str(path))
+        if (inside and getattr(error, "errno", None) in FOLDER_ERRORS) or not os.access(path, os.W_OK | os.X_OK):
+            raise RunError(f"cannot write in {path}: {error}. Make it writable again, {resume_with}") from error
         if type(error).__name__ == "OutOfMemoryError":
             raise RunError(
                 f"the GPU's memory is full: {str(error).splitlines()[0]} Lower train.micro_batch_size or "
@@ -344,14 +418,14 @@ def _wait() -> None:
         _partial_state().wait_for_everyone()
 
 
-def _agreed(path: Path) -> Path:
+def _agreed(path: T) -> T:
     """Returns the first process's value on every process."""
     if _processes() == 1:
         return path
     from accelerate.utils import broadcast_object_list
 
     _partial_state()
-    values = [path]
+    values: list[T] = [path]
     broadcast_object_list(values)
     return values[0]
 

@@ -5,8 +5,8 @@ Every process scores its own completions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
 import torch
@@ -17,11 +17,16 @@ from grpo.core.env.scores import right_by_env, scores_by_env
 from grpo.core.plan import Plan
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
+from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion
 
 REWARD_FAILED = "a reward failed; its completion is masked, never a zero."
+CHANGED = (
+    "a plugin changed what is everybody's in this process, and it was put back: {}. A reward with isolation='process' "
+    "has a process of its own."
+)
 VERIFIER_FAILED = "a verifier failed; what it failed on is left out of accuracy and counts as neither right nor wrong."
 
 
@@ -45,6 +50,7 @@ class Scoring:
         self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
         self._warned = warned
         self._told: set[str] = set()
+        self._state: ProcessState | None = None  # when the batch that is scored next was begun
 
     def __enter__(self) -> Scoring:
         return self
@@ -56,11 +62,12 @@ class Scoring:
 
     def begin(self) -> EarlyCalls:
         """Returns what begins to score the completions of a batch as they end."""
+        self._state = ProcessState(thread=False)  # gradients are off while the policy samples
         return self.scorer.early(self._group_size)
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls | None = None) -> dict[str, list[Outcome]]:
         """Scores a batch, on all processes alike; reward name to one outcome per completion."""
-        with _kept_random_numbers():
+        with self._kept_state(), _kept_random_numbers():
             outcomes = scores_by_env(self.scorer, self._envs, completions, early)
         if PartialState().num_processes > 1:  # the first process tells of what fails on others, too
             for failures in gather_object([dict(self.scorer.first_failure)]):
@@ -70,10 +77,22 @@ class Scoring:
 
     def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
         """Says of each completion whether it is right, None where nobody knows."""
-        with _kept_random_numbers():
+        with self._kept_state(), _kept_random_numbers():
             right = right_by_env(self.scorer, self._envs, completions)
         self.tell_failures()
         return right
+
+    @contextmanager
+    def _kept_state(self) -> Iterator[None]:
+        """Puts back what plugins change of this process, and tells of it once."""
+        here = ProcessState()
+        yield
+        begun, self._state = self._state, None
+        changed = [*here.put_back(), *(begun.put_back() if begun is not None else ())]
+        new = [name for name in dict.fromkeys(changed) if name not in self._told]
+        if new:
+            self._told |= {*new}
+            self._warned(CHANGED.format(", ".join(new)))
 
     def tell_failures(self, what: str | None = None) -> None:
         """Tells of plugins that failed for the first time; `what` says on what, where that is no completion."""

@@ -6,20 +6,15 @@ In: the trainer's events. Out: rows of metrics, complete checkpoints, calls of t
 from __future__ import annotations
 
 import math
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from accelerate import PartialState
-from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from grpo.core.record.run_dir import mark_complete
+from grpo.core.record.checkpoint import drop_older, seal
+from grpo.core.train.stop import StopRequest, any_of
 from grpo.plugins.errors import RunError
 
 DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen", "step_time")  # the trainer measures a step by itself
@@ -34,39 +29,6 @@ def event_files(folder: Path) -> TrainerCallback:
     return callback
 
 
-STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
-
-
-class StopRequest:
-    """Set by the first Ctrl-C or SIGTERM; the step that is under way still ends. A second one stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def asked_of_any(self, processes: int) -> bool:
-        """Returns whether one of so many processes was asked; each of them has to call this."""
-        return self.asked if processes == 1 else any(gather_object([self.asked]))
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Catches the signals while the block runs; does nothing outside the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self._catch) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        os.write(2, STOPPING.encode())  # not by print, which the signal may have interrupted
-
-
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Hands each step's metrics on, makes checkpoints whole, and stops the run when it is asked to.
 
@@ -74,6 +36,8 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         on_metrics: receives one row per step, on the main process.
         stop: ends the run after the current step, with a checkpoint.
         boundary: a checkpoint can only resume at multiples of this many steps (num_iterations).
+        keep: how many checkpoints stay.
+        unsaved: says after each step, on the first process, whether a checkpoint is wanted at once.
     """
 
     def __init__(
@@ -82,19 +46,24 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         on_metrics: Callable[[dict[str, Any]], None],
         stop: StopRequest,
         boundary: int,
+        keep: int,
+        unsaved: Callable[[], bool] = lambda: False,
     ) -> None:
         self._on_metrics = on_metrics
         self._stop = stop
         self._boundary = boundary
+        self._keep = keep
+        self._unsaved = unsaved
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         step = state.global_step
+        unsaved = any_of([state.is_world_process_zero and self._unsaved()], args.world_size)
         stopping = self._stop.asked_of_any(args.world_size)
-        if stopping and step % self._boundary == 0 and step < state.max_steps:
-            control.should_save = True
-            control.should_training_stop = True
+        if step % self._boundary == 0 and step < state.max_steps:
+            control.should_save |= stopping or unsaved
+            control.should_training_stop |= stopping
         return control
 
     def on_log(
@@ -107,7 +76,9 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()  # each process writes the state of its own random numbers
         if state.is_world_process_zero:
-            mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            folder = Path(args.output_dir)
+            seal(folder / f"checkpoint-{state.global_step}")
+            drop_older(folder, self._keep)
 
 
 class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed

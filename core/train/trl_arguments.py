@@ -49,7 +49,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "importance_sampling_level": loss.level,
         "shuffle_dataset": False,  # row_order fixes the order of the whole run
         "save_steps": config.output.save_every,
-        "save_total_limit": config.output.keep,
+        "save_total_limit": None,  # older ones go when the new one is whole, see drop_older
         "report_to": [name for name in config.output.report_to if name != "tensorboard"],  # see event_files
         "seed": config.seed,
         **_common_arguments(train.dtype),

@@ -27,11 +27,24 @@ class Forked:
         arguments: of `grpo`.
         said: the file that gets its stdout and stderr.
         largest_file: bytes that any file may have, as if the disk were full beyond.
+        output: where stdout goes instead, opened in the process; a terminal becomes that of stderr and stdin, too.
+        session: in a session of its own, whose terminal `output` becomes.
+        closed: descriptors that are closed.
     """
 
-    def __init__(self, arguments: Sequence[str], said: Path, *, largest_file: int | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        said: Path,
+        *,
+        largest_file: int | None = None,
+        output: str | None = None,
+        session: bool = False,
+        closed: Sequence[int] = (),
+    ) -> None:
         self._said = said
-        self.process = _CONTEXT.Process(target=_command, args=(list(arguments), str(said), largest_file))
+        how = (list(arguments), str(said), largest_file, output, session, tuple(closed))
+        self.process = _CONTEXT.Process(target=_command, args=how)
         self.process.start()
 
     @property
@@ -65,14 +78,29 @@ def in_two_processes(arguments: Sequence[str], code: int = 0) -> subprocess.Comp
     return done
 
 
-def _command(arguments: list[str], said: str, largest_file: int | None) -> None:
+def _command(
+    arguments: list[str],
+    said: str,
+    largest_file: int | None,
+    output: str | None,
+    session: bool,
+    closed: tuple[int, ...],
+) -> None:
     import resource
 
     import torch
 
-    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    if session:
+        os.setsid()
+    if output is not None:
+        other = os.open(output, os.O_RDWR if session else os.O_WRONLY)
+        for number in (0, 1, 2) if session else (1,):
+            os.dup2(other, number)
+    for number in closed:
+        os.close(number)
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     torch.set_num_threads(1)

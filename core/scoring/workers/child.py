@@ -29,7 +29,9 @@ from typing import Any
 
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.outcome import Judgement, Outcome, Result
+from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.workers.transport import unpack
+from grpo.core.text.streams import LimitedStream
 from grpo.plugins.types import Completion, Verdict
 
 LENGTH = struct.Struct(">Q")
@@ -51,6 +53,7 @@ def main(socket_fd: int, crash_fd: int, parent: int, memory: int) -> None:
     faulthandler.enable(file=crash_fd)
     _die_with(parent)
     _limit(memory)
+    sys.stdout, sys.stderr = LimitedStream(sys.stdout), LimitedStream(sys.stderr)
     Child(socket.socket(fileno=socket_fd)).serve()
 
 
@@ -85,7 +88,7 @@ class Child:
         except BaseException:
             self._send("unreadable", traceback.format_exc())
             return
-        caller = self._callers[key]
+        caller, state = self._callers[key], ProcessState()
         call = caller.many if together else caller.each
         for indices, rows in calls:
             own = list(itertools.islice(completions, len(indices)))
@@ -98,6 +101,7 @@ class Child:
             if self._spent:
                 self._send("retire", False)
                 return
+        state.put_back()
 
     def _done(self, started: float, indices: Sequence[int], results: Sequence[Result]) -> None:
         if os.getpid() != self._pid:  # the plugin forked, and its child came back here

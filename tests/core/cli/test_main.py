@@ -65,7 +65,7 @@ def test_every_deliberate_error_has_its_exit_code(
     monkeypatch.setattr("grpo.core.cli.plugins.plugins", failing)
     assert call(monkeypatch, "plugins") == code
     text = capsys.readouterr().err.strip()
-    assert text == (f"grpo: {error}" if code < 100 else "")
+    assert text == (f"grpo: {error}" if code < 100 else "grpo: interrupted")
 
 
 def test_help_and_plugins_load_no_library_of_the_engine(tmp_path: Path) -> None:

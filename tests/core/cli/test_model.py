@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from grpo.core.cli.main import cli
 from grpo.core.measure.question import Example
 from grpo.core.policy import weights as weights_module
-from grpo.core.record.run_dir import RunDir, last_checkpoint, rollout_steps
+from grpo.core.record.checkpoint import last_checkpoint
+from grpo.core.record.run_dir import RunDir, rollout_steps
 from grpo.plugins.errors import RunError, UsageError
 
 QUESTION = "Ann has 3 pens and buys 4 more. How many pens does she have?"

@@ -19,21 +19,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from grpo.core.record.checkpoint import rewind, seal
 from grpo.core.record.run_dir import (
-    COMPLETE,
     RolloutRow,
     RunDir,
     append_metrics,
     create_run_dir,
     exclusive,
     in_use,
-    last_checkpoint,
-    mark_complete,
     open_run_dir,
     read_json,
     read_metrics,
     read_rollouts,
-    rewind,
     rollout_steps,
     whole_file,
     whole_folder,
@@ -48,7 +45,8 @@ from grpo.plugins.host import Host
 WRITER = """
 import sys
 from pathlib import Path
-from grpo.core.record.run_dir import RunDir, append_metrics, read_metrics, rewind, rollout_steps
+from grpo.core.record.checkpoint import rewind
+from grpo.core.record.run_dir import RunDir, append_metrics, read_metrics, rollout_steps
 from grpo.core.record.run_dir import write_json, write_rollouts
 from grpo.core.record.run_dir import RolloutRow, exclusive
 
@@ -93,7 +91,7 @@ def checkpoint(run: RunDir, step: int, *, whole: bool = True) -> Path:
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"weights")
     if whole:
-        mark_complete(folder)
+        seal(folder)
     return folder
 
 
@@ -147,31 +145,6 @@ def test_a_rewind_drops_what_lies_after_a_step_and_keeps_the_rest(run: RunDir) -
     assert read_metrics(run) == []
     assert rollout_steps(run) == []
     assert list(run.checkpoints.iterdir()) == []
-
-
-def test_the_last_checkpoint_is_the_newest_whole_one(run: RunDir) -> None:
-    assert last_checkpoint(run) is None
-    checkpoint(run, 9)
-    ten = checkpoint(run, 10)
-    broken = checkpoint(run, 11, whole=False)
-    (broken / f".{COMPLETE}.unfinished").write_text("{")
-    assert last_checkpoint(run) == ten
-
-
-def test_a_checkpoint_that_lost_a_file_or_part_of_one_is_none(run: RunDir) -> None:
-    folders = [run.checkpoints / f"checkpoint-{step}" for step in (2, 4, 6)]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        for name in ("model.safetensors", "optimizer.pt"):
-            (folder / name).write_bytes(b"12345678")
-        mark_complete(folder)
-    assert last_checkpoint(run) == folders[2]
-    (folders[2] / "model.safetensors").unlink()
-    assert last_checkpoint(run) == folders[1]
-    (folders[1] / "optimizer.pt").write_bytes(b"1234")
-    assert last_checkpoint(run) == folders[0]
-    rewind(run, 6)
-    assert list(run.checkpoints.iterdir()) == [folders[0]]
 
 
 def test_damaged_records_are_named(run: RunDir) -> None:

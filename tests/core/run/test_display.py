@@ -117,11 +117,11 @@ def test_quiet_prints_warnings_only(plan: Plan, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr() == ("", "warning: mind this\n")
 
 
-@pytest.mark.parametrize("display", [Quiet(), PlainLines()])
+@pytest.mark.parametrize("display", [Quiet, PlainLines])
 def test_escape_sequences_in_a_warning_do_not_reach_the_terminal(
-    display: Any, capsys: pytest.CaptureFixture[str]
+    display: type[Quiet | PlainLines], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    display.warned(f"a reward failed on {HOSTILE}")
+    display().warned(f"a reward failed on {HOSTILE}")
     err = capsys.readouterr().err
     assert commands(err) == []
     assert "[bold red]7[/bold red] [/]" in err

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from grpo.core.train.callbacks import LossCallback, StepCallback, StopRequest, metrics_row
+from grpo.core.train.callbacks import LossCallback, StepCallback, metrics_row
+from grpo.core.train.stop import StopRequest
 from grpo.plugins.errors import RunError
 
 
 def step_callback(rows: list[dict[str, Any]], *, stop: bool = False, boundary: int = 1) -> StepCallback:
     request = StopRequest()
     request.asked = stop
-    return StepCallback(on_metrics=rows.append, stop=request, boundary=boundary)
+    return StepCallback(on_metrics=rows.append, stop=request, boundary=boundary, keep=2)
 
 
 @pytest.fixture

@@ -83,7 +83,8 @@ def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tm
     from grpo.core.config.schema import parse_config
     from grpo.core.planning.decide import make_plan
     from grpo.core.policy.load import load_policy, load_tokenizer
-    from grpo.core.train.callbacks import LossCallback, StopRequest
+    from grpo.core.train.callbacks import LossCallback
+    from grpo.core.train.stop import StopRequest
     from grpo.core.train.warmup import warm_up
     from grpo.plugins.host import Host
 

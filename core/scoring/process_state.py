@@ -1,0 +1,164 @@
+"""What a plugin may change of the process that it runs in, noted down before it is called and put back after.
+
+In: nothing but the process. Out: the names of what was changed. What is global in a process is everybody's: a reward
+that changes the working directory, switches gradients off or makes warnings errors changes the run around it, and the
+other plugins of its worker. Environment variables and modules stay as plugins leave them, but for those that a launcher
+of several processes has set.
+"""
+
+from __future__ import annotations
+
+import gc
+import locale
+import os
+import resource
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGCHLD", "SIGPIPE")
+LIMITS = ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_STACK")
+
+Part = tuple[str, Callable[[], Any], Callable[[Any], object]]
+
+
+class ProcessState:
+    """How the process is when this is made.
+
+    Args:
+        thread: with what belongs to the calling thread alone; `put_back` is then called in the same thread.
+    """
+
+    def __init__(self, *, thread: bool = True) -> None:
+        self._pid = os.getpid()
+        self._thread = thread
+        self._before = {name: value for name, value, _ in _values(thread)}
+
+    def put_back(self) -> list[str]:
+        """Puts everything back, and returns the names of what was changed.
+
+        A process that the plugin forked, and that came back here instead of ending, ends now.
+        """
+        if os.getpid() != self._pid:
+            os._exit(0)
+        changed = []
+        for name, value, write in list(_values(self._thread)):
+            before = self._before.get(name)  # None: what is found now was imported since
+            if before is not None and before is not value and before != value:
+                with suppress(OSError, ValueError):
+                    write(before)
+                changed.append(name)
+        return changed
+
+
+def _values(thread: bool) -> Iterator[tuple[str, Any, Callable[[Any], object]]]:
+    """Yields a name, the value now and how to set it; None for what cannot be read."""
+    for name, read, write in (*_of_python(), *_of_torch(), *(_of_thread() if thread else ())):
+        try:
+            value = read()
+        except (OSError, ValueError):  # the working directory may have been removed
+            value = None
+        yield name, value, write
+
+
+def _of_python() -> Iterator[Part]:
+    yield "the working directory", os.getcwd, os.chdir
+    yield "the umask", _umask, os.umask
+    yield "variables of the launcher", lambda: {name: os.environ.get(name) for name in LAUNCHER}, _set_variables
+    yield "stdout", lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)
+    yield "stderr", lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)
+    yield "the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit
+    yield "the garbage collector", gc.isenabled, lambda on: gc.enable() if on else gc.disable()
+    yield "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda own: locale.setlocale(locale.LC_ALL, own)
+    yield "warnings that are errors", _errors, _set_errors
+    yield "limits of the process", lambda: {name: _limit(name)[0] for name in LIMITS}, _set_limits
+    if threading.current_thread() is threading.main_thread():  # elsewhere signals are not to be set
+        yield "handlers of signals", lambda: {name: signal.getsignal(_number(name)) for name in SIGNALS}, _set_handlers
+        yield "an alarm", lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0, _set_alarm
+
+
+def _of_torch() -> Iterator[Part]:
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "get_float32_matmul_precision"):  # or it is being imported just now
+        return
+    yield "torch's default dtype", torch.get_default_dtype, torch.set_default_dtype
+    yield "torch's threads", torch.get_num_threads, torch.set_num_threads
+    yield (
+        "torch's deterministic algorithms",
+        _deterministic,
+        _set_deterministic,
+    )
+    yield "torch's precision of products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    yield "torch's search for anomalies", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly
+
+
+def _of_thread() -> Iterator[Part]:
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and hasattr(numpy, "geterr"):
+        yield "numpy's handling of errors", numpy.geterr, lambda how: numpy.seterr(**how)
+    if torch is not None and hasattr(torch, "get_default_device"):
+        yield "whether gradients are recorded", torch.is_grad_enabled, torch.set_grad_enabled
+        yield "torch's default device", torch.get_default_device, lambda _: torch.set_default_device(None)
+
+
+def _deterministic() -> tuple[bool, bool]:
+    torch = sys.modules["torch"]
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _set_deterministic(how: tuple[bool, bool]) -> None:
+    sys.modules["torch"].use_deterministic_algorithms(how[0], warn_only=how[1])
+
+
+def _umask() -> int:
+    now = os.umask(0o077)  # it can only be read by setting it
+    os.umask(now)
+    return now
+
+
+def _set_variables(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _errors() -> list[Any]:
+    """The filters that make errors of warnings; others are left to libraries, which add some when they are imported."""
+    return [one for one in warnings.filters if one[0] == "error"]
+
+
+def _set_errors(before: list[Any]) -> None:
+    kept = [one for one in warnings.filters if one[0] != "error" or one in before]
+    warnings.resetwarnings()  # what was remembered of them is forgotten, too
+    warnings.filters[:] = kept  # type: ignore[index]  # a list, whatever its stub says
+
+
+def _number(name: str) -> int:
+    return int(getattr(signal, name))
+
+
+def _set_handlers(handlers: dict[str, Any]) -> None:
+    for name, handler in handlers.items():
+        if handler is not None:  # None: it was not set from Python
+            signal.signal(_number(name), handler)
+
+
+def _set_alarm(running: bool) -> None:
+    if not running:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _limit(name: str) -> tuple[int, int]:
+    return resource.getrlimit(getattr(resource, name))
+
+
+def _set_limits(soft: dict[str, int]) -> None:
+    for name, own in soft.items():
+        resource.setrlimit(getattr(resource, name), (own, _limit(name)[1]))

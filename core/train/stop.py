@@ -1,0 +1,75 @@
+"""A stop that was asked for from outside: signals in, a word to whoever trains out.
+
+Before the first step a signal ends the run at once, as there is nothing to keep. From then on the step that is under
+way still ends, and a checkpoint is written; a second signal ends the run at once there, too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C; `kill`, a scheduler; a terminal that was closed
+
+
+class StopRequest:
+    """Set by the first signal.
+
+    Attributes:
+        asked: somebody asked for a stop.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._finishing = False
+
+    def asked_of_any(self, processes: int) -> bool:
+        """Returns whether one of so many processes was asked; each of them has to call this."""
+        return any_of([self.asked], processes)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Catches the signals while the block runs; does nothing outside the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        if before[signal.SIGHUP] == signal.SIG_IGN:  # started by nohup: it is to go on
+            del before[signal.SIGHUP]
+        for number in before:
+            signal.signal(number, self._catch)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def finishing_steps(self) -> Iterator[None]:
+        """Lets the step that is under way end when the first signal arrives while the block runs."""
+        self._finishing = True
+        try:
+            yield
+        finally:
+            self._finishing = False
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        again, self.asked = self.asked, True
+        if again or not self._finishing:
+            raise KeyboardInterrupt
+        with suppress(OSError):  # the terminal may be what was closed
+            os.write(2, STOPPING.encode())  # not by print, which the signal may have interrupted
+
+
+def any_of(here: list[bool], processes: int) -> bool:
+    """Returns whether it is so on one of so many processes; each of them has to call this."""
+    if processes == 1:
+        return any(here)
+    from accelerate.utils import gather_object
+
+    return any(gather_object(here))

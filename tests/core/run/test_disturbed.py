@@ -1,0 +1,337 @@
+"""Runs that are disturbed from outside, or by their own plugins: each says so in a line, and goes on or resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forked_command import Forked
+
+pytestmark = pytest.mark.slow
+
+HEAD = """
+import atexit, gc, locale, logging, os, random, resource, signal, sys, threading, time, warnings
+from grpo import reward
+
+CALLS = 0
+
+@reward(version=1, range=(0.0, 1.0), isolation="{isolation}")
+def vowels(completion: str) -> float:
+    global CALLS
+    CALLS += 1
+    {change}
+    return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
+"""
+
+
+class Job:
+    """A small run and what it takes to start, disturb and resume it."""
+
+    def __init__(self, model: Path, folder: Path) -> None:
+        self.folder = folder
+        self.out = folder / "run"
+        self._model = model
+        self._commands: list[Forked] = []
+        self.reward()
+
+    def reward(self, change: str = "pass", isolation: str = "inline") -> None:
+        (self.folder / "mine.py").write_text(HEAD.format(change=change, isolation=isolation))
+
+    def arguments(self, *more: str, out: Path | None = None) -> list[str]:
+        text = (
+            f"run --env gsm8k:dataset=embedded,weight=3 --reward {self.folder}/mine.py:vowels --model {self._model} "
+            "--steps 6 --max-completion-length 8 --prompts-per-step 2 --group-size 4 --save-every 2 --eval-size 4 "
+            f"--lr 1e-3 --out {out or self.out}"
+        )
+        return [*text.split(), *more]
+
+    def start(self, arguments: Sequence[str], **how: Any) -> Forked:
+        command = Forked(arguments, self.folder / f"said{len(self._commands)}", **how)
+        self._commands.append(command)
+        return command
+
+    def run(self, *more: str, code: int = 0, out: Path | None = None, **how: Any) -> str:
+        command = self.start(self.arguments(*more, out=out), **how)
+        assert command.wait(180) == code, command.said
+        return self.checked(command)
+
+    def resume(self, code: int = 0) -> str:
+        command = self.start(["run", "--resume", str(self.out)])
+        assert command.wait(180) == code, command.said
+        return self.checked(command)
+
+    def checked(self, command: Forked) -> str:
+        assert "Traceback" not in command.said
+        return command.said
+
+    def until(self, command: Forked, reached: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 120
+        while not reached():
+            assert not command.ended, command.said
+            assert time.monotonic() < deadline, "the run never got there"
+            time.sleep(0.002)
+
+    def until_step(self, command: Forked, step: int) -> None:
+        file = self.out / "metrics.jsonl"
+        self.until(command, lambda: file.exists() and f'"step": {step},' in file.read_text())
+
+    def stop(self) -> None:
+        for command in self._commands:
+            if not command.ended:
+                command.signal(signal.SIGKILL)
+                command.wait(30)
+
+
+@pytest.fixture
+def job(tiny_model: Path, tmp_path: Path) -> Iterator[Job]:
+    job = Job(tiny_model, tmp_path)
+    yield job
+    job.stop()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run without any disturbance."""
+    job = Job(tiny_model, tmp_path_factory.mktemp("undisturbed"))
+    job.run()
+    return job.out
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+
+
+def checkpoint(job: Job, step: int) -> Path:
+    return job.out / "checkpoints" / f"checkpoint-{step}"
+
+
+# Signals.
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_ends_the_step_and_the_run_resumes_as_if_nothing_had_been(
+    number: signal.Signals, job: Job, undisturbed: Path
+) -> None:
+    command = job.start(job.arguments("--save-every", "100"))
+    job.until_step(command, 3)
+    command.signal(number)
+    assert command.wait(60) == 130
+    said = job.checked(command)
+    assert "stopping after this step, in a state that resumes" in said
+    assert f"Continue with: grpo run --resume {job.out}" in said
+    job.resume()
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+def test_a_terminal_that_was_closed_stops_the_run_and_it_resumes(job: Job, undisturbed: Path) -> None:
+    """Its signal comes, and whatever is written from then on fails."""
+    terminal, side = os.openpty()
+    command = job.start(job.arguments(), output=os.ttyname(side), session=True)
+    read_until(terminal, b"step 2/")
+    os.close(side)
+    os.close(terminal)  # the kernel sends SIGHUP, and writes fail with EIO
+    assert command.wait(60) == 130
+    assert json.loads((job.out / "state.json").read_text())["status"] == "interrupted"
+    job.resume()
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+def read_until(terminal: int, mark: bytes) -> None:
+    seen = b""
+    deadline = time.monotonic() + 120
+    while mark not in seen:
+        assert time.monotonic() < deadline, seen[-2000:]
+        seen += os.read(terminal, 1 << 16)
+
+
+def test_a_signal_before_the_first_step_ends_the_run_at_once(job: Job, undisturbed: Path) -> None:
+    command = job.start(job.arguments())
+    job.until(command, lambda: "loading the model" in command.said)
+    command.signal(signal.SIGTERM)
+    assert command.wait(60) == 130
+    said = job.checked(command)
+    assert f"stopped after step 0. Continue with: grpo run --resume {job.out}" in said
+    job.resume()
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+def test_a_second_ctrl_c_during_a_checkpoint_says_what_is_lost(job: Job, undisturbed: Path) -> None:
+    command = job.start(job.arguments("--save-every", "4"))
+    job.until(command, checkpoint(job, 4).is_dir)
+    command.signal(signal.SIGINT)
+    command.signal(signal.SIGINT)
+    code = command.wait(60)
+    said = job.checked(command)
+    assert code == 130
+    if not (checkpoint(job, 4) / "complete.json").is_file():
+        assert "steps 1 to 4 will be done again when the run resumes: there is no whole checkpoint yet." in said
+    job.resume()
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+@pytest.mark.parametrize(
+    "what", ["checkpoints/checkpoint-4", "checkpoints/checkpoint-4/optimizer.pt", "rollouts/step-000004.parquet"]
+)
+def test_kill_9_while_a_file_is_written_loses_only_what_follows_the_last_checkpoint(
+    what: str, job: Job, undisturbed: Path
+) -> None:
+    command = job.start(job.arguments())
+    file = job.out / what
+    unfinished = file.with_name(f".{file.name}.unfinished")
+    job.until(command, lambda: file.exists() or unfinished.exists())
+    command.signal(signal.SIGKILL)
+    command.wait(60)
+    job.resume()
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+# Outputs.
+
+
+def test_a_full_stdout_is_told_of_on_stderr_and_the_run_goes_on(job: Job, undisturbed: Path) -> None:
+    said = job.run(output="/dev/full")
+    assert said.count("the output cannot be written any more: No space left on device. The run goes on") == 1
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+def test_a_reader_that_went_away_is_told_of_and_the_run_goes_on(job: Job, undisturbed: Path) -> None:
+    pipe = job.folder / "pipe"
+    os.mkfifo(pipe)
+    command = job.start(job.arguments(), output=str(pipe))
+    reader = os.open(pipe, os.O_RDONLY)
+    read_until(reader, b"step 1")
+    os.close(reader)
+    assert command.wait(120) == 0
+    assert "the output cannot be written any more: Broken pipe. The run goes on" in job.checked(command)
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+def test_closed_standard_streams_keep_nothing_from_being_written(job: Job, undisturbed: Path) -> None:
+    job.run(closed=(0, 1, 2))
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+# The run directory.
+
+
+def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
+    command = job.start(job.arguments("--steps", "40", "--save-every", "100"))
+    job.until_step(command, 3)
+    shutil.rmtree(job.out)
+    job.until(command, lambda: bool(list((job.out / "checkpoints").glob("*/complete.json"))))
+    command.signal(signal.SIGINT)
+    assert command.wait(60) == 130
+    said = job.checked(command)
+    assert said.count(f"{job.out} was removed while the run goes on. What it had recorded so far is lost") == 1
+    assert "done after step 40" in job.resume()
+    steps = [row["step"] for row in metrics(job.out)]
+    assert steps == list(range(steps[0], 41))
+
+
+def test_a_removed_run_directory_that_cannot_be_made_again_is_a_line(job: Job) -> None:
+    command = job.start(job.arguments("--steps", "40", "--save-every", "100"))
+    job.until_step(command, 2)
+    shutil.rmtree(job.out)
+    job.out.write_text("another thing")
+    assert command.wait(60) == 1
+    assert f"the run directory {job.out} was removed, or cannot be reached any more" in job.checked(command)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state.pth"])
+def test_a_flipped_bit_in_the_newest_checkpoint_and_the_one_before_goes_on(
+    name: str, job: Job, undisturbed: Path
+) -> None:
+    shutil.copytree(undisturbed, job.out)
+    shutil.rmtree(job.out / "model")
+    file = checkpoint(job, 6) / name
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+    said = job.resume()
+    assert "resuming after step 4" in said
+    assert f"{file.parent} was damaged and is passed over: {name} is not what was written" in said
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+def test_files_of_models_have_ordinary_modes(undisturbed: Path) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    files = [file for file in undisturbed.rglob("*") if file.is_file()]
+    assert any(file.name == "model.safetensors" for file in files)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o666 & ~umask}
+
+
+def test_a_disk_that_is_full_at_a_checkpoint_is_a_line_and_the_run_resumes(job: Job, undisturbed: Path) -> None:
+    said = job.run(code=1, largest_file=1 << 20)
+    assert "steps 1 to 2 will be done again when the run resumes: there is no whole checkpoint yet." in said
+    assert f"Free some space, then continue with: grpo run --resume {job.out}" in said
+    job.resume()
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+# Plugins in this process.
+
+MISCHIEF = {
+    "changes the working directory": "os.chdir('/')",
+    "switches gradients off": "import torch; torch.set_grad_enabled(False)",
+    "changes the default dtype": "import torch; torch.set_default_dtype(torch.float64)",
+    "seeds every generator": "import torch; torch.manual_seed(0); random.seed(0)",
+    "ignores Ctrl-C": "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+    "sets an alarm": "signal.setitimer(signal.ITIMER_REAL, 0.2)",
+    "replaces stdout": "sys.stdout = None; sys.stderr = None",
+    "closes stdout": "sys.stdout.close()",
+    "makes warnings errors": "warnings.simplefilter('error')",
+    "switches the garbage collector off": "gc.disable()",
+    "lowers the recursion limit": "sys.setrecursionlimit(250)",
+    "limits files": "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))",
+    "changes the umask": "os.umask(0o777)",
+    "changes the locale": "locale.setlocale(locale.LC_ALL, 'C')",
+    "becomes another process of a launcher": "os.environ.update(RANK='1', WORLD_SIZE='2')",
+    "forks": "CALLS == 1 and os.fork()",
+    "leaves a thread behind": "CALLS == 1 and threading.Thread(target=time.sleep, args=(600,)).start()",
+    "logs everything": "logging.basicConfig(level=logging.DEBUG, force=True)",
+    "prints 100 MB": "print('x' * (2 << 20) if CALLS < 50 else '')",
+}
+
+
+@pytest.mark.parametrize("what", MISCHIEF)
+def test_what_a_reward_in_this_process_does_to_it_changes_no_number(what: str, job: Job, undisturbed: Path) -> None:
+    job.reward(MISCHIEF[what])
+    said = job.run()
+    assert "done after step 6" in said
+    assert len(said) < 3 << 20
+    assert metrics(job.out) == metrics(undisturbed)
+    umask = os.umask(0)
+    os.umask(umask)
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in job.out.rglob("*") if file.is_file()}
+    assert modes == {0o666 & ~umask}
+
+
+def test_a_reward_in_a_worker_prints_no_more_than_can_be_read(job: Job, undisturbed: Path) -> None:
+    job.reward("print('x' * (2 << 20)); sys.stderr.write('y' * (2 << 20))", isolation="process")
+    said = job.run()
+    assert "more than 1 MiB was printed" in said
+    assert len(said) < 20 << 20
+    assert metrics(job.out) == metrics(undisturbed)
+
+
+def test_ctrl_c_is_heard_although_a_reward_ignores_it(job: Job) -> None:
+    job.reward(MISCHIEF["ignores Ctrl-C"])
+    command = job.start(job.arguments("--steps", "400"))
+    job.until_step(command, 3)
+    time.sleep(0.3)
+    deadline = time.monotonic() + 60
+    while not command.ended and time.monotonic() < deadline:
+        command.signal(signal.SIGINT)
+        time.sleep(0.5)
+    assert command.wait(10) == 130
+    assert "handlers of signals" in job.checked(command)
