@@ -16,6 +16,8 @@ from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.hookspecs import ENTRY_POINT_GROUP
 
 PIN_VARIABLE = "GRPO_PLUGINS"
+BUILT_IN = "grpo-kit"
+"""The distribution of the built-in plugins, whose names win."""
 
 
 def normalized(distribution: str) -> str:
@@ -33,7 +35,7 @@ def installed_entries() -> tuple[Entry, ...]:
     for entries in declared(ENTRY_POINT_GROUP):
         # A distribution that is found twice counts where it comes first on the path, as its modules do.
         found.setdefault(normalized(entries[0].distribution), entries)
-    ordered = [entry for name in sorted(found, key=lambda name: (name != "grpo-kit", name)) for entry in found[name]]
+    ordered = [entry for name in sorted(found, key=lambda name: (name != BUILT_IN, name)) for entry in found[name]]
     return pinned(ordered, os.environ.get(PIN_VARIABLE, ""))
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from grpo.plugins._pattern import lazy_pattern
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+    from importlib.metadata import Distribution, EntryPoint
 
 _SECTION = lazy_pattern(r"\[([^\[\]]+)\]")
 _POINT = lazy_pattern(r"([^\s=\[\]#;][^=]*?)\s*=\s*([\w.]+)(?:\s*:\s*([\w.]+))?")
@@ -42,12 +42,23 @@ class Entry:
         distribution_version: its version.
         name: the name in the entry-point group.
         load: imports and returns the module (or object) with the hooks.
+        module: what it imports, "" where that is not known.
+        attribute: where the object with the hooks is in it, "" for the module itself.
+        fault: why it must not be loaded in this process, or "".
     """
 
     distribution: str
     distribution_version: str
     name: str
     load: Callable[[], object]
+    module: str = ""
+    attribute: str = ""
+    fault: str = ""
+
+
+def entry_of(distribution: str, version: str, name: str, module: str, attribute: str) -> Entry:
+    """Returns the entry that imports a module and takes an object out of it."""
+    return Entry(distribution, version, name, functools.partial(_loaded, module, attribute), module, attribute)
 
 
 def declared(group: str) -> Iterator[list[Entry]]:
@@ -106,14 +117,13 @@ def _plain_entries(folder: str, text: str, group: str) -> list[Entry] | None:
             section = head[1]
         elif (point := _POINT.fullmatch(line)) and section:
             if section == group:
-                load = functools.partial(_loaded, point[2], point[3])
-                found.append(Entry(about["name"], about["version"], point[1], load))
+                found.append(entry_of(about["name"], about["version"], point[1], point[2], point[3] or ""))
         elif not line.startswith("#"):
             return None
     return sorted(found, key=lambda entry: entry.name)
 
 
-def _loaded(module: str, attribute: str | None) -> object:
+def _loaded(module: str, attribute: str) -> object:
     found: object = importlib.import_module(module)
     return functools.reduce(getattr, attribute.split("."), found) if attribute else found
 
@@ -133,7 +143,16 @@ def _told(distributions: Iterable[Distribution], group: str) -> Iterator[list[En
             yield [Entry(name, version, "entry_points.txt", functools.partial(_refused, error))]
             continue
         if points:
-            yield [Entry(name, version, p.name, p.load) for p in sorted(points, key=lambda point: point.name)]
+            by_name = sorted(points, key=lambda point: point.name)
+            yield [Entry(name, version, p.name, p.load, *_target(p)) for p in by_name]
+
+
+def _target(point: EntryPoint) -> tuple[str, str]:
+    """Returns the module and the attribute that an entry point names; "" where it does not name any."""
+    try:
+        return point.module, point.attr
+    except AttributeError:  # how `importlib.metadata` says so
+        return "", ""
 
 
 def _refused(error: Exception) -> object:

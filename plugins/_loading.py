@@ -67,6 +67,8 @@ class Loaded:
 
 def load_entry(entry: Entry) -> Loaded:
     """Imports the plugin of an entry and collects its specs, where it was written for this contract."""
+    if entry.fault:
+        return Loaded(entry, None, (), (_problem(entry, "broken", entry.fault),))
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
@@ -79,7 +81,7 @@ def load_entry(entry: Entry) -> Loaded:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin may also call sys.exit() or raise an exception of its own kind
-        hint, other_contract = import_fault(error)
+        hint, other_contract = _hint(error)
         line = f"{one_line(error)}. {hint[:1].upper()}{hint[1:]}" if hint else one_line(error)
         return Loaded(entry, None, (), (_problem(entry, "contract" if other_contract else "broken", line, error),))
     problems = list(_hook_problems(entry, manager, plugin))
@@ -95,6 +97,14 @@ def load_entry(entry: Entry) -> Loaded:
             else:
                 registrations.append(found)
     return Loaded(entry, manager, tuple(registrations), tuple(problems))
+
+
+def _hint(error: BaseException) -> tuple[str, bool]:
+    """Returns what `import_fault` says, which reads attributes of what a plugin raised."""
+    try:
+        return import_fault(error)
+    except BaseException:
+        return "", False
 
 
 def _hook_problems(entry: Entry, manager: pluggy.PluginManager, plugin: object) -> Iterator[Problem]:

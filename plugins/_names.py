@@ -1,13 +1,14 @@
 """Looks a name up among the registrations: unique short names, distributions, versions, and helpful refusals.
 
-In: the registrations and problems of a host and a parsed SPEC. Out: the one registration that is meant.
+In: the registrations and problems of a host and a parsed SPEC. Out: the one registration that is meant. A short name
+that is built in means the built-in plugin, whatever else is installed: no package changes a run by being there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grpo.plugins._discovery import normalized
+from grpo.plugins._discovery import BUILT_IN, normalized
 from grpo.plugins._loading import Registration
 from grpo.plugins._problems import Problem
 from grpo.plugins._spec_text import SpecText
@@ -21,11 +22,11 @@ def find_registration(
     """Returns the registration that the SPEC names.
 
     `home` is the distribution that wins when a short name has several offers: the default rewards of an environment
-    are looked up in its own distribution first.
+    are looked up in its own distribution first. After it, the built-in plugins win.
 
     Raises:
         PluginNotFound: no such name, distribution or version.
-        AmbiguousName: several distributions offer the short name.
+        AmbiguousName: several distributions offer the short name, and it is not built in.
     """
     offers = [known for known in registrations if known.kind == kind and known.spec.name == text.name]
     wanted = text.distribution or (home if len(offers) > 1 else "")
@@ -34,6 +35,7 @@ def find_registration(
         found = offers
     if not found:
         raise PluginNotFound(_not_found(registrations, problems, kind, text))
+    found = [known for known in found if normalized(known.distribution) == BUILT_IN] or found
     if len(found) > 1:
         choices = " or ".join(f"{known.distribution}/{known.spec.name}" for known in found)
         raise AmbiguousName(
@@ -59,18 +61,30 @@ def clash_problems(registrations: Sequence[Registration]) -> list[Problem]:
             if other is not known and (other.kind, other.spec.name) == (known.kind, known.spec.name)
         ]
         if others:
-            problems.append(
-                Problem(
-                    "clash",
-                    known.distribution,
-                    known.distribution_version,
-                    known.entry_point,
-                    f"{known.kind} '{known.spec.name}' is offered by {_listed(others)} too; "
-                    f"write {known.distribution}/{known.spec.name}",
-                    plugin=f"{known.kind}:{known.spec.name}",
-                )
-            )
+            name = known.spec.name
+            what = f"write {known.distribution}/{name}"
+            if normalized(known.distribution) == BUILT_IN:
+                what = f"'{name}' alone means this one, as {known.distribution}/{name} does"
+            elif BUILT_IN in map(normalized, others):
+                what += f", for '{name}' alone means the built-in one"
+            line = f"{known.kind} '{name}' is offered by {_listed(others)} too; {what}"
+            entry = (known.distribution, known.distribution_version, known.entry_point)
+            problems.append(Problem("clash", *entry, line, plugin=f"{known.kind}:{name}"))
     return problems
+
+
+def passed_over(registrations: Sequence[Registration], found: Registration) -> str:
+    """Returns a note about plugins of other distributions that a built-in one hides behind its short name, or ""."""
+    key = (found.kind, found.spec.name)
+    others = [one.distribution for one in registrations if (one.kind, one.spec.name) == key and one is not found]
+    if normalized(found.distribution) != BUILT_IN or not others:
+        return ""
+    names = " or ".join(f"{other}/{found.spec.name}" for other in others)
+    have = "have" if len(others) > 1 else "has"
+    return (
+        f"{found.kind} '{found.spec.name}' is the built-in one. {_listed(others)} {have} one of that name too: write "
+        f"{names} to use that."
+    )
 
 
 def clash_of(problems: Sequence[Problem], known: Registration) -> Problem | None:

@@ -6,8 +6,12 @@ In: an exception or a finding about one entry point. Out: a `Problem`; the other
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_LONGEST = 2000  # characters of a message that are shown in the line
 State = Literal["broken", "contract", "misspelt", "invalid", "clash", "observer"]
 
 
@@ -42,22 +46,37 @@ def one_line(error: BaseException) -> str:
     from pathlib import Path
 
     ours = Path(__file__).resolve().parent
+    name = name_of(type(error))
     try:
-        message = str(error)
-    except Exception:
+        message = str.__str__(str(error))[:_LONGEST]
+    except BaseException:  # what a plugin raises may itself raise anything
         message = "(its message cannot be printed)"
     text = "".join(mark if mark.isprintable() else "?" for mark in " ".join(message.split())) or "(no message)"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    if isinstance(error, SyntaxError) or not frames:
-        return f"{type(error).__name__}: {text}"
+    frames = [frame for frame in traceback.extract_tb(_raised_at(error)) if not frame.filename.startswith("<")]
+    if issubclass(type(error), SyntaxError) or not frames:  # `isinstance` would ask the error itself
+        return f"{name}: {text}"
     theirs = [frame for frame in frames if Path(frame.filename).resolve().parent != ours]
     frame = (theirs or frames)[-1]  # where the contract refuses something, the line that asked for it
     place = Path(frame.filename)
-    return f"{type(error).__name__}: {text} (at {place.parent.name}/{place.name}:{frame.lineno})"
+    return f"{name}: {text} (at {place.parent.name}/{place.name}:{frame.lineno})"
 
 
 def traceback_text(error: BaseException) -> str:
-    """Returns the whole traceback with its causes."""
+    """Returns the whole traceback with its causes, as far as they can be printed."""
     import traceback
 
-    return "".join(traceback.format_exception(error))
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:  # see one_line
+        stack = "".join(traceback.format_tb(_raised_at(error)))
+        return f"Traceback (most recent call last):\n{stack}{one_line(error)}\n"
+
+
+def name_of(kind: type) -> str:
+    """Returns the name of a class, whatever its metaclass says."""
+    return str(type.__dict__["__name__"].__get__(kind))
+
+
+def _raised_at(error: BaseException) -> TracebackType | None:
+    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
+    return found

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from grpo.plugins._discovery import installed_entries
 from grpo.plugins._entry_points import Entry
 from grpo.plugins._loading import GIVEN, Registration, load_entry
-from grpo.plugins._names import clash_problems, find_registration
+from grpo.plugins._names import clash_problems, find_registration, passed_over
 from grpo.plugins._options import checked_options
+from grpo.plugins._probe import faults_of
 from grpo.plugins._problems import Problem, one_line, traceback_text
 from grpo.plugins._rubric_parts import Find, with_components
 from grpo.plugins._spec_text import SpecText, parse
@@ -43,6 +44,7 @@ class Host:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._given: dict[tuple[Kind, str], Registration] = {}
+        self._noted: set[str] = set()
         self._loaded = [load_entry(entry) for entry in entries]
         self._registrations = tuple(known for loaded in self._loaded for known in loaded.registrations)
         self._problems = [problem for loaded in self._loaded for problem in loaded.problems]
@@ -53,10 +55,13 @@ class Host:
     def discover(cls) -> Host:
         """Loads the installed plugins; GRPO_PLUGINS=a,b keeps those entry points or distributions only.
 
+        What is new or has changed is tried in a process of its own first; see `_probe`.
+
         Raises:
             UsageError: GRPO_PLUGINS names something that is not installed.
         """
-        return cls(installed_entries())
+        entries = installed_entries()
+        return cls(replace(one, fault=fault) for one, fault in zip(entries, faults_of(entries), strict=True))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -86,7 +91,7 @@ class Host:
 
         Raises:
             PluginNotFound: no such name, distribution, version, file or function.
-            AmbiguousName: several distributions offer the short name.
+            AmbiguousName: several distributions offer the short name, and none of them is built in.
             UsageError: the text does not follow the syntax.
         """
         return self._found(kind, parse(name), home)
@@ -248,7 +253,14 @@ class Host:
             )
         if given is not None and GIVEN in (text.distribution, text.distribution or home):
             return given
-        return find_registration(self._registrations, self._problems, kind, text, home)
+        found = find_registration(self._registrations, self._problems, kind, text, home)
+        note = "" if text.distribution or home else passed_over(self._registrations, found)
+        if note and note not in self._noted:
+            import logging
+
+            self._noted.add(note)
+            logging.getLogger("grpo.plugins").warning(note)
+        return found
 
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
         known = self._found(kind, text, home)

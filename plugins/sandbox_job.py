@@ -42,7 +42,8 @@ class Limits:
 
     Attributes:
         cpu_seconds: processor time of the program and its children.
-        wall_seconds: time on the clock, the backstop for programs that sleep.
+        wall_seconds: time on the clock, the backstop for programs that sleep. The time in which it was ready and others
+            had the processor does not count, up to three times this; beyond that it is "overloaded".
         memory_bytes: memory of the program and its children.
         output_bytes: stdout and stderr, each.
         disk_bytes: what it may write in its own folder.
@@ -100,6 +101,8 @@ class JobResult:
         reason: for people, one line on a cause that the outcome leaves open, or "".
         peer: what happened to the job's peer, or None without one. A peer that was still running when the job ended
             has the outcome "exited" and no exit code.
+        waited_seconds: how long it was ready to compute while others had the processor. Looked at when a program
+            is late or told to end; None when it was not, or the kernel does not say.
     """
 
     outcome: JobOutcome
@@ -113,6 +116,7 @@ class JobResult:
     degraded: tuple[str, ...] = ()
     reason: str = ""
     peer: JobResult | None = None
+    waited_seconds: float | None = None
 
     @property
     def trouble(self) -> bool:

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 LONG = ("slow", "install", "reasoning_gym", "vllm", "triton")
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 BROKEN = pytest.StashKey[list[str]]()
+CACHE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,6 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if "GRPO_CACHE" not in os.environ:  # what is remembered of plugins, here and in what the tests start
+        config.stash[CACHE] = tempfile.TemporaryDirectory(prefix="grpo-cache-")
+        os.environ["GRPO_CACHE"] = config.stash[CACHE].name
     if config.getoption("--lane") == "fast":
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD.parent), os.environ.get("PYTHONPATH")]))
         config.stash[BROKEN] = guarded()

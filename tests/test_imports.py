@@ -34,6 +34,7 @@ HEAVY |= {"sympy", "mpmath", "math_verify", "latex2sympy2_extended"}
 OPTIONAL = {
     "bitsandbytes": "qlora",
     "docker": "docker",
+    "httpx": "judge",
     "inspect_ai": "interop",
     "minigrid": "minigrid",
     "openai": "judge",

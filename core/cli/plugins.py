@@ -14,6 +14,7 @@ import click
 
 from grpo.core.cli.table import print_table
 from grpo.plugins._names import clash_of
+from grpo.plugins._probe import forget
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS
 
@@ -43,15 +44,18 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: plugins and problems.")
+@click.option("--again", is_flag=True, help="Try again what ended or held the process that imported it.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the traceback of every broken plugin.")
 @click.pass_context
-def plugins(ctx: click.Context, as_json: bool, verbose: bool) -> None:
+def plugins(ctx: click.Context, as_json: bool, again: bool, verbose: bool) -> None:
     """List the installed plugins; show one, check one, validate an environment's rows, or start a new one.
 
     GRPO_PLUGINS=a,b restricts the list to those entry points or distributions.
     """
     if ctx.invoked_subcommand is not None:
         return
+    if again:
+        forget()
     host = Host.discover()
     if as_json:
         import json

@@ -11,6 +11,10 @@ from grpo.plugins.sandbox_job import JobResult, Limits
 _THREADS = 16
 _ASLEEP = 0.05
 _AT_WORK = 0.5
+_SURELY = 0.95
+PATIENCE = 4
+"""So many times its time on the clock a test may take when it is tried again on a busy machine."""
+
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -43,8 +47,16 @@ class Allowance:
         )
 
 
-def starved(result: JobResult) -> bool:
-    """Returns whether a program that was late had been waiting for the processor, and was not asleep."""
+def starved(result: JobResult, allowance: Allowance, patience: float) -> bool:
+    """Returns whether a program that was late had been waiting for the processor, and was not asleep.
+
+    Args:
+        result: what happened to it.
+        allowance: what its test may take.
+        patience: how many times the time on the clock it was given.
+    """
+    if result.waited_seconds is not None:
+        return allowance.wall_seconds * patience - result.waited_seconds < allowance.wall_seconds * _SURELY
     return _ASLEEP * result.wall_seconds < result.cpu_seconds < _AT_WORK * result.wall_seconds
 
 

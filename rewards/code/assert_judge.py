@@ -4,7 +4,8 @@ Theory of operation. Tests and solution run in a sandbox each, joined by one soc
 unit on their own output, in lines that begin with a secret of this run; what is not reported, or not by that secret,
 has not passed. A solution that ends or hangs ends the conversation: the test that it ended on has failed, and the
 others go on with fresh sandboxes, up to a limit. A test that was late although the processor was busy elsewhere is
-tried once more, one such test at a time. Trouble of a sandbox is raised and never becomes a result.
+tried once more, one such test at a time, with more time on the clock. Trouble of a sandbox, and a machine too busy for
+even that, is raised and never becomes a result.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
-from grpo.rewards.code.allowance import Allowance, retry_lock, starved
+from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
 from grpo.rewards.code.assert_plan import Plan, leading_name
 from grpo.rewards.code.guest_program import (
     arguments,
@@ -73,12 +74,14 @@ async def judge_asserts(
     while True:
         first = len(tests)
         async with retry_lock() if first in tried else contextlib.nullcontext():
-            run = _Run(program, plan, first, entry_point, allowance)
+            run = _Run(program, plan, first, entry_point, allowance, PATIENCE if first in tried else 1)
             report = await run.report(pool, integrity)
         if report.starved and first + len(report.tests) - 1 not in tried:
             tried.add(first + max(0, len(report.tests) - 1))
             tests.extend(report.tests[:-1])
             continue
+        if report.starved and report.waited is not None:
+            raise TransientError(f"the machine was too busy: the program waited {report.waited:.1f} s for a processor")
         tests.extend(report.tests)
         ends += 1
         if report.over or ends == _MOST_ENDS:
@@ -96,12 +99,14 @@ class _Report:
         rest: what the units that are not among them are, if they are not run again.
         over: running the others again would change nothing.
         starved: the last of them was late, but the solution had hardly any processor.
+        waited: how long the solution waited for one, in seconds, or None where that is not known.
     """
 
     tests: list[UnitResult] = field(default_factory=list)
     rest: UnitResult = field(default_factory=lambda: UnitResult("no_verdict", "the tests did not end"))
     over: bool = False
     starved: bool = False
+    waited: float | None = None
     degraded: tuple[str, ...] = ()
 
 
@@ -114,6 +119,7 @@ class _Run:
     first: int
     entry_point: str
     allowance: Allowance
+    patience: int
 
     async def report(self, pool: SandboxPool, integrity: Integrity) -> _Report:
         """Runs them; returns what they said.
@@ -130,7 +136,7 @@ class _Run:
         if result.trouble or peer is None:
             why = result.reason or (peer.reason if peer else "it runs no peers")
             raise TransientError(f"the sandbox failed ({result.outcome}): {why}")
-        report = _Report(degraded=tuple(sorted({*result.degraded, *peer.degraded})))
+        report = _Report(degraded=tuple(sorted({*result.degraded, *peer.degraded})), waited=peer.waited_seconds)
         written = result.stdout.decode("ascii", "replace").splitlines()
         lines = [json.loads(line[len(nonce) + 1 :]) for line in written if line.startswith(f"{nonce} ")]
         for kind, *parts in lines:
@@ -141,8 +147,8 @@ class _Run:
                 if ended.passed and _over(parts[3], peer, self.allowance):
                     ended = UnitResult("time_cpu", "it kept its process from being ended in time")
                 _note(report, parts[0] - self.first, ended)
-                report.starved = parts[1] == "late" and starved(peer)
-        _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance)
+                report.starved = parts[1] == "late" and starved(peer, self.allowance, self.patience)
+        _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
 
     def _limits(self) -> Limits:
@@ -159,7 +165,7 @@ class _Run:
             names=list(plan.names),
             entry_point="" if plan.tests_a_class else leading_name(self.entry_point),
             first=self.first,
-            seconds=self.allowance.wall_seconds,
+            seconds=self.allowance.wall_seconds * self.patience,
             stop=self.allowance.stop,
         )
         solution = arguments(
@@ -171,7 +177,7 @@ class _Run:
         )
         own = Limits(
             cpu_seconds=_TESTS_OWN_SECONDS,
-            wall_seconds=limits.wall_seconds + _TESTS_OWN_SECONDS,
+            wall_seconds=limits.wall_seconds * self.patience + _TESTS_OWN_SECONDS,
             memory_bytes=Limits().memory_bytes,
             output_bytes=_REPORT_BYTES,
         )
@@ -203,11 +209,13 @@ def _note(report: _Report, place: int, ended: UnitResult) -> None:
         report.tests[place] = ended
 
 
-def _conclude(report: _Report, last: list[Any], result: JobResult, peer: JobResult, allowance: Allowance) -> None:
+def _conclude(
+    report: _Report, last: list[Any], result: JobResult, peer: JobResult, allowance: Allowance, patience: int
+) -> None:
     """Notes what the last line, or its absence, means for the units that were not reported."""
     if last[0] == "load":
         report.rest = _ended(last[1], last[2], peer, allowance, loading=True)
-        report.starved = last[1] == "late" and starved(peer)
+        report.starved = last[1] == "late" and starved(peer, allowance, patience)
         report.tests = [report.rest]
         report.over = True
     elif last[0] == "broken":

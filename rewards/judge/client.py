@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.types import Message
+from grpo.rewards.judge.connection import connect, refusal
 from grpo.rewards.judge.endpoint import Endpoint, without
 from grpo.rewards.judge.reply import JudgeError
 
@@ -77,9 +78,8 @@ async def ask(endpoint: Endpoint, messages: Sequence[Message], schema: dict[str,
     wanted = (endpoint.base_url, key, endpoint.retries, endpoint.request_timeout)
     client = here.clients.get(wanted)
     if client is None:
-        client = here.clients[wanted] = openai.AsyncOpenAI(
-            base_url=endpoint.base_url, api_key=key, timeout=endpoint.request_timeout, max_retries=endpoint.retries
-        )
+        client = connect(endpoint.base_url, key, timeout=endpoint.request_timeout, retries=endpoint.retries)
+        here.clients[wanted] = client
     place = (endpoint.base_url, endpoint.max_concurrency)
     turns = here.turns.setdefault(place, asyncio.Semaphore(endpoint.max_concurrency))
     limit = (endpoint.retries + 1) * endpoint.request_timeout + endpoint.retries * _LONGEST_WAIT
@@ -90,9 +90,11 @@ async def ask(endpoint: Endpoint, messages: Sequence[Message], schema: dict[str,
         except TimeoutError:
             raise JudgeError(f"the judge gave no complete reply within {limit:g} s.") from None
         except openai.OpenAIError as error:
+            refused = refusal(error)
+            why = str(refused) if refused else f"{type(error).__name__}: {error}"
             # Not chained: what the server said may hold the key, and a traceback would print it.
-            raise JudgeError(f"the judge failed: {without(key, f'{type(error).__name__}: {error}')}") from None
-        except ValueError as error:
+            raise JudgeError(f"the judge failed: {without(key, why)}") from None
+        except (ValueError, RecursionError) as error:
             raise JudgeError(f"the judge's server sent no JSON: {without(key, str(error))}") from None
     return _read(found)
 

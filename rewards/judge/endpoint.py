@@ -6,13 +6,16 @@ does not answer. The key itself stays in the environment, and is taken out of ev
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from grpo.plugins.errors import OptionError, UsageError
+from grpo.rewards.judge.connection import Redirected, connect, refusal
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_KEY = "none"  # the client insists on a key; a server without keys ignores it
@@ -99,19 +102,35 @@ def refuse_unusable(endpoint: Endpoint) -> None:
     import openai
 
     try:
-        with openai.OpenAI(base_url=endpoint.base_url, api_key=key, timeout=_PROBE, max_retries=1) as client:
-            client.models.with_raw_response.list()
+        with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
+            thread.submit(asyncio.run, _probe(endpoint)).result()
+    except TimeoutError:
+        raise OptionError(
+            f"judge: {endpoint.base_url} does not answer completely within {2 * _PROBE:g} s. Mend the server, or "
+            "correct base_url."
+        ) from None
     except openai.AuthenticationError:
         named = f"the key in {endpoint.api_key_env}" if endpoint.api_key_env else "a request without a key"
         raise OptionError(f"judge: {endpoint.base_url} refuses {named}. Correct the key or the URL.") from None
-    except openai.APIConnectionError as error:
+    except openai.OpenAIError as error:
+        refused = refusal(error)
+        if isinstance(refused, Redirected):
+            raise OptionError(f"judge: {without(key, str(refused))}") from None
+        if refused or not isinstance(error, openai.APIConnectionError):
+            return  # it answers, and knows no list of models, or has a very long one
         cause = f"{type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else str(error)
         raise OptionError(
             f"judge: nothing answers at {endpoint.base_url} ({without(key, cause)}). Start the server, or correct "
             "base_url."
         ) from None
-    except openai.APIError:  # it answers, and knows no list of models
-        return
+
+
+async def _probe(endpoint: Endpoint) -> None:
+    async with (
+        asyncio.timeout(2 * _PROBE),
+        connect(endpoint.base_url, endpoint.key, timeout=_PROBE, retries=1) as client,
+    ):
+        await client.models.with_raw_response.list()
 
 
 def without(key: str, text: str) -> str:

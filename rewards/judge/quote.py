@@ -12,16 +12,25 @@ import unicodedata
 
 BAR = "| "
 _HIDDEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
-_BARS = "|\uff5c"
+_LESS, _MORE, _BARS, _OPEN = "<\uff1c\ufe64", ">\uff1e\ufe65", "|\uff5c", r"\[\uff3b"
+_WORD = r"[\w:.\u2581-]{0,40}"  # some tokens have a block for a space
+# What chat templates and tokenizers of open models write between angle brackets, beside what has a bar there.
 _TOKEN_NAMES = (
-    r"s|bos|eos|pad|unk|mask|cls|sep|sop|eop|eod|eot|"
-    r"(?:start|end|begin|bos|eos)_of_\w{1,20}|\w{1,20}_of_(?:turn|text|sentence|sequence)|"
-    r"image|img|audio|video|extra_id_\d{1,4}|reserved\w{0,20}|unused\d{0,4}"
+    rf"{_WORD}(?:think|tool|function|im_start|im_end|_of_|fim[_-]|\u2581){_WORD}|"
+    r"s|bos|eos|pad|unk|mask|cls|sep|sop|eop|eod|eot|eom|thoughts?|scratchpad|invoke|parameters?|arg_(?:key|value)|args|"
+    r"image|img|audio|video|im_\w{1,20}|(?:start|end|begin|bos|eos)_\w{1,20}|(?:extra|reserved|unused|special|mask)_?\w{0,20}|"
+    r"(?:gh|issue|jupyter|repo|file|commit|pr|intermediate)_\w{1,30}|\w{1,20}_(?:token|start|end|sep|pad)|0x[0-9a-f]{2}|"
+    r"(?-i:system|user|assistant|human|bot|model|developer|observation|ipython|\u7528\u6237|AI)"
 )
-_BRACKETS = r"INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_\w{1,12}|IMG\w{0,8}|gMASK|s?MASK|CLS|SEP|PAD|UNK|EOS|BOS"
+_BRACKETS = (
+    r"INST|SYS|THINK|ARGS|CALL|PREFIX|SUFFIX|MIDDLE|REF|AUDIO|TRANSCRIBE|IMG\w{0,8}|gMASK|s?MASK|CLS|SEP|PAD|UNK|EOS|BOS|"
+    r"(?-i:[A-Z]{2,20}(?:_[A-Z0-9]{1,20}){1,4})|control_\d{1,4}|unused\d{1,4}"
+)
 _CONTROL = re.compile(
-    rf"<(?=[{_BARS}])|(?<=[{_BARS}])>|<(?=/?(?:{_TOKEN_NAMES})\s?/?>)|<(?=</?SYS>>)|<(?=/?SYS>>)"
-    rf"|\[(?=/?(?:{_BRACKETS})\])",
+    rf"[{_LESS}](?=[{_BARS}])|(?<=[{_BARS}])[{_MORE}]"
+    rf"|[{_LESS}](?=\s?/?\s?(?:{_TOKEN_NAMES})(?:[\s=/][^<>\n]{{0,200}})?[{_MORE}])"
+    rf"|[{_LESS}](?=[{_LESS}]/?SYS[{_MORE}]{{2}})|[{_LESS}](?=/?SYS[{_MORE}]{{2}})"
+    rf"|[{_OPEN}](?=/?(?:{_BRACKETS})[\]\uff3d])|\](?=~!?b[\[\]])|\[(?=e~\[)",
     re.IGNORECASE,
 )
 _ODD = re.compile(r"[^\x20-\x7e\n\t]")

@@ -23,7 +23,18 @@ _WALL = f"{_PACKAGE}.inside"
 _JUDGE = "grpo.rewards.code.guest"
 _PACKAGES = ("grpo", "grpo.plugins", "grpo.rewards", _PACKAGE, _WALL, "grpo.rewards.code", _JUDGE)
 # In the order of their imports; each imports the standard library and those before it.
-_INSIDE = ("kernel", "syscall_numbers", "seccomp", "landlock", "wire", "python_main", "runner", "zygote", "launcher")
+_INSIDE = (
+    "kernel",
+    "syscall_numbers",
+    "seccomp",
+    "landlock",
+    "wire",
+    "waiting",
+    "python_main",
+    "runner",
+    "zygote",
+    "launcher",
+)
 _AROUND = ("frames", "bundle", "cgroup", "interpreter", "profiles", "plan", "slot", "capacity", "pool", "agent")
 # What the split judge runs in sandboxes: loaded by the zygote alone, so that no job has to.
 _PRELOADED = (

@@ -1,8 +1,8 @@
 """Control groups, where this process may make them: limits on the memory of all processes of a sandbox together.
 
-In: nothing but the machine. Out: one group for each sandbox, its limit, and whether the kernel ended something for
-it. Version 2 needs a folder with the memory controller in which we may make groups (root, or a delegated one);
-version 1 needs root. Without them the limits of single processes remain.
+In: nothing but the machine. Out: one group for each sandbox, its limit, and why the kernel ended something in it.
+Version 2 needs a folder with the memory controller in which we may make groups (root, or a delegated one); version 1
+needs root. Without them the limits of single processes remain.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import re
 import time
 from functools import lru_cache
+from typing import Literal
 
 _ROOT = "/sys/fs/cgroup"
 _NAME = re.compile(r"grpo-sandbox-(\d+)-\d+")
@@ -25,7 +26,7 @@ class Group:
     def __init__(self, folders: dict[str, str]) -> None:
         name = f"grpo-sandbox-{os.getpid()}-{next(_serial)}"
         self._limit = -1
-        self._ended = 0
+        self._seen = (0, 0)
         self._paths = {controller: f"{folder}/{name}" for controller, folder in folders.items()}
         for path in self.paths():
             os.mkdir(path)
@@ -53,18 +54,28 @@ class Group:
             _write(f"{folder}/memory.limit_in_bytes", most)
         self._limit = most
 
-    def has_ended(self) -> bool:
-        """Says whether the kernel has ended a process since it was last asked because the group had no memory left."""
-        before, self._ended = self._ended, self._ended_so_far()
-        return self._ended > before
+    def why_ended(self) -> Literal["", "limit", "machine"]:
+        """Says whether the kernel has ended a process for want of memory since it was last asked, and whose want.
 
-    def _ended_so_far(self) -> int:
-        file = "memory.events" if "cpu.stat" in self._paths else "memory.oom_control"
+        Returns:
+            "limit" when the group was at its limit, "machine" when others used the memory up, "" when none was ended.
+        """
+        (ended, full), self._seen = self._seen, self._events()
+        if self._seen[0] == ended:
+            return ""
+        return "limit" if self._seen[1] > full else "machine"
+
+    def _events(self) -> tuple[int, int]:
+        """Returns how many processes the kernel has ended, and how often the group was at its limit."""
+        folder = self._paths["memory"]
         try:
-            with open(f"{self._paths['memory']}/{file}", encoding="ascii") as events:
-                return sum(int(line.split()[1]) for line in events if line.startswith("oom_kill "))
+            if "cpu.stat" in self._paths:
+                counts = _counts(f"{folder}/memory.events")
+                return counts["oom_kill"], counts["oom"]
+            with open(f"{folder}/memory.failcnt", encoding="ascii") as failures:
+                return _counts(f"{folder}/memory.oom_control").get("oom_kill", 0), int(failures.read())
         except OSError:
-            return 0
+            return self._seen
 
     def remove(self) -> None:
         """Removes the group, whose processes have just been ended."""
@@ -125,6 +136,11 @@ def _own_groups() -> dict[str, str]:
                 inside = path[len(root) :] if root != "/" and path.startswith(root) else path
                 found[name] = f"{point}/{inside}".replace("//", "/").rstrip("/")
     return found
+
+
+def _counts(path: str) -> dict[str, int]:
+    with open(path, encoding="ascii") as lines:
+        return {name: int(count) for name, count in (line.split() for line in lines)}
 
 
 def _has_memory(folder: str) -> bool:

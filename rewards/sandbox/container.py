@@ -23,6 +23,7 @@ from grpo.plugins.sandbox_job import Job, JobResult
 from grpo.rewards.sandbox.bundle import ASSIST, packed
 from grpo.rewards.sandbox.frames import LENGTH, MOST, pack_job, unpack_result, unpack_values
 from grpo.rewards.sandbox.inside.seccomp import engine_profile
+from grpo.rewards.sandbox.inside.wire import PATIENCE
 
 LABEL = "org.grpo.sandbox"
 OWNER = "org.grpo.sandbox.owner"
@@ -117,7 +118,7 @@ class Container:
             self._waiting[number] = (loop, answer)
         longest = job.limits.wall_seconds + (job.peer.limits.wall_seconds if job.peer else 0.0)
         silent = "the agent of the container does not answer"
-        watchdog = loop.call_later(4 * longest + START_SECONDS, self._fail, silent)
+        watchdog = loop.call_later(3 * PATIENCE * longest + START_SECONDS, self._fail, silent)
         try:
             self._post(loop, pack_job(number, job))
             return await answer

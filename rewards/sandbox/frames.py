@@ -98,6 +98,7 @@ def _result_head(result: JobResult, blobs: list[bytes]) -> dict[str, Any]:
         "peak_bytes": result.peak_bytes,
         "degraded": list(result.degraded),
         "reason": result.reason,
+        "waited_seconds": result.waited_seconds,
         "peer": None if result.peer is None else _result_head(result.peer, blobs),
     }
 
@@ -117,6 +118,7 @@ def _result_of(head: dict[str, Any], blobs: list[bytes]) -> JobResult:
         peak_bytes=_whole(head["peak_bytes"]),
         degraded=tuple(str(name) for name in head["degraded"]),
         reason=str(head["reason"])[:2000],
+        waited_seconds=None if head["waited_seconds"] is None else float(head["waited_seconds"]),
         peer=None if head["peer"] is None else _result_of(head["peer"], blobs),
     )
 

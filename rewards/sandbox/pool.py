@@ -26,7 +26,8 @@ _TRIES = 2
 _MOST = 2**48
 _ENDING = 0.02  # seconds for a peer that reads the end of the stream and ends by itself
 _LIMITS = tuple(field.name for field in fields(Limits))
-_BUSY = 0.2  # of the time on the clock: a program that computed this much and was still too slow was starved
+# Of the time on the clock: where the kernel does not say who waited, a program that computed this much was starved.
+_BUSY = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class LocalPool:
         places = 2 if job.peer else 1
         result = await self._with_places(job, places)
         starved = result.outcome == "time_wall" and result.cpu_seconds > _BUSY * result.wall_seconds
-        starved = starved and job.limits.processes == 1
+        starved = starved and job.limits.processes == 1 and result.waited_seconds is None
         return await self._with_places(job, self._room.size) if starved and self._room.size > places else result
 
     async def _with_places(self, job: Job, places: int) -> JobResult:

@@ -100,7 +100,7 @@ class Slot:
             channel: this program's end of the connection to its peer.
 
         Raises:
-            SlotLost: the sandbox ended; the slot must be closed.
+            SlotLost: the sandbox ended, or something outside ended the program; the slot must be closed.
         """
         self.jobs += 1
         limits = job.limits
@@ -126,7 +126,7 @@ class Slot:
                 socket.send_fds(self._control, [request.packed()], [*sent, *extra])
                 if channel:
                     channel.close()
-                packet = await self._answer(limits.wall_seconds + START_SECONDS)
+                packet = await self._answer(wire.PATIENCE * limits.wall_seconds + START_SECONDS)
             except OSError as error:
                 raise SlotLost(str(error)) from error
             if not packet:
@@ -136,13 +136,28 @@ class Slot:
             for output, size in zip(sent[2:], written, strict=True):
                 texts.append(os.pread(output, min(size, limits.output_bytes), 0))
             answer = wire.Answer.unpacked(packet)
-            may_have = processes > 1 or os.WIFSIGNALED(answer.status)
-            if may_have and self._group and self._group.has_ended():
-                answer.ended = wire.OVER_MEMORY
+            self._ask_for_kills(answer, limits, processes)
             return self._result(answer, job, max(written) > limits.output_bytes, texts)
         finally:
             for descriptor in sent:
                 os.close(descriptor)
+
+    def _ask_for_kills(self, answer: wire.Answer, limits: Limits, processes: int) -> None:
+        """Notes when the program was ended because it was at its limit of memory.
+
+        Raises:
+            SlotLost: the machine had no memory left, or somebody ended the program.
+        """
+        killed = os.WIFSIGNALED(answer.status)
+        why = self._group.why_ended() if self._group and (killed or processes > 1) else ""
+        if why == "limit":
+            answer.ended = wire.OVER_MEMORY
+        elif why == "machine":
+            raise SlotLost("the machine had no memory left, and the kernel ended the program")
+        # By itself a program is ended so only at its limit of processor time; see `inside.seccomp`.
+        outside = killed and os.WTERMSIG(answer.status) == signal.SIGKILL and answer.ended == wire.ENDED_ITSELF
+        if outside and not why and answer.cpu <= limits.cpu_seconds and "seccomp" not in self._degraded:
+            raise SlotLost("something outside the sandbox ended the program: did the machine run out of memory?")
 
     async def _answer(self, seconds: float) -> bytes:
         """Returns the zygote's packet, or nothing when it ended or said nothing for so long."""
@@ -193,6 +208,8 @@ class Slot:
         reason = ""
         if outcome == "sandbox_error":
             reason = texts[1].decode("utf-8", "replace").strip()[-400:]
+        elif outcome == "overloaded":
+            reason = f"others had the processor for {answer.waited:.1f} of the {answer.wall:.1f} s that it was given"
         ended_by_us = answer.ended != wire.ENDED_ITSELF
         return JobResult(
             outcome,
@@ -205,6 +222,7 @@ class Slot:
             peak_bytes=answer.peak,
             degraded=self._degraded,
             reason=reason,
+            waited_seconds=None if answer.waited < 0 else round(answer.waited, 6),
         )
 
 
@@ -216,7 +234,7 @@ def _outcome(answer: wire.Answer, job: Job, flooded: bool, number: int | None, c
     if answer.ended == wire.OVER_CPU or answer.cpu > job.limits.cpu_seconds or number == signal.SIGXCPU:
         return "time_cpu"
     if answer.ended == wire.OVER_WALL:
-        return "time_wall"
+        return "overloaded" if answer.waited > (wire.PATIENCE - 1) * job.limits.wall_seconds else "time_wall"
     if answer.ended == wire.STOPPED:
         return "exited"
     if answer.ended == wire.OVER_MEMORY or (answer.noted == wire.NOTED_MEMORY and code != 0):

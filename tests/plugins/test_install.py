@@ -171,7 +171,7 @@ def test_faulty_neighbours_are_a_clear_line_each_and_stop_nothing(
     assert "grpo_test_broken/__init__.py:3" in lines["grpo-test-broken", "broken"]
     assert "Did you mean 'grpo_verifiers'?" in lines["grpo-test-misspelt", "misspelt"]
     assert "write grpo-test-clash/proximity" in lines["grpo-test-clash", "clash"]
-    assert "write grpo-kit/proximity" in lines["grpo-kit", "clash"]
+    assert "'proximity' alone means this one" in lines["grpo-kit", "clash"]
     names = {f"{known['distribution']}/{known['name']}" for known in found["plugins"]}
     assert {"grpo-test-misspelt/survivor", "grpo-reward-brevity/brevity", "grpo-kit/gsm8k"} <= names
     table = command(bin_ / "grpo", "plugins", cwd=tmp_path)
@@ -180,7 +180,7 @@ def test_faulty_neighbours_are_a_clear_line_each_and_stop_nothing(
     score = (
         "from grpo import Completion; from grpo.plugins.host import Host; host = Host.discover(); "
         "print(host.reward('grpo-test-clash/proximity').call(Completion('x')), "
-        "host.reward('grpo-kit/proximity').distribution, "
+        "host.reward('proximity').distribution, "
         "[reward.distribution for reward in host.default_rewards(host.env('gsm8k')) if reward.name == 'proximity'])"
     )
     assert command(bin_ / "python", "-c", score, cwd=tmp_path) == "0.25 grpo-kit ['grpo-kit']\n"

@@ -77,6 +77,31 @@ def test_the_home_distribution_settles_a_clash_and_nothing_else(host: Host) -> N
         host.find("reward", "near", home="third-dist")
 
 
+@pytest.fixture
+def with_ours(make_entry: Callable[..., Entry]) -> Host:
+    """The built-in plugins beside two distributions that offer the reward `near` of theirs."""
+    names = [("z-dist", "zeta"), ("Grpo_Kit", "ours"), ("a-dist", "alpha")]
+    return Host(make_entry(SOURCE.format(version=1, distribution=name, own=own), name) for name, own in names)
+
+
+def test_a_built_in_name_wins_and_the_others_can_be_named(with_ours: Host, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        assert with_ours.reward("near").distribution == "Grpo_Kit"
+        assert with_ours.find("reward", "near@1", home="third-dist").distribution == "Grpo_Kit"
+    assert [record.getMessage() for record in caplog.records] == [
+        "reward 'near' is the built-in one. 'z-dist' and 'a-dist' have one of that name too: write z-dist/near or "
+        "a-dist/near to use that."
+    ]
+    caplog.clear()
+    assert with_ours.reward("a-dist/near").distribution == "a-dist"
+    assert with_ours.find("reward", "near", home="z-dist").distribution == "z-dist"
+    assert with_ours.find("reward", "grpo-kit/near").distribution == "Grpo_Kit"
+    assert caplog.records == []
+    lines = {problem.distribution: problem.line for problem in with_ours.problems}
+    assert lines["a-dist"].endswith("write a-dist/near, for 'near' alone means the built-in one")
+    assert "'near' alone means this one" in lines["Grpo_Kit"]
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -55,6 +55,7 @@ def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
             os.setgroups([])
         code = _compiled(bundle, plan["inside"])
         clock = os.open(plan["clock"] or os.devnull, os.O_RDONLY)
+        processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         for group in plan["cgroups"]:
             _write(f"{group}/cgroup.procs", str(os.getpid()))
         _spare_the_host()
@@ -62,7 +63,7 @@ def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
         _build(plan)
         child = os.fork()
         if child == 0:
-            _become_zygote((control, code, clock), plan)
+            _become_zygote((control, code, clock, processes), plan)
         os.close(control)
         _, status = os.waitpid(child, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

@@ -111,7 +111,7 @@ class Runner:
         plan, notes, alone = self._plan, self._notes, request.processes == 1
         if not plan["command"]:
             calls = self._calls.threading if request.threads > 1 else self._calls.alone
-            kernel.install(calls if alone else self._calls.starting)
+            kernel.install(calls if alone else self._calls.starting(os.getpid()))
             self._begin()
             return run_python(program, plan["file"], notes)
         with open(plan["file"], "xb") as source:
@@ -122,7 +122,8 @@ class Runner:
             self._begin()
             return 1
         self._limit(resource.RLIMIT_NPROC, max(request.processes, request.threads) + self._beside)
-        kernel.install(self._calls.replaced if alone and request.threads == 1 else self._calls.starting)
+        calls = self._calls.replaced if alone and request.threads == 1 else self._calls.starting(os.getpid())
+        kernel.install(calls)
         self._begin()
         os.execve(plan["command"][0], plan["command"], environment)
 
@@ -133,11 +134,12 @@ class Runner:
 
     def _compiled(self, command: list[str], environment: dict[str, str]) -> bool:
         """Runs the compiler, which may start processes, and says whether it was content."""
+        calls = self._calls.starting(os.getpid())
         child = os.fork()
         if child == 0:
             try:
                 os.dup2(2, 1)
-                kernel.install(self._calls.starting)
+                kernel.install(calls)
                 os.execve(command[0], command, environment)
             finally:
                 os._exit(_SETUP_FAILED)

@@ -5,6 +5,9 @@ ordinary error. A few calls that no honest program makes (`DEADLY`) end the proc
 "policy". Calls whose arguments matter are judged by them: no locks through fcntl (two programs could signal each
 other through a lock on a shared file), no terminal input through ioctl, no new namespaces through clone.
 
+No program can have its own process ended by SIGKILL, directly, by a child, or by a limit that it sets itself. Who sees
+SIGKILL end one therefore knows that it came from outside: the machine ran out of memory, or somebody ended it.
+
 This module runs inside the sandbox and imports the standard library only.
 """
 
@@ -25,17 +28,17 @@ ALLOWED = """
     nanosleep clock_nanosleep getitimer setitimer alarm pause dup dup2 dup3 fsync fdatasync truncate ftruncate
     getdents64 getdents getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir creat unlink unlinkat
     symlink symlinkat link linkat readlink readlinkat chmod fchmod fchmodat umask gettimeofday getrlimit
-    setrlimit getrusage sysinfo times getuid getgid geteuid getegid getpid gettid getppid getpgrp getpgid getsid
+    getrusage sysinfo times getuid getgid geteuid getegid getpid gettid getppid getpgrp getpgid getsid
     getgroups getresuid getresgid uname arch_prctl set_tid_address set_robust_list get_robust_list futex rseq
     exit exit_group wait4 waitid getcpu sched_getaffinity sched_getparam sched_getscheduler
-    sched_get_priority_max sched_get_priority_min clock_gettime clock_getres time getrandom kill tkill tgkill
+    sched_get_priority_max sched_get_priority_min clock_gettime clock_getres time getrandom
     statfs fstatfs utimensat utime utimes futimesat fadvise64 copy_file_range sendfile sendto recvfrom shutdown
     getsockname getpeername getsockopt setsockopt membarrier restart_syscall getpriority fallocate
     sync_file_range capget
 """
 # For programs that may start others; a program alone gets EPERM.
 STARTING = """
-    fork vfork execve execveat setsid setpgid sched_setaffinity
+    fork vfork execve execveat setsid sched_setaffinity
 """
 DEADLY = """
     ptrace process_vm_readv process_vm_writev mount umount2 pivot_root chroot setns unshare bpf io_uring_setup
@@ -51,6 +54,9 @@ _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ 
 _FCNTLS = (0, 1, 2, 3, 4, 1030, 1032)  # DUPFD GETFD SETFD GETFL SETFL DUPFD_CLOEXEC GETPIPE_SZ
 _PRCTLS = (1, 3, 15, 16)  # SET_PDEATHSIG GET_DUMPABLE SET_NAME GET_NAME
 _AF_UNIX = 1
+_SIGKILL, _RLIMIT_CPU = 9, 0
+_MAIN = 0x5A3C96E1  # stands for the program's own process where its number is not known yet
+_EVERYTHING = 0xFFFFFFFF  # -1: every process that there is
 _EPERM, _ENOSYS = 1, 38
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -63,8 +69,13 @@ _FARTHEST = 255  # instructions that a condition can skip
 # What the agent of a container needs beside the calls of programs, to make sandboxes in it.
 MAKING = """
     unshare mount umount2 pivot_root open_tree move_mount mount_setattr landlock_create_ruleset landlock_add_rule
-    landlock_restrict_self seccomp ioctl fcntl prctl prlimit64 socketpair clone clone3 capset setresuid setresgid setuid
+    landlock_restrict_self seccomp ioctl fcntl prctl socketpair clone clone3 capset setresuid setresgid setuid
     setgid setgroups memfd_create pidfd_open pidfd_send_signal sendmsg recvmsg sched_setaffinity
+"""
+
+# Calls that are allowed or not by their arguments, and that the agent needs too.
+JUDGED = """
+    kill tkill tgkill setrlimit prlimit64 setpgid
 """
 
 
@@ -75,38 +86,51 @@ class Filters:
         alone: a program in the zygote's own interpreter that may start nothing.
         threading: likewise for one that may start threads.
         replaced: likewise for a program that replaces the process.
-        starting: a program that may start threads and processes.
     """
 
-    __slots__ = ("alone", "replaced", "starting", "threading")
+    __slots__ = ("_starting", "alone", "replaced", "threading")
 
     def __init__(self, available: bool) -> None:
-        self.alone = filter_program() if available else None
-        self.threading = filter_program(threads=True) if available else None
-        self.replaced = filter_program("execve") if available else None
-        self.starting = filter_program(STARTING) if available else None
+        self.alone = _installable(filter_code()) if available else None
+        self.threading = _installable(filter_code(threads=True)) if available else None
+        self.replaced = _installable(filter_code("execve")) if available else None
+        self._starting = filter_code(STARTING) if available else b""
+
+    def starting(self, main: int) -> FilterProgram | None:
+        """Returns the filter of a program whose process `main` may start threads and processes."""
+        code = self._starting
+        for sign in (1, -1):
+            code = code.replace(_number(sign * _MAIN), _number(sign * main))
+        return _installable(code) if code else None
 
 
-def filter_program(more: str = "", *, threads: bool = False) -> FilterProgram:
-    """Returns a filter, ready for `kernel.install`.
+def _installable(code: bytes) -> FilterProgram:
+    return FilterProgram(len(code) // 8, code)
+
+
+def filter_code(more: str = "", *, threads: bool = False) -> bytes:
+    """Returns the instructions of a filter.
 
     Args:
         more: calls to allow beside `ALLOWED`; with `STARTING`, processes and threads may be started.
         threads: threads of the process itself may be started.
     """
     judged: dict[int, Code] = dict.fromkeys(numbers(f"{ALLOWED} {more}"), (_op(_RETURN, _ALLOW),))
+    judged |= _kills(several=more == STARTING)
     judged |= dict.fromkeys(numbers(DEADLY), (_op(_RETURN, _KILL),))
     for name, argument, values in (
         ("ioctl", 1, _IOCTLS),
         ("fcntl", 1, _FCNTLS),
         ("prctl", 0, _PRCTLS),
-        ("prlimit64", 0, (0,)),  # its own limits; elsewhere another process could be named
         ("socketpair", 0, (_AF_UNIX,)),
     ):
         judged |= dict.fromkeys(numbers(name), (_load(argument), *_any_of(values)))
     if threads or more == STARTING:
         kinds = (_THREAD,) if threads else (0, _THREAD)
-        judged |= dict.fromkeys(numbers("clone"), (_load(0), _op(_AND, _NAMESPACES | _THREAD), *_any_of(kinds)))
+        # The low byte is the signal that the parent gets when the child ends.
+        last = (_load(0), _op(_AND, 0xFF), *_unless(_SIGKILL, _ERRNO | _EPERM))
+        clone = (*last, _load(0), _op(_AND, _NAMESPACES | _THREAD), *_any_of(kinds))
+        judged |= dict.fromkeys(numbers("clone"), clone)
     # The flags of clone3 are out of sight; the C library then uses clone.
     judged |= dict.fromkeys(numbers("clone3"), (_op(_RETURN, _ERRNO | _ENOSYS),))
     code = [
@@ -118,7 +142,38 @@ def filter_program(more: str = "", *, threads: bool = False) -> FilterProgram:
         _op(_RETURN, _KILL),
         *_searched(_segments(judged)),
     ]
-    return FilterProgram(len(code), b"".join(code))
+    return b"".join(code)
+
+
+def _kills(*, several: bool) -> dict[int, Code]:
+    """Returns how calls are judged by which a process could end itself by SIGKILL.
+
+    Args:
+        several: the program may have children, and may end those.
+    """
+    refused = _op(_RETURN, _ERRNO | _EPERM)
+    allowed, deadly = _op(_RETURN, _ALLOW), _op(_RETURN, _KILL)
+
+    def unless_kill(argument: int) -> Code:
+        return (_load(argument), _op(_JUMP_EQ, _SIGKILL, 1, 0), allowed)
+
+    kill = [*unless_kill(1), _load(0), *_unless(1, _ERRNO | _EPERM), *_unless(_EVERYTHING, _ERRNO | _EPERM)]
+    kill += [*_unless(0, _KILL), *_unless(_MAIN, _KILL), *_unless(-_MAIN, _KILL), allowed] if several else [deadly]
+    not_cpu = (_op(_JUMP_EQ, _RLIMIT_CPU, 1, 0), allowed)
+    only_asked = (_load(2), _op(_JUMP_EQ, 0, 0, 3), _load_high(2), *_any_of((0,)))
+    judged: dict[str, Code] = {
+        "kill": tuple(kill),
+        "tkill": (*unless_kill(1), deadly),
+        "tgkill": (*unless_kill(2), deadly),
+        "setrlimit": (_load(0), *not_cpu, refused),
+        # Only its own limits; elsewhere another process could be named. The limit on its time it may only ask for.
+        "prlimit64": (_load(0), _op(_JUMP_EQ, 0, 1, 0), refused, _load(1), *not_cpu, *only_asked),
+    }
+    if several:  # it must not join the process group of a child, which another child may end
+        new_group = (_load(1), *_any_of((0, _MAIN)))
+        of_main = (_op(_JUMP_EQ, _MAIN, 1, 0), _op(_JUMP_EQ, 0, 0, len(new_group)), *new_group)
+        judged["setpgid"] = (_load(0), *of_main, allowed)
+    return {number: code for name, code in judged.items() for number in numbers(name)}
 
 
 def engine_profile() -> dict[str, object]:
@@ -127,7 +182,7 @@ def engine_profile() -> dict[str, object]:
     It is looser than the filter of a program by what it takes to make sandboxes. The namespaces that it lets the
     agent make are what no program can make any more.
     """
-    names = sorted({*ALLOWED.split(), *STARTING.split(), *MAKING.split()})
+    names = sorted({*ALLOWED.split(), *STARTING.split(), *MAKING.split(), *JUDGED.split()})
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": _EPERM,
@@ -162,9 +217,22 @@ def _op(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes
     return struct.pack("=HBBI", code, when_true, when_false, value)
 
 
+def _number(value: int) -> bytes:
+    return struct.pack("=I", value & 0xFFFFFFFF)
+
+
 def _load(argument: int) -> bytes:
     """Loads the low half of an argument; little-endian, as both architectures are."""
     return _op(_LOAD, _ARGUMENTS + 8 * argument)
+
+
+def _load_high(argument: int) -> bytes:
+    return _op(_LOAD, _ARGUMENTS + 8 * argument + 4)
+
+
+def _unless(value: int, answer: int) -> Code:
+    """Answers when the loaded value is this one, else goes on."""
+    return (_op(_JUMP_EQ, value & 0xFFFFFFFF, 0, 1), _op(_RETURN, answer))
 
 
 def _any_of(values: tuple[int, ...]) -> Code:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import struct
 
 _REQUEST = struct.Struct("=ddQQQII")
-_ANSWER = struct.Struct("=iBBddQ")
+_ANSWER = struct.Struct("=iBBdddQ")
 
 STOP = b"stop"
 PACKET = 65536  # bytes of what a sandbox says when it starts, at most
 MESSAGE = 256  # bytes of a request or an answer, at most
+PATIENCE = 4  # so many times its wall limit a program may take, if others had the processor meanwhile
 FILES_SENT = 5  # program, stdin, stdout, stderr, and the channel to a peer
 
 # Why the zygote ended a program.
@@ -57,18 +58,20 @@ class Answer:
         noted: what the runner noted, or that the program never began.
         cpu: processor time of all its processes, in seconds.
         wall: time on the clock, in seconds.
+        waited: how much of it another program had the processor that it was ready to use, in seconds; looked at when
+            it is late or told to end. Negative when it was not looked at, or the kernel does not say.
         peak: the greatest resident memory of one process, in bytes.
     """
 
-    __slots__ = ("cpu", "ended", "noted", "peak", "status", "wall")
+    __slots__ = ("cpu", "ended", "noted", "peak", "status", "waited", "wall")
 
-    def __init__(self, status: int, ended: int, noted: int, cpu: float, wall: float, peak: int) -> None:
+    def __init__(self, status: int, ended: int, noted: int, cpu: float, wall: float, waited: float, peak: int) -> None:
         self.status, self.ended, self.noted = status, ended, noted
-        self.cpu, self.wall, self.peak = cpu, wall, peak
+        self.cpu, self.wall, self.waited, self.peak = cpu, wall, waited, peak
 
     def packed(self) -> bytes:
         """Returns the packet."""
-        return _ANSWER.pack(self.status, self.ended, self.noted, self.cpu, self.wall, self.peak)
+        return _ANSWER.pack(self.status, self.ended, self.noted, self.cpu, self.wall, self.waited, self.peak)
 
     @classmethod
     def unpacked(cls, packet: bytes) -> Answer:

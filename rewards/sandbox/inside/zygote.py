@@ -6,6 +6,9 @@ waits on a descriptor of the child and of the pool, ends the child at a limit or
 whatever the child left behind (`kill(-1)` from process 1 reaches every process of the namespace), and reports. It
 reads nothing that a program wrote.
 
+A program that is late has its limit moved by the time in which it was ready and others had the processor, within
+bounds (`waiting`). What its own threads and children had is its own doing.
+
 Between two programs the folder of the last one is replaced by a fresh tmpfs, unless it was left exactly as it had
 been mounted. The zygote ends itself when anything is not as it should be; the pool then starts another.
 
@@ -27,7 +30,7 @@ import sys
 import time
 from typing import Any
 
-from grpo.rewards.sandbox.inside import kernel, landlock, wire
+from grpo.rewards.sandbox.inside import kernel, landlock, waiting, wire
 from grpo.rewards.sandbox.inside.runner import Runner
 
 # What programs for tests import most: an import then costs a look-up. Each module more makes every fork dearer.
@@ -42,6 +45,7 @@ _LOOK = 0.2  # seconds between looks at the size of the output
 _EXTRA_DISK = 4096
 _BLANK = bytes(mmap.PAGESIZE)
 _CLOCK = 5  # the descriptor of the control group's clock
+_MOVED = 0.01  # of the time limit: what moves it by less than this changes nothing any more
 
 
 class Zygote:
@@ -56,6 +60,7 @@ class Zygote:
         self._fresh: tuple[int, ...] = ()
         self._rules = -1
         self._begun = mmap.mmap(-1, mmap.PAGESIZE)
+        self._waited = -1.0
         self._runner = Runner(plan, self._notes, self._begun)
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN | select.POLLHUP)
@@ -109,7 +114,7 @@ class Zygote:
         return room.f_bfree, room.f_ffree, *times, folder.st_mode, folder.st_dev
 
     def _run(self, request: wire.Request, files: list[int]) -> wire.Answer:
-        began = time.monotonic()
+        began, self._waited = time.monotonic(), -1.0
         child = kernel.fork()
         if child == 0:
             self._runner.become_program(request, files, self._rules)
@@ -127,27 +132,27 @@ class Zygote:
             os.close(descriptor)
         noted = min(self._notes[0], wire.NOTED_COMPILE) if self._begun[0] else wire.NOTED_SETUP
         wall = time.monotonic() - began
-        return wire.Answer(status, ended, noted, cpu + more_cpu, wall, max(peak, more_peak) * 1024)
+        return wire.Answer(status, ended, noted, cpu + more_cpu, wall, self._waited, max(peak, more_peak) * 1024)
 
     def _watch(self, child: int, watched: int, request: wire.Request, outputs: list[int], began: float) -> int:
         """Waits for the child's end or for a reason to end it, and returns which it was."""
         poll = self._poll
         poll.register(watched, select.POLLIN)
-        clock = (~child << 3) | 2  # the processor time of another process; clock_getcpuclockid of the C library
         before = self._spent_by_all() if request.processes > 1 else 0.0
+        late = began + request.wall
         while True:
-            left = began + request.wall - time.monotonic()
-            try:
-                used = time.clock_gettime(clock)
-            except OSError:
-                used = 0.0  # it has just ended
-            if request.processes > 1:
-                used = max(used, self._spent_by_all() - before)
+            left = late - time.monotonic()
+            used = self._used(child, request, before)
             pause = min(left, max((request.cpu - used) / request.processes, 0.002), _LOOK)
-            if left <= 0:
-                return wire.OVER_WALL
             if used >= request.cpu:
                 return wire.OVER_CPU
+            if left <= 0:
+                self._look_for_waiting(watched, request, self._used(child, request, before))
+                moved = began + min(request.wall + self._waited, request.wall * wire.PATIENCE)
+                if moved - late < _MOVED * request.wall:
+                    return wire.OVER_WALL
+                late = moved
+                continue
             if any(os.lseek(output, 0, os.SEEK_CUR) > request.output for output in outputs):
                 return wire.OVER_OUTPUT
             events = dict(poll.poll(pause * 1000))
@@ -155,7 +160,21 @@ class Zygote:
                 return wire.ENDED_ITSELF
             if events:
                 self._control.recv(wire.MESSAGE)  # "stop", or nothing: the pool is gone, which `serve` sees again
+                self._look_for_waiting(watched, request, self._used(child, request, before))
                 return wire.ENDED_ITSELF if select.select([watched], [], [], _ENDING)[0] else wire.STOPPED
+
+    def _used(self, child: int, request: wire.Request, before: float) -> float:
+        """Returns the processor time of a program in seconds, of all its processes where that can be known."""
+        clock = (~child << 3) | 2  # the processor time of another process; clock_getcpuclockid of the C library
+        try:
+            used = time.clock_gettime(clock)
+        except OSError:
+            used = 0.0  # it has just ended
+        return max(used, self._spent_by_all() - before) if request.processes > 1 else used
+
+    def _look_for_waiting(self, watched: int, request: wire.Request, used: float) -> None:
+        if request.processes == 1 or self._plan["clock"]:  # else nobody knows what its children use
+            self._waited = waiting.seconds(watched, used)
 
     def _spent_by_all(self) -> float:
         """Returns the processor time of all processes of the control group in seconds, or 0.0 without one."""
@@ -185,7 +204,8 @@ def main(plan: dict[str, Any]) -> None:
     """Serves the pool on descriptor 3 until it goes away; called by the first program inside the sandbox."""
     control = _socket.socket(fileno=3)
     os.set_inheritable(3, False)
-    os.set_inheritable(_CLOCK, False)
+    for descriptor in (_CLOCK, waiting.PROCESSES):
+        os.set_inheritable(descriptor, False)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.clear()
