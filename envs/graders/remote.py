@@ -34,6 +34,11 @@ _FUTURE = "from __future__ import annotations\n"
 _BY_THE_MACHINE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
+def sandbox_with(spec: str, package: str) -> str:
+    """Returns the SPEC of a sandbox that shows a package."""
+    return f"{spec}{',' if ':' in spec else ':'}packages={package}"
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What a grader said.
