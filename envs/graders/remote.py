@@ -15,15 +15,18 @@ import os
 import pickle
 import signal
 import threading
+import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from grpo.envs.graders import guest
-from grpo.plugins.errors import TransientError
+from grpo.envs.graders.process import LimitedProcess
+from grpo.plugins.errors import SandboxUnavailable, TransientError
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
 from grpo.plugins.sandbox_pools import pool_of, run_jobs
 
@@ -34,9 +37,43 @@ _FUTURE = "from __future__ import annotations\n"
 _BY_THE_MACHINE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-def sandbox_with(spec: str, package: str) -> str:
-    """Returns the SPEC of a sandbox that shows a package."""
-    return f"{spec}{',' if ':' in spec else ':'}packages={package}"
+Run = Callable[[Job], JobResult]
+PROCESS = "process"
+"""In the place of a sandbox's SPEC: a process with limits and an empty environment, which is no wall."""
+
+
+def runner(package: str, sandbox: str = "") -> Run:
+    """Returns what runs jobs that may import a package.
+
+    Args:
+        package: the library.
+        sandbox: the SPEC of a sandbox, or `PROCESS`; "" is the sandbox local, or a process where it cannot be had.
+
+    Raises:
+        UsageError: no sandbox has that SPEC.
+        SandboxUnavailable: this machine cannot run it.
+    """
+    if sandbox != PROCESS:
+        spec = f"{sandbox or 'local'}{',' if ':' in sandbox else ':'}packages={package}"
+        try:
+            pool_of(spec)
+        except SandboxUnavailable as error:
+            if sandbox:
+                raise
+            warnings.warn(
+                f"the graders of {package} run in a process with limits, but can read files and use the network: "
+                f"{error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        else:
+            return partial(_in_sandbox, spec)
+    return LimitedProcess(package).run
+
+
+def _in_sandbox(spec: str, job: Job) -> JobResult:
+    (result,) = run_jobs([job], spec)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +102,16 @@ class Graders:
     Args:
         name: of the library, for messages.
         module: its guest: a module with a function `handle`, which imports the library and the standard library only.
-        sandbox: the SPEC of a sandbox that shows the library.
+        run: runs programs that may import the library.
         seconds: of processor time for one request.
         memory: bytes of address space for one program, the library included.
-
-    Raises:
-        UsageError: the SPEC names no sandbox.
-        SandboxUnavailable: this machine cannot run it.
     """
 
-    def __init__(self, name: str, module: ModuleType, sandbox: str, *, seconds: float, memory: int) -> None:
-        pool_of(sandbox)
+    def __init__(self, name: str, module: ModuleType, run: Run, *, seconds: float, memory: int) -> None:
         own, loop = (inspect.getsource(each).replace(_FUTURE, "") for each in (module, guest))
         self._name = name
         self._program = f"{_FUTURE}{loop}\n{own}\nserve(handle)\n"
-        self._sandbox = sandbox
+        self._run_job = run
         self._seconds = seconds
         self._memory = memory
         self._lock = threading.Lock()
@@ -166,11 +198,13 @@ class Graders:
         limits = Limits(cpu, 3 * cpu + 10, self._memory, _OUTPUT)
         job = Job(self._program, pickle.dumps((self._seconds, requests), protocol=5), limits=limits)
         for _ in range(_TRIES):
-            (result,) = run_jobs([job], self._sandbox)
+            result = self._run_job(job)
             if not result.trouble:
                 lines = result.stdout.split(b"\n")[:-1][: len(requests)]
                 return [json.loads(line) for line in lines], result
-        raise TransientError(f"the sandbox '{self._sandbox}' failed {_TRIES} times: {result.outcome} {result.reason}")
+        raise TransientError(
+            f"what runs the graders of {self._name} failed {_TRIES} times: {result.outcome} {result.reason}"
+        )
 
 
 def _used_up(result: JobResult) -> bool:

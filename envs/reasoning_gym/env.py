@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.graders.remote import Graders, Reply, sandbox_with
+from grpo.envs.graders.remote import Graders, Reply, runner
 from grpo.envs.text.single_turn import Asked, OneTurnEnv
 from grpo.plugins.errors import DatasetError, OptionError
 
@@ -75,7 +75,7 @@ class Items:
         index: int,
         *,
         as_published: bool = False,
-        sandbox: str = "local",
+        sandbox: str = "",
         seconds: float = SECONDS,
     ) -> Reply:
         """Returns what the grader says of an answer; the value of the reply is as `guest.handle` returns it.
@@ -84,7 +84,7 @@ class Items:
             answer: the text.
             index: the problem.
             as_published: what is known to cheat the grader is not refused.
-            sandbox: the SPEC of the sandbox that it runs in.
+            sandbox: the SPEC of the sandbox that it runs in; see `runner`.
             seconds: of processor time.
 
         Raises:
@@ -105,7 +105,8 @@ def graders(sandbox: str, seconds: float) -> Graders:
         UsageError: no sandbox has that SPEC.
         SandboxUnavailable: this machine cannot run it.
     """
-    return Graders("reasoning_gym", _guest(), sandbox_with(sandbox, "reasoning_gym"), seconds=seconds, memory=_MEMORY)
+    run = runner("reasoning_gym", sandbox)
+    return Graders("reasoning_gym", _guest(), run, seconds=seconds, memory=_MEMORY)
 
 
 def _guest() -> ModuleType:
@@ -147,7 +148,7 @@ class ReasoningEnv(OneTurnEnv):
         items: the problems of the splits.
         system: the system message, or "".
         as_published: answers that are known to cheat the grader are not refused.
-        sandbox: the SPEC of the sandbox that the grader runs in.
+        sandbox: the SPEC of the sandbox that the grader runs in; see `runner`.
         seconds: of processor time for one answer.
 
     Raises:

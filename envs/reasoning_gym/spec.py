@@ -34,7 +34,7 @@ def make(
     data_seed: int = 0,
     system: str = SYSTEM,
     as_published: bool = False,
-    sandbox: str = "local",
+    sandbox: str = "",
     seconds: float = 2.0,
     **config: Any,
 ) -> gymnasium.Env[str, str]:
@@ -46,7 +46,8 @@ def make(
         data_seed: seeds the problems; the two splits have none in common by their seeds.
         system: the system message; "" sends none. The grader reads what stands in the last <answer>, or else all.
         as_published: also answers that are known to cheat the grader get what it gives them.
-        sandbox: the SPEC of the sandbox that the grader runs in; without namespaces, process.
+        sandbox: the SPEC of the sandbox that the grader runs in, or "process" for a process with limits that is none;
+            default: local, or else that process.
         seconds: of processor time that the grader may take for one answer; a slower answer is wrong.
         config: the dataset's own settings.
 
@@ -76,7 +77,7 @@ def rows(
     data_seed: int = 0,
     system: str = SYSTEM,
     as_published: bool = False,
-    sandbox: str = "local",
+    sandbox: str = "",
     seconds: float = 2.0,
     **config: Any,
 ) -> list[Mapping[str, Any]]:

@@ -111,15 +111,30 @@ def test_answers_beside_a_hanging_one_keep_their_scores() -> None:
     assert scores[4] < 1
 
 
-def test_a_broken_sandbox_is_a_failure_and_never_a_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    from grpo.envs.graders import remote
+def test_a_broken_sandbox_is_a_failure_and_never_a_zero() -> None:
+    from grpo.envs.graders.remote import Graders
+    from grpo.envs.reasoning_gym import guest
     from grpo.plugins.errors import TransientError
     from grpo.plugins.sandbox_job import JobResult
 
     for result in (JobResult("overloaded"), JobResult("signalled", signal=9), JobResult("exited", exit_code=1)):
-        monkeypatch.setattr(remote, "run_jobs", lambda jobs, spec, result=result: [result for _ in jobs])
+        broken = Graders("reasoning_gym", guest, lambda job, result=result: result, seconds=1.0, memory=2**30)  # type: ignore[misc]
         with pytest.raises(TransientError):
-            asked("chain_sum", "17")
+            broken.ask("an answer", ["a known one"])
+
+
+def test_a_process_with_limits_does_where_there_is_no_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    proof = tmp_path / "proof"
+    write = f"[open('{proof}','w').write('x')]"
+    leak = "[open('/proc/self/environ').read().index('SOME_API_KEY')]"
+    how = {"sandbox": "process", "as_published": True}
+    assert asked("countdown", "1 + 1", **how) == (0.05, "")
+    for program in (write, leak, "9**9**9**9", "__import__('os').kill(__import__('os').getpid(), 11)"):
+        assert asked("countdown", program, **how)[0] <= 0.05
+    assert asked("string_insertion", "[open('/proc/self/environ').read().count('SOME_API_KEY') and 1/0]", **how)[0] == 0
+    assert not proof.exists() or proof.read_text() == ""
+    assert asked("countdown", "1 + 1", **how) == (0.05, "")
 
 
 def test_a_newer_version_is_told_that_nobody_probed_it(monkeypatch: pytest.MonkeyPatch) -> None:
