@@ -50,6 +50,13 @@ class OwnNumbers:
         finally:
             self._take()
 
+    @property
+    def state(self) -> tuple[Any, Any]:
+        """Where they are, after a use: the states of Python's and of NumPy's numbers."""
+        if self._kept is None:
+            raise RuntimeError("these numbers were not used yet")
+        return self._kept
+
     def _take(self) -> None:
         _one_at_a_time.acquire()
         self._before = random.getstate(), numpy.random.get_state()

@@ -1,21 +1,29 @@
 """Problems of reasoning-gym as an environment: a dataset's name and settings in, questions and their scores out.
 
-A dataset makes its problems one by one by their number, some of them slowly, so each is made once in a process.
+A dataset makes its problems one by one by their number, some of them slowly, so each is made once in a process. Its
+grader runs in a sandbox (`guest`): some run an answer as Python, and others never come back from one.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from grpo.envs.graders.remote import Graders, Reply, runner
 from grpo.envs.text.single_turn import Asked, OneTurnEnv
 from grpo.plugins.errors import DatasetError, OptionError
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 TEST_SEED = 2**20  # what the seed of the test split is ahead
-NO_ANSWER = {"prime_factorization": ValueError}  # graders that raise where the answer cannot be read
+SECONDS = 2.0
+_MEMORY = 2**30  # of a process with the library, which takes a third of it
+_HARMLESS = ("", "0", "[]", "{}")  # one of them is read by every grader whose dataset tells no answer
 # Where datasets whose problems have several right answers keep the one that they know.
 _KNOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "graph_color": lambda metadata: json.dumps(metadata["possible_answer"]),
@@ -31,11 +39,13 @@ class Items:
     Args:
         data: a dataset of reasoning-gym.
         split: "train" or "test".
+        recipe: its name, size, seed, and settings as JSON.
     """
 
-    def __init__(self, data: Any, split: str) -> None:
+    def __init__(self, data: Any, split: str, recipe: tuple[str, int, int, str]) -> None:
         self._data = data
         self._split = split
+        self._recipe = recipe
         self._made: dict[int, dict[str, Any]] = {}
 
     def __len__(self) -> int:
@@ -52,9 +62,57 @@ class Items:
         entry = self.entry(index)
         return {"question": entry["question"], "answer": entry["answer"], "split": self._split, "index": index}
 
-    def score(self, answer: str, index: int) -> float:
-        """Returns the grader's score."""
-        return float(self._data.score_answer(answer, self.entry(index)))
+    def known(self, index: int) -> str | None:
+        """Returns a right answer, or None where the dataset knows none."""
+        entry, member = self.entry(index), self._recipe[0]
+        if entry["answer"] is None and member in _KNOWN:
+            return _KNOWN[member](entry["metadata"])
+        return str(entry["answer"]) if isinstance(entry["answer"], str) else None
+
+    def ask(
+        self,
+        answer: str,
+        index: int,
+        *,
+        as_published: bool = False,
+        sandbox: str = "",
+        seconds: float = SECONDS,
+    ) -> Reply:
+        """Returns what the grader says of an answer; the value of the reply is as `guest.handle` returns it.
+
+        Args:
+            answer: the text.
+            index: the problem.
+            as_published: what is known to cheat the grader is not refused.
+            sandbox: the SPEC of the sandbox that it runs in; see `runner`.
+            seconds: of processor time.
+
+        Raises:
+            TransientError: the grader or the sandbox does not work here.
+        """
+        entry, known = self.entry(index), self.known(index)
+        works = _HARMLESS if known is None else (known,)
+        return graders(sandbox, seconds).ask(
+            (self._recipe, entry, answer, as_published), [(self._recipe, entry, each, True) for each in works]
+        )
+
+
+@lru_cache(maxsize=8)
+def graders(sandbox: str, seconds: float) -> Graders:
+    """Returns the graders in a sandbox.
+
+    Raises:
+        UsageError: no sandbox has that SPEC.
+        SandboxUnavailable: this machine cannot run it.
+    """
+    run = runner("reasoning_gym", sandbox)
+    return Graders("reasoning_gym", _guest(), run, seconds=seconds, memory=_MEMORY)
+
+
+def _guest() -> ModuleType:
+    from grpo.envs.reasoning_gym import guest  # imports the library
+
+    return guest
 
 
 def items_of(member: str, split: str, size: int, seed: int, config: Mapping[str, Any]) -> Items:
@@ -73,7 +131,8 @@ def _items(member: str, split: str, size: int, seed: int, config: str) -> Items:
     chosen = json.loads(config)
     own = seed + (TEST_SEED if split == "test" else 0)
     try:
-        return Items(reasoning_gym.create_dataset(member, size=size, seed=own, **chosen), split)
+        data = reasoning_gym.create_dataset(member, size=size, seed=own, **chosen)
+        return Items(data, split, (member, size, own, config))
     except (AssertionError, TypeError, ValueError, LookupError) as error:
         raise OptionError(
             f"reasoning_gym:{member} refuses {chosen or f'size={size}'}: {error}. See its options with: "
@@ -88,35 +147,45 @@ class ReasoningEnv(OneTurnEnv):
         member: the dataset.
         items: the problems of the splits.
         system: the system message, or "".
+        as_published: answers that are known to cheat the grader are not refused.
+        sandbox: the SPEC of the sandbox that the grader runs in; see `runner`.
+        seconds: of processor time for one answer.
+
+    Raises:
+        UsageError: no sandbox has that SPEC.
+        SandboxUnavailable: this machine cannot run it.
     """
 
-    def __init__(self, member: str, items: Mapping[str, Items], system: str) -> None:
+    def __init__(
+        self, member: str, items: Mapping[str, Items], system: str, *, as_published: bool, sandbox: str, seconds: float
+    ) -> None:
         train = items["train"]
         super().__init__(self._asked, lambda: [train.row(index) for index in range(len(train))])
+        graders(sandbox, seconds)
         self._member = member
         self._items = items
         self._system = system
+        self._how: Mapping[str, Any] = {"as_published": as_published, "sandbox": sandbox, "seconds": seconds}
         self._row: Mapping[str, Any] = {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Scores the completion and ends the episode; raises what `OneTurnEnv.step` and the grader raise."""
+        """Scores the completion and ends the episode; raises what `OneTurnEnv.step` and `Items.ask` raise."""
         shown, _, ended, cut, _ = super().step(action)
-        try:
-            score = self._items[self._row["split"]].score(answer_of(action), self._row["index"])
-        except NO_ANSWER.get(self._member, ()):
-            score = 0.0
-        return shown, score, ended, cut, {"scores": {"score": score}, "success": score >= 1.0}
+        reply = self._items[self._row["split"]].ask(answer_of(action), self._row["index"], **self._how)
+        score = 0.0 if reply.value is None else float(reply.value["score"])
+        reason = reply.reason if reply.value is None else reply.value["refused"]
+        if not math.isfinite(score):  # a grader as published
+            score, reason = 0.0, f"the grader gave {score}"
+        info: dict[str, Any] = {"scores": {"score": score}, "success": score >= 1.0}
+        return shown, score, ended, cut, {**info, "reason": reason} if reason else info
 
     def _asked(self, row: Any) -> Asked:
         items = self._items.get(str(row.get("split"))) if isinstance(row, Mapping) else None
         if items is None or not isinstance(row.get("index"), int) or not 0 <= row["index"] < len(items):
             raise DatasetError(f"reasoning_gym:{self._member}: a row needs the columns split and index, not {row!r}.")
         self._row = row
-        found = items.row(row["index"])
-        answer = found["answer"]
-        if answer is None and self._member in _KNOWN:
-            answer = _KNOWN[self._member](items.entry(row["index"])["metadata"])
-        worked = f"<answer>{answer}</answer>" if isinstance(answer, str) else ""
+        found, known = items.row(row["index"]), items.known(row["index"])
+        worked = "" if known is None else f"<answer>{known}</answer>"
         return Asked(found["question"], found, self._system, worked)
 
 

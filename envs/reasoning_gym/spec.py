@@ -1,8 +1,8 @@
 """The environments `reasoning_gym:NAME`: the procedural datasets of reasoning-gym, graded by their own graders.
 
 In: the name of a dataset such as chain_sum. Out: the spec of an environment of one turn that scores itself, whose
-options are ours and those of the dataset's configuration. This module is light; the library, which takes seconds to
-import, is imported when a name is looked up.
+options are ours and those of the dataset's configuration, and whose note says how its grader can be cheated. This
+module is light; the library, which takes seconds to import, is imported when a name is looked up.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from grpo.envs.reasoning_gym.holes import warning
 from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
@@ -22,37 +23,20 @@ if TYPE_CHECKING:
     import gymnasium
 
 EXTRA = "reasoning-gym"
+MOST_SECONDS = 60.0
 SYSTEM = "Give your final answer between <answer> and </answer>."
-# What the graders of 0.1.25 do with text that is no answer, where that is not 0.
-_WEAK = {
-    "game_of_life_halting": "gives full marks to every answer, right or wrong: nothing can be learned from it",
-    "prime_factorization": "raises ValueError where an answer is not made of numbers; that is scored 0 here",
-    "propositional_logic": "gives up to 0.25 for any text",
-    "figlet_font": "gives 0.2 for any text",
-    "spell_backward": "pays for letters in their place, also those of any text",
-    **dict.fromkeys(("arc_agi", "rearc"), "gives 0.05 for an empty answer"),
-    "sentence_reordering": "gives 0.05 for any text",
-    "palindrome_generation": "gives 0.02 for any text",
-    **dict.fromkeys(
-        (
-            "advanced_geometry",
-            "color_cube_rotation",
-            "countdown",
-            "emoji_mystery",
-            "fraction_simplification",
-            "power_function",
-            "puzzle24",
-            "rubiks_cube",
-            "rush_hour",
-            "tsumego",
-        ),
-        "gives 0.01 for any text",
-    ),
-}
 
 
 def make(
-    member: str, *, size: int = 500, data_seed: int = 0, system: str = SYSTEM, **config: Any
+    member: str,
+    *,
+    size: int = 500,
+    data_seed: int = 0,
+    system: str = SYSTEM,
+    as_published: bool = False,
+    sandbox: str = "",
+    seconds: float = 2.0,
+    **config: Any,
 ) -> gymnasium.Env[str, str]:
     """A dataset of reasoning-gym: `reasoning_gym:chain_sum`, one question and one answer.
 
@@ -61,6 +45,10 @@ def make(
         size: problems in each split.
         data_seed: seeds the problems; the two splits have none in common by their seeds.
         system: the system message; "" sends none. The grader reads what stands in the last <answer>, or else all.
+        as_published: also answers that are known to cheat the grader get what it gives them.
+        sandbox: the SPEC of the sandbox that the grader runs in, or "process" for a process with limits that is none;
+            default: local, or else that process.
+        seconds: of processor time that the grader may take for one answer; a slower answer is wrong.
         config: the dataset's own settings.
 
     Returns:
@@ -68,17 +56,30 @@ def make(
 
     Raises:
         PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
-        OptionError: a setting that the dataset refuses.
+        OptionError: a setting that the dataset refuses, or a time limit that is none.
+        UsageError: no sandbox has that SPEC.
+        SandboxUnavailable: this machine cannot run it.
     """
     from grpo.envs.reasoning_gym.env import ReasoningEnv, items_of
 
     _classes(member)
+    if not 0 < seconds <= MOST_SECONDS:
+        raise OptionError(f"seconds={seconds:g} must be above 0 and at most {MOST_SECONDS:g}.")
     items = {split: items_of(member, split, size, data_seed, config) for split in ("train", "test")}
-    return ReasoningEnv(member, items, system)
+    return ReasoningEnv(member, items, system, as_published=as_published, sandbox=sandbox, seconds=seconds)
 
 
 def rows(
-    member: str, split: str, *, size: int = 500, data_seed: int = 0, system: str = SYSTEM, **config: Any
+    member: str,
+    split: str,
+    *,
+    size: int = 500,
+    data_seed: int = 0,
+    system: str = SYSTEM,
+    as_published: bool = False,
+    sandbox: str = "",
+    seconds: float = 2.0,
+    **config: Any,
 ) -> list[Mapping[str, Any]]:
     """Returns the problems of a split, which the dataset makes."""
     from grpo.envs.reasoning_gym.env import items_of
@@ -100,14 +101,13 @@ def resolve(member: str) -> EnvSpec:
         for field in dataclasses.fields(config)
         if field.name not in taken
     )
-    weak = _WEAK.get(member)
     return replace(
         REASONING_GYM,
         name=f"reasoning_gym:{member}",
         factory=partial(make, member),
         dataset=partial(rows, member),
         options=(*REASONING_GYM.options, *inner),
-        note=f"the grader of reasoning_gym:{member} {weak}" if weak else "",
+        note=warning(member),
         resolve=None,
     )
 

@@ -1,22 +1,27 @@
 """A game of TextArena as an environment of texts: a game for one player in, observations and a last reward out.
 
 The games draw from Python's and NumPy's global random numbers, so each gets numbers of its own. The prompt tells the
-rules; each observation is what the game said since, as the conversation holds everything before.
+rules; each observation is what the game said since, as the conversation holds everything before. A game is set up here
+and reads the policy's moves in a sandbox (`guest`); what it cannot stand there has lost it.
 """
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import gymnasium
 from gymnasium.error import ResetNeeded
 
+from grpo.envs.graders.remote import PROCESS, Graders, runner
 from grpo.envs.own_numbers import SEEDS, OwnNumbers
 from grpo.envs.text.spaces import AnyText
-from grpo.plugins.errors import OptionError
+from grpo.plugins.errors import OptionError, TransientError
 
+_MEMORY = 2**30  # of a process with the library
 _READ = 4_000  # characters; games read numbers, and Python refuses those of more than 4,300 digits
 _TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
@@ -63,8 +68,33 @@ def turns_of(member: str) -> int | None:
             f"textarena:{member} cannot be played alone, or lacks something: {type(error).__name__}: "
             f"{' '.join(str(error).split())[:300]}. Name a game for one player."
         ) from error
+    if type(game.state).__name__ != "SinglePlayerState":
+        raise OptionError(
+            f"textarena:{member} is a game for several players ({type(game.state).__name__}), though it starts with "
+            "one. Name a game for one player."
+        )
     limit = game.state.max_turns
     return int(limit) if limit else None
+
+
+def asks_a_model(game: Any) -> bool:
+    """Returns whether a game has another model answer, which no sandbox lets it reach."""
+    import textarena
+
+    return any(isinstance(value, textarena.Agent) for value in vars(game).values())
+
+
+@lru_cache(maxsize=8)
+def players(sandbox: str, seconds: float) -> Graders:
+    """Returns what plays games in a sandbox.
+
+    Raises:
+        UsageError: no sandbox has that SPEC.
+        SandboxUnavailable: this machine cannot run it.
+    """
+    from grpo.envs.textarena import guest  # imports the library
+
+    return Graders("textarena", guest, runner("textarena", sandbox), seconds=seconds, memory=_MEMORY)
 
 
 class ArenaGame(gymnasium.Env[str, str]):
@@ -75,27 +105,43 @@ class ArenaGame(gymnasium.Env[str, str]):
         game: the game, without wrappers.
         brackets: an action without square brackets is put into some.
         most_turns: after so many turns the episode is truncated.
+        sandbox: the SPEC of the sandbox that reads moves; see `runner`.
+        seconds: of processor time for one move, with those before it.
+
+    Raises:
+        UsageError: no sandbox has that SPEC.
+        SandboxUnavailable: this machine cannot run it.
     """
 
-    def __init__(self, member: str, game: Any, *, brackets: bool, most_turns: int) -> None:
+    def __init__(
+        self, member: str, game: Any, *, brackets: bool, most_turns: int, sandbox: str, seconds: float
+    ) -> None:
         self.observation_space = AnyText()
         self.action_space = AnyText()
         self._member = member
         self._game = game
         self._brackets = brackets
         self._most_turns = most_turns
+        self._here = asks_a_model(game)
+        self._how = sandbox, seconds
+        if not self._here:
+            players(*self._how)
         self._numbers = OwnNumbers()
-        self._turns = 0
+        self._begun = b""
+        self._moves: list[str] = []
         self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts a game; the same for the same seed."""
+        from grpo.envs.textarena.guest import said_by
+
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
             self._game.reset(num_players=1, seed=start)
-            told = self._said()
-        self._turns = 0
+            told = said_by(self._game)
+        self._begun = b"" if self._here else pickle.dumps(self._game, protocol=5)
+        self._moves = []
         self._open = True
         return told, {"row": {"game": self._member}}
 
@@ -105,35 +151,51 @@ class ArenaGame(gymnasium.Env[str, str]):
         Raises:
             ResetNeeded: no game is open.
             TypeError: the action is not text.
+            TransientError: the game, or the sandbox that it is played in, does not work here.
         """
         if not self._open:
             raise ResetNeeded("no game is open: call reset() before step().")
         if not isinstance(action, str):
             raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
-        self._turns += 1
-        with self._numbers.used():
-            ended, _ = self._game.step(action=self._move(action))
-            told = self._said()
-        ended = bool(ended)
-        cut = not ended and self._turns >= self._most_turns
+        self._moves.append(self._move(action))
+        came = self._played_here() if self._here else self._played()
+        ended, reward = came["ended"], came["reward"]
+        cut = not ended and len(self._moves) >= self._most_turns
         self._open = not (ended or cut)
-        reward = float((self._game.state.rewards or {}).get(0, 0.0)) if ended else 0.0
         info: dict[str, Any] = {"scores": {"return": reward}, "success": ended and reward >= 1.0}
         if not self._open:
-            about = self._game.state.game_info.get(0, {})
-            info["reason"] = str(about.get("reason", ""))
-            info["invalid_move"] = bool(about.get("invalid_move", False))
-        return told, reward, ended, cut, info
+            info["reason"] = came["reason"]
+            info["invalid_move"] = came["invalid"]
+        return came["told"], reward, ended, cut, info
+
+    def _played(self) -> dict[str, Any]:
+        """Returns what the last move came to; a move that the game cannot stand has lost it."""
+        numbers = self._numbers.state
+        reply = self._ask((self._begun, numbers, self._moves), (self._begun, numbers, self._moves[:-1]))
+        if reply.value is not None:
+            came: dict[str, Any] = reply.value
+            return came
+        return {"told": "", "ended": True, "reward": 0.0, "reason": f"Invalid Move: {reply.reason}", "invalid": True}
+
+    def _ask(self, request: Any, before: Any) -> Any:
+        sandbox, seconds = self._how
+        try:
+            return players(sandbox, seconds).ask(request, [before])
+        except TransientError:
+            if sandbox:
+                raise
+        # Word lists and the like lie in folders that the sandbox does not show.
+        self._how = PROCESS, seconds
+        return players(*self._how).ask(request, [before])
+
+    def _played_here(self) -> dict[str, Any]:
+        from grpo.envs.textarena.guest import outcome_of, said_by
+
+        with self._numbers.used():
+            ended, _ = self._game.step(action=self._moves[-1])
+            return outcome_of(self._game, bool(ended), said_by(self._game))
 
     def _move(self, completion: str) -> str:
         tagged = _TAG.findall(completion)
         move = (tagged[-1][1] if tagged else completion).strip()[-_READ:]
         return f"[{move}]" if self._brackets and "[" not in move and "]" not in move else move
-
-    def _said(self) -> str:
-        """What the game said to the player since it was asked last."""
-        import textarena
-
-        _, observations = self._game.get_observation()
-        own = textarena.ObservationType.PLAYER_ACTION
-        return "\n".join(str(text) for _, text, kind in observations if kind is not own).strip()

@@ -24,12 +24,17 @@ EXTRA = "textarena"
 USUAL_TURNS = 50  # of a game that sets itself no limit
 
 
-def make(member: str, *, turns: int | None = None, **inner: Any) -> gymnasium.Env[str, str]:
+def make(
+    member: str, *, turns: int | None = None, sandbox: str = "", seconds: float = 5.0, **inner: Any
+) -> gymnasium.Env[str, str]:
     """A game for one player of TextArena: `textarena:GuessTheNumber-v0`.
 
     Args:
         member: the game's name.
         turns: after so many turns the episode is truncated; default: the game's own limit, else 50.
+        sandbox: the SPEC of the sandbox that reads moves, or "process" for a process with limits that is none;
+            default: local, or else that process.
+        seconds: of processor time for one move, with those before it; a slower move has lost the game.
         inner: options of the game itself.
 
     Returns:
@@ -38,13 +43,16 @@ def make(member: str, *, turns: int | None = None, **inner: Any) -> gymnasium.En
     Raises:
         PluginNotFound: there is no such game, or textarena is not installed.
         OptionError: a game that cannot be played alone, that lacks data or that refuses its options.
+        UsageError: no sandbox has that SPEC.
+        SandboxUnavailable: this machine cannot run it.
     """
     from grpo.envs.textarena.env import ArenaGame, plain_game
 
     kwargs = _registered(member).kwargs
     given = {name: value for name, value in inner.items() if name not in kwargs or kwargs[name] != value}
     game, brackets = plain_game(member, given)
-    return ArenaGame(member, game, brackets=brackets, most_turns=turns or USUAL_TURNS)
+    most = turns or USUAL_TURNS
+    return ArenaGame(member, game, brackets=brackets, most_turns=most, sandbox=sandbox, seconds=seconds)
 
 
 def resolve(member: str) -> EnvSpec:

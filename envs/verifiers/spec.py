@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins._signature import RESERVED_OPTIONS
-from grpo.plugins.errors import PluginNotFound
+from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec, Option
 
@@ -26,7 +26,15 @@ _OURS = ("id", "system_prompt")
 
 
 def make(
-    member: str, *, size: int | None = None, system: str | None = None, success: float = 1.0, **config: Any
+    member: str,
+    *,
+    size: int | None = None,
+    system: str | None = None,
+    success: float = 1.0,
+    seconds: float = 60.0,
+    memory: int = 4096,
+    variables: str = "",
+    **config: Any,
 ) -> gymnasium.Env[str, str]:
     """A taskset of verifiers: `verifiers:my-taskset`, with its tools and its environment of several turns, if any.
 
@@ -35,6 +43,9 @@ def make(
         size: use only the first tasks; default: all, or 1000 of a taskset without an end.
         system: a system message instead of the tasks' own; "" sends none.
         success: a task is solved when its reward is at least this.
+        seconds: on the clock, for one call; the process of an episode that takes longer is ended.
+        memory: MiB of private memory of the process of an episode.
+        variables: environment variables that tasks get, such as an API key, joined by "+".
         config: the taskset's own settings.
 
     Returns:
@@ -44,11 +55,15 @@ def make(
         PluginNotFound: verifiers or the taskset is not installed.
         OptionError: its tasks need what a policy does not have here, or it refuses its settings.
     """
-    from grpo.envs.verifiers.env import TaskEnv
+    from grpo.envs.verifiers.apart import ApartTaskEnv, nursery_of
     from grpo.envs.verifiers.tasks import source_of
 
     _config_class(member)
-    return TaskEnv(member, source_of(member, size, config), system, success)
+    if seconds <= 0 or memory < 1:
+        raise OptionError(f"seconds={seconds:g} and memory={memory} must be above 0.")
+    tasks = source_of(member, size, config).tasks
+    nursery = nursery_of(member, size, config, system, success, variables=variables, memory=memory * 2**20)
+    return ApartTaskEnv(nursery, len(tasks), seconds)
 
 
 def rows(
@@ -58,6 +73,9 @@ def rows(
     size: int | None = None,
     system: str | None = None,
     success: float = 1.0,
+    seconds: float = 60.0,
+    memory: int = 4096,
+    variables: str = "",
     **config: Any,
 ) -> list[Mapping[str, Any]]:
     """Returns a split of the tasks: the last tenth, at least 1 and at most 500, is the test split."""

@@ -121,21 +121,21 @@ class Toolbox:
 
 
 class SharedTools:
-    """The toolsets that all rollouts of a taskset share.
+    """The toolsets that all rollouts of a taskset in one process share; they are set up when they are first asked for.
 
     Args:
-        toolsets: fresh ones; they are set up at once, and what that raises is raised here.
+        toolsets: fresh ones.
     """
 
     def __init__(self, toolsets: Sequence[Any]) -> None:
         self._box = Toolbox(toolsets, _asking.get)
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="grpo-verifiers-tools", daemon=True).start()
-        asyncio.run_coroutine_threadsafe(self._box.open(None), self._loop).result()
+        self._opening = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """What the policy is told of them."""
+        """What the policy is told of them; raises what setting them up raises."""
+        self._opened()
         return self._box.schemas
 
     async def call(self, trace: Any, name: str, arguments: Mapping[str, Any]) -> str:
@@ -145,7 +145,16 @@ class SharedTools:
             _asking.set(trace)
             return await self._box.call(name, arguments)
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), self._loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), self._opened()))
+
+    def _opened(self) -> asyncio.AbstractEventLoop:
+        with self._opening:
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name="grpo-verifiers-tools", daemon=True).start()
+                asyncio.run_coroutine_threadsafe(self._box.open(None), loop).result()
+                self._loop = loop
+            return self._loop
 
 
 class RolloutTools:

@@ -2,11 +2,12 @@
 
 The executable, its standard library without site packages, and exactly those shared libraries that the interpreter and
 its extension modules map, found by letting it import them all once. Inside, everything lies where a system Python
-has it, so that no path of the host shows.
+has it, so that no path of the host shows. Installed packages are shown only where a sandbox is asked for some by name.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import struct
@@ -38,6 +39,20 @@ print(json.dumps({
 }))
 """
 _OLDEST = (3, 9)
+PACKAGES = "/usr/lib/sandbox-packages"
+_QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # a zygote has one thread
+_PACKAGE_PROBE = """
+import importlib, json, os, sys
+names, folders = json.loads(sys.argv[1])
+sys.path += folders
+said = os.dup(1)
+os.dup2(2, 1)
+for name in names:
+    importlib.import_module(name)
+with open("/proc/self/maps") as maps:
+    mapped = sorted({line.split(None, 5)[5].strip() for line in maps if line.count("/")})
+os.write(said, json.dumps([path for path in mapped if ".so" in os.path.basename(path)]).encode())
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +64,14 @@ class Interpreter:
         mounts: path outside and path inside, of files and folders.
         masks: folders inside that shall be empty.
         links: what a link points to, and its path inside.
+        library: where the standard library lies inside.
     """
 
     executable: str
     mounts: tuple[tuple[str, str], ...]
     masks: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
+    library: str
 
 
 def default_python() -> str:
@@ -92,7 +109,75 @@ def find_interpreter(python: str) -> Interpreter:
     if loader:
         mounts.append((os.path.realpath(loader), loader))
     masks = tuple(f"{library}/{name}" for name in ("site-packages", "dist-packages", "test"))
-    return Interpreter(inside, tuple(mounts), masks, tuple(links))
+    return Interpreter(inside, tuple(mounts), masks, tuple(links), library)
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """Installed packages that programs may import.
+
+    Attributes:
+        names: what is imported before the first program.
+        folders: where they lie inside, in the order of `sys.path`.
+        mounts, links: as those of `Interpreter`.
+    """
+
+    names: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the zygote needs so that their libraries start no threads."""
+        return dict(_QUIET) if self.names else {}
+
+
+@lru_cache(maxsize=8)
+def find_packages(python: str, names: tuple[str, ...]) -> Packages:
+    """Returns the files of installed packages: the folders of packages of this process, and the libraries they map.
+
+    Raises:
+        SandboxUnavailable: a package cannot be imported by this Python.
+    """
+    if not names:
+        return Packages()
+    folders = [
+        path
+        for path in dict.fromkeys(map(os.path.abspath, sys.path))
+        if os.path.isdir(path) and os.path.basename(path) in ("site-packages", "dist-packages")
+    ]
+    for name in names:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.origin and found.submodule_search_locations:
+            folders.append(os.path.dirname(os.path.dirname(os.path.abspath(found.origin))))
+    folders = [*dict.fromkeys(folders)]
+    try:
+        done = subprocess.run(
+            [python, "-I", "-S", "-B", "-c", _PACKAGE_PROBE, json.dumps([names, folders])],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+            env=_QUIET,
+            cwd="/",
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        raise SandboxUnavailable(
+            f"the sandbox cannot show the packages {', '.join(names)}: '{python}' does not import them "
+            f"({said[-1] if said else 'it said nothing'})."
+        ) from error
+    inside = [f"{PACKAGES}/{number}" for number in range(len(folders))]
+    outer = [path for path in json.loads(done.stdout) if not any(path.startswith(f"{each}/") for each in folders)]
+    mounts, links = library_mounts(outer, find_stdlib(python))
+    return Packages(names, tuple(inside), (*zip(folders, inside, strict=True), *mounts), tuple(links))
+
+
+def find_stdlib(python: str) -> str:
+    """Returns the folder of the standard library of a Python, outside."""
+    interpreter = find_interpreter(python)
+    return next(outside for outside, inside in interpreter.mounts if inside == interpreter.library)
 
 
 def library_mounts(paths: list[str], beneath: str = "") -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

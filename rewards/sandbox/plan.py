@@ -21,7 +21,7 @@ from grpo.rewards.sandbox.cgroup import Group, places
 from grpo.rewards.sandbox.inside import kernel
 from grpo.rewards.sandbox.inside.launcher import NAMESPACES, OWN, PROGRAM_ID, ZYGOTE_ID
 from grpo.rewards.sandbox.inside.syscall_numbers import known_architecture
-from grpo.rewards.sandbox.interpreter import LIBRARIES, find_interpreter
+from grpo.rewards.sandbox.interpreter import LIBRARIES, find_interpreter, find_packages
 from grpo.rewards.sandbox.profiles import Profile, find_profile
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -71,8 +71,13 @@ class Planned:
 class Plans:
     """The plans of one pool."""
 
-    def __init__(self, python: str, allow_degraded: bool) -> None:
+    def __init__(self, python: str, allow_degraded: bool, packages: Sequence[str] = ()) -> None:
         """Finds out what the machine gives.
+
+        Args:
+            python: the interpreter for programs.
+            allow_degraded: what is missing is named and done without.
+            packages: installed packages that programs may import, and that each sandbox imports once.
 
         Raises:
             SandboxUnavailable: a protection is missing and `allow_degraded` is not set.
@@ -81,6 +86,7 @@ class Plans:
             raise SandboxUnavailable("the sandbox 'local' needs Linux. Run it there, or use the sandbox 'docker'.")
         self._python = python
         self._interpreter = find_interpreter(python)
+        self._packages = find_packages(python, tuple(packages))
         self._allow_degraded = allow_degraded
         self._missing: tuple[str, ...] = ()
         self.give_up(_missing())
@@ -107,7 +113,7 @@ class Plans:
             return None
         privileged, mapped = os.geteuid() == 0, "user namespace" not in self._missing
         first = _FIRST_USER + next(_serial) % _USERS * 2
-        found = self._interpreter
+        found, shown = self._interpreter, self._packages
         group = Group(places()) if places() else None
         inside = {
             "own": OWN,
@@ -124,6 +130,8 @@ class Plans:
             "landlock": "landlock" not in self._missing,
             "seccomp": "seccomp" not in self._missing,
             "clock": bool(group and group.clock()),
+            "folders": list(shown.folders),
+            "packages": list(shown.names),
             "program_environment": {**_ENVIRONMENT, **({"LD_LIBRARY_PATH": LIBRARIES} if profile.command else {})},
         }
         plan = {
@@ -135,15 +143,16 @@ class Plans:
             "capabilities": _CAPABILITIES,
             "cgroups": group.paths() if group else [],
             "clock": group.clock() if group else "",
-            "mounts": [*dict.fromkeys((*found.mounts, *profile.mounts))],
+            "mounts": [*dict.fromkeys((*found.mounts, *profile.mounts, *shown.mounts))],
             "masks": found.masks,
-            "links": [*dict.fromkeys((*found.links, *profile.links))],
+            "links": [*dict.fromkeys((*found.links, *profile.links, *shown.links))],
             "devices": _DEVICES,
             "argv": [found.executable, "-s", "-S", "-B", "-X", "utf8", "-c", SERVE],
             # What is bound once in the zygote need not be bound in every program. An arena for each thread would take
             # an eighth of the default memory, as address space is what is limited.
             "environment": {
                 **_ENVIRONMENT,
+                **shown.environment,
                 "LD_LIBRARY_PATH": LIBRARIES,
                 "LD_BIND_NOW": "1",
                 "MALLOC_ARENA_MAX": "1",

@@ -18,6 +18,7 @@ This module runs inside the sandbox and imports the standard library only.
 from __future__ import annotations
 
 import _socket  # without what `socket` adds, which every program would be forked with
+import atexit
 import gc
 import importlib
 import json
@@ -200,6 +201,18 @@ class Zygote:
             peak = max(peak, usage.ru_maxrss)
 
 
+def _import_packages(plan: dict[str, Any]) -> None:
+    """Imports what programs were promised, with a folder for what that writes, which no program sees."""
+    if not plan["packages"]:
+        return
+    sys.path += plan["folders"]
+    kernel.mount("tmpfs", plan["own"], "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "size=64m")
+    for name in plan["packages"]:
+        importlib.import_module(name)
+    atexit._clear()  # programs would run it at their own end
+    kernel.unmount(plan["own"])
+
+
 def main(plan: dict[str, Any]) -> None:
     """Serves the pool on descriptor 3 until it goes away; called by the first program inside the sandbox."""
     control = _socket.socket(fileno=3)
@@ -217,8 +230,9 @@ def main(plan: dict[str, Any]) -> None:
     random.seed(0)
     zygote = Zygote(control, plan)
     try:
+        _import_packages(plan)
         zygote.prepare()
-    except OSError as error:
+    except (OSError, ImportError) as error:
         control.send(json.dumps({"error": str(error)}).encode())
         return
     gc.collect()

@@ -75,21 +75,30 @@ def test_rows_are_the_same_for_the_same_seed_and_differ_between_splits(host: Hos
     assert all(question.count("+") + question.count("-") >= 7 for question in long)
 
 
-def test_graders_that_are_weak_are_named(host: Host) -> None:
+def test_graders_that_can_be_cheated_are_named_and_the_cheat_is_refused_unless_asked_for(host: Host) -> None:
     bound, env = env_of(host, "reasoning_gym:game_of_life_halting:size=5")
-    assert "full marks to every answer" in bound.spec.note
+    assert "full marks to every text" in bound.spec.note
+    assert "as_published=true" in bound.spec.note
     rows = bound.rows("train") or []
-    assert [answered(env, row, "anything at all")[0] for row in rows] == [1.0] * 5, "mended: take the warning out"
-    _, env = env_of(host, "reasoning_gym:countdown:size=1")
-    assert answered(env, {"split": "train", "index": 0}, "<answer>nothing</answer>")[0] == 0.01
+    refused = [answered(env, row, "anything at all") for row in rows]
+    assert {(score, info["reason"]) for score, info in refused} == {(0.0, "it is not the right truth value")}
+    assert [answered(env, row, row["answer"].lower())[0] for row in rows] == [1.0] * 5
+    _, published = env_of(host, "reasoning_gym:game_of_life_halting:size=5,as_published=true")
+    assert [answered(published, row, "anything at all")[0] for row in rows] == [1.0] * 5, "mended: take it out"
     assert host.env("reasoning_gym:chain_sum").spec.note == ""
 
 
-def test_a_grader_that_raises_at_what_it_cannot_read_scores_zero(host: Host) -> None:
-    bound, env = env_of(host, "reasoning_gym:prime_factorization:size=2")
-    row = {"split": "train", "index": 0}
-    assert answered(env, row, "<answer>many primes</answer>")[0] == 0.0
-    assert "ValueError" in bound.spec.note
+def test_a_grader_that_raises_at_what_it_cannot_read_scores_zero_and_says_why(host: Host) -> None:
+    for name, text in (
+        ("prime_factorization", "many primes"),
+        ("boxnet", "[[]]"),
+        ("game_of_life", "{}"),
+        ("coin_flip", "9" * 400),
+    ):
+        _, env = env_of(host, f"reasoning_gym:{name}:size=2")
+        score, info = answered(env, {"split": "train", "index": 0}, f"<answer>{text}</answer>")
+        assert (score, info["success"]) == (0.0, False)
+        assert "the grader raised" in info["reason"], name
 
 
 @pytest.mark.parametrize("name", ["chain_sum", "graph_color", "propositional_logic", "rubiks_cube"])

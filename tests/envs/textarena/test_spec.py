@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy
 import pytest
 from gymnasium.utils.env_checker import check_env
 
@@ -72,6 +73,61 @@ def test_invalid_moves_are_answered_and_then_lose(host: Host) -> None:
     assert not info["success"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Countdown-v0", "Cryptarithm-v0", "Slitherlink-v0", "ThreeCardMonte-v0"])
+def test_a_game_that_breaks_at_a_second_invalid_move_is_lost(host: Host, name: str) -> None:
+    env = host.env(f"textarena:{name}").make()
+    env.reset(seed=1)
+    _, reward, ended, _, _ = env.step("no move")
+    assert (reward, ended) == (0.0, False)
+    _, reward, ended, cut, info = env.step("none again")
+    assert (reward, ended, cut) == (0.0, True, False)
+    assert info["invalid_move"]
+    assert "Invalid Move: " in info["reason"]
+    assert not info["success"]
+
+
+@pytest.mark.slow
+def test_a_move_that_a_game_cannot_stand_has_lost_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    from grpo.envs.graders.remote import Reply
+    from grpo.envs.textarena.env import Graders
+
+    env = host.env("textarena:GuessTheNumber-v0").make()
+    env.reset(seed=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Graders, "ask", lambda self, request, works: Reply(None, "the grader raised KeyError: 'x'"))
+        told, reward, ended, cut, info = env.step("7")
+    assert (told, reward, ended, cut) == ("", 0.0, True, False)
+    assert (info["reason"], info["success"]) == ("Invalid Move: the grader raised KeyError: 'x'", False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["2048-v0-mega-easy", "Bandit-v0", "Blackjack-v0", "Mastermind-v0", "Set-v0", "Sudoku-v0"]
+)
+def test_a_game_in_the_sandbox_goes_as_one_that_is_played_here(host: Host, name: str) -> None:
+    from grpo.envs.textarena.env import plain_game
+    from grpo.envs.textarena.guest import outcome_of, said_by
+
+    moves = ["down", "red", "hit", "1 2 3 4", "1 2 5", "up", "stand", "left"]
+    env = host.env(f"textarena:{name}").make()
+    game, brackets = plain_game(name, {})
+    random.seed(3)
+    numpy.random.seed(3)
+    game.reset(num_players=1, seed=3)
+    assert env.reset(seed=3)[0] == said_by(game)
+    random.setstate(env.unwrapped._numbers.state[0])
+    numpy.random.set_state(env.unwrapped._numbers.state[1])
+    for move in moves:
+        ended, _ = game.step(action=f"[{move}]" if brackets else move)
+        here = outcome_of(game, bool(ended), said_by(game))
+        told, reward, over, _, info = env.step(move)
+        assert (told, reward, over) == (here["told"], here["reward"], here["ended"])
+        if over:
+            assert info["reason"] == here["reason"]
+            break
+
+
 def test_an_endless_number_is_an_invalid_move(host: Host) -> None:
     env = host.env("textarena:GuessTheNumber-v0").make()
     env.reset(seed=1)
@@ -104,6 +160,8 @@ def test_games_side_by_side_draw_from_numbers_of_their_own(host: Host, name: str
     [
         ("GuessTheNumbr-v0", PluginNotFound, "Did you mean 'GuessTheNumber-v0'"),
         ("TicTacToe-v0", OptionError, "one player"),
+        ("SpiteAndMalice-v0", OptionError, "several players"),
+        ("MarketEntryGame-v0", OptionError, "several players"),
         ("GuessTheNumber-v0:size=3", OptionError, "no option 'size'"),
     ],
 )

@@ -1,0 +1,131 @@
+"""The process in which environments are made, and those in which they are played: calls in over sockets, answers out.
+
+Theory of operation. The first process is a fresh interpreter with the environment variables that it was given. It
+calls a function of ours, which loads what all episodes share and returns how an environment is made. Each environment
+is then made in a fork of it, with a limit of memory and a socket of its own to whoever plays it. A fork ends when its
+socket closes; the first process ends a fork when it is told to, and all of them when its own socket closes, as it does
+when the run ends or dies.
+
+Calls come as pickles of the run. Answers are JSON: what a policy's text may have got hold of is never unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+LENGTH = struct.Struct(">Q")
+ORDER = struct.Struct(">cQ")  # what to do, and with which process
+FORK, KILL = b"f", b"k"
+NUMBER = struct.Struct(">Q")
+
+
+def main(descriptor: int) -> None:
+    """Serves until the socket closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=descriptor)
+    module, name, options, memory = pickle.loads(received(control))
+    try:
+        make = getattr(importlib.import_module(module), name)(**options)
+    except BaseException as error:
+        sent(control, _raised(error))
+        return
+    gc.collect()
+    gc.freeze()
+    sent(control, json.dumps({"value": None}).encode())
+    children: set[int] = set()
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(control, ORDER.size, 1)
+        if len(order) < ORDER.size:
+            break
+        what, number = ORDER.unpack(order)
+        if what == FORK:
+            child = os.fork()
+            if child == 0:
+                control.close()
+                _play(descriptors[0], make, memory)
+            os.close(descriptors[0])
+            children.add(child)
+            control.sendall(NUMBER.pack(child))
+        elif number in children:
+            os.kill(number, signal.SIGKILL)
+        children = {each for each in children if os.waitpid(each, os.WNOHANG)[0] == 0}
+    for each in children:
+        os.kill(each, signal.SIGKILL)
+
+
+def _play(descriptor: int, make: Callable[[], Any], memory: int) -> NoReturn:
+    """Makes an environment in a forked process and answers calls of it until its socket closes."""
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if sys.platform == "linux":
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        channel = socket.socket(fileno=descriptor)
+        env = make()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                method, args, options = pickle.loads(received(channel))
+                try:
+                    answer = json.dumps({"value": _called(env, method, args, options)}).encode()
+                except BaseException as error:
+                    answer = _raised(error)
+                sent(channel, answer)
+    finally:
+        os._exit(0)
+
+
+def _called(env: Any, method: str, args: Any, options: Any) -> Any:
+    """Calls a method; of tools the schemas are told, and one is called by its name."""
+    if method == "tools":
+        return [tool.json_schema for tool in env.tools]
+    if method == "call":
+        (name,) = args
+        return next(tool for tool in env.tools if tool.__name__ == name)(**options)
+    return getattr(env, method)(*args, **options)
+
+
+def _raised(error: BaseException) -> bytes:
+    try:
+        said = str(error)
+    except Exception:  # an exception that cannot be shown
+        said = ""
+    return json.dumps({"raised": [type(error).__name__, said]}).encode()
+
+
+def sent(channel: socket.socket, data: bytes) -> None:
+    """Sends a message."""
+    channel.sendall(LENGTH.pack(len(data)) + data)
+
+
+def received(channel: socket.socket) -> bytes:
+    """Returns the next message.
+
+    Raises:
+        ConnectionError: the other end is gone.
+        TimeoutError: none came within the time limit of the socket.
+    """
+    [size] = LENGTH.unpack(exactly(channel, LENGTH.size))
+    return exactly(channel, size)
+
+
+def exactly(channel: socket.socket, size: int) -> bytes:
+    """Returns so many bytes; raises as `received`."""
+    found = bytearray()
+    while len(found) < size:
+        piece = channel.recv(min(size - len(found), 1 << 20))
+        if not piece:
+            raise ConnectionError("the other end is gone")
+        found += piece
+    return bytes(found)

@@ -1,0 +1,208 @@
+"""An environment that is played in a process of its own: its methods here, its work there.
+
+One `Nursery` for each taskset starts the process that loads it; each environment takes a fork of that. A fork that
+crashes, fills its memory or does not answer in time is a failure of its own rollout and of no other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.apart.child import FORK, KILL, NUMBER, ORDER, exactly, received, sent
+from grpo.envs.text.spaces import AnyText
+from grpo.plugins import errors
+from grpo.plugins.errors import PluginError
+
+LOADING = 300.0  # seconds
+_ENDING = 5.0
+_KEPT = (
+    *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"),
+    *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NLTK_DATA"),
+    *("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_HUB_OFFLINE"),
+)
+_START = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from grpo.envs.apart.child import main; main(int(sys.argv[2]))"
+)
+
+
+class Nursery:
+    """The process that loads what the environments of one taskset share; safe in threads.
+
+    Args:
+        name: of the environments, for messages.
+        factory: module and name of a function; with `options`, it returns a function that makes an environment.
+        options: its arguments.
+        variables: the environment variables that it gets beside the usual harmless ones.
+        memory: bytes of private memory of each environment's process.
+    """
+
+    def __init__(
+        self, name: str, factory: tuple[str, str], options: Mapping[str, Any], variables: Sequence[str], memory: int
+    ) -> None:
+        self.name = name
+        self._wanted = (*factory, dict(options), memory)
+        self._variables = tuple(variables)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        atexit.register(self.close)
+
+    def fork(self) -> tuple[int, socket.socket]:
+        """Returns a new process and the socket to it.
+
+        Raises:
+            PluginError: what the environments share cannot be loaded in a process of its own.
+        """
+        with self._lock:
+            control = self._started()
+            ours, theirs = socket.socketpair()
+            with theirs:
+                socket.send_fds(control, [ORDER.pack(FORK, 0)], [theirs.fileno()])
+            return NUMBER.unpack(exactly(control, NUMBER.size))[0], ours
+
+    def kill(self, number: int) -> None:
+        """Ends a process."""
+        with self._lock:
+            if self._control is not None and self._process is not None and self._process.poll() is None:
+                self._control.sendall(ORDER.pack(KILL, number))
+
+    def close(self) -> None:
+        """Ends the process and all that it forked; the next call starts another."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            try:
+                self._process.wait(_ENDING)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def _started(self) -> socket.socket:
+        if self._control is not None and self._process is not None and self._process.poll() is None:
+            return self._control
+        self._end()
+        ours, theirs = socket.socketpair()
+        path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100 - '' is the working folder
+        kept = (*_KEPT, *self._variables)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START, path, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                env={"OMP_NUM_THREADS": "1", **{name: os.environ[name] for name in kept if name in os.environ}},
+            )
+        ours.settimeout(LOADING)
+        sent(ours, pickle.dumps(self._wanted))
+        try:
+            answer = json.loads(received(ours))
+        except OSError as error:
+            answer = {"raised": ["it did not start", str(error)]}
+        self._control = ours
+        if "raised" in answer:
+            self._end()
+            raise PluginError(
+                f"{self.name} cannot be loaded in a process of its own: {': '.join(answer['raised'])}. It gets no "
+                "environment variables of this one but harmless ones; name those that it needs with the option "
+                "variables=NAME+NAME."
+            )
+        ours.settimeout(None)
+        return ours
+
+
+class ApartEnv(gymnasium.Env[str, str]):
+    """An environment of texts in a process of its own.
+
+    Args:
+        nursery: where its process comes from.
+        seconds: on the clock, for one call; a process that takes longer is ended.
+    """
+
+    def __init__(self, nursery: Nursery, seconds: float) -> None:
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
+        self._nursery = nursery
+        self._seconds = seconds
+        self._number = 0
+        self._channel: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def ask(self, method: str, *args: Any, **options: Any) -> Any:
+        """Calls a method over there; what it raises is raised here, by its name where that is known.
+
+        Raises:
+            TimeoutError: it took too long, and its process is ended.
+            RuntimeError: its process ended.
+        """
+        with self._one_at_a_time:
+            if self._channel is None:
+                self._number, self._channel = self._nursery.fork()
+            self._channel.settimeout(self._seconds)
+            try:
+                sent(self._channel, pickle.dumps((method, args, options)))
+                answer = json.loads(received(self._channel))
+            except TimeoutError:
+                self._end()
+                raise TimeoutError(f"{self._nursery.name}: no answer within {self._seconds:g} s") from None
+            except OSError:
+                self._end()
+                raise RuntimeError(
+                    f"{self._nursery.name}: the process of this rollout ended while it was at work, of its memory "
+                    "limit or of a crash"
+                ) from None
+        if "raised" in answer:
+            raise _error(*answer["raised"])
+        return answer["value"]
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._one_at_a_time:
+            self._end()
+
+    def __del__(self) -> None:
+        channel = getattr(self, "_channel", None)
+        if channel is not None:
+            channel.close()  # the process then ends by itself
+
+    @property
+    def running(self) -> bool:
+        """Whether it has a process."""
+        return self._channel is not None
+
+    def _end(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+            self._nursery.kill(self._number)
+
+
+def _error(name: str, said: str) -> Exception:
+    """Returns what a method raised over there."""
+    known = ResetNeeded if name == "ResetNeeded" else getattr(builtins, name, None) or getattr(errors, name, None)
+    if isinstance(known, type) and issubclass(known, Exception):
+        try:
+            return known(said)
+        except TypeError:  # it takes other arguments
+            return RuntimeError(f"{name}: {said}")
+    return RuntimeError(f"{name}: {said}")

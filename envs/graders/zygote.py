@@ -1,0 +1,106 @@
+"""A process of its own for graders where no sandbox holds them: requests in over a socket, what was printed out.
+
+Theory of operation. The process is a fresh interpreter with an empty environment. It imports the library once and
+forks for each request; the child gets limits of processor time, memory and files (it may write none), runs the
+program and ends. The parent of the child gathers what it prints until it ends or its time is up, then ends all that it
+started. It ends when the socket closes, as it does when the other end dies.
+
+This is no wall: the child can read files and use the network, as any program of the user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import io
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import NoReturn
+
+LENGTH = struct.Struct(">Q")
+ANSWER = struct.Struct(">i?dd")  # status as of waitpid, ended for its time, seconds of processor, seconds on the clock
+READY = b"ready"
+_READ = 65536
+
+Request = tuple[str, bytes, float, float, int, int]  # program, stdin, processor and clock seconds, memory, output
+
+
+def main(descriptor: int, package: str) -> None:
+    """Serves until the socket closes.
+
+    Args:
+        descriptor: the socket.
+        package: what to import first.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = socket.socket(fileno=descriptor)
+    importlib.import_module(package)
+    gc.collect()
+    gc.freeze()
+    channel.sendall(LENGTH.pack(len(READY)) + READY)
+    incoming = channel.makefile("rb")
+    while len(head := incoming.read(LENGTH.size)) == LENGTH.size:
+        answer = _run(pickle.loads(incoming.read(*LENGTH.unpack(head))), descriptor)
+        channel.sendall(LENGTH.pack(len(answer)) + answer)
+
+
+def _run(request: Request, descriptor: int) -> bytes:
+    _, _, _, wall, _, most = request
+    began = time.monotonic()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _become(request, writing, descriptor)
+    os.close(writing)
+    printed, late = bytearray(), False
+    while not late:
+        left = began + wall - time.monotonic()
+        late = left <= 0 or len(printed) > most
+        if not late and select.select([reading], [], [], left)[0]:
+            piece = os.read(reading, _READ)
+            if not piece:
+                break
+            printed += piece
+    os.close(reading)
+    if late:
+        os.kill(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # what it started; it led a session
+    cpu = usage.ru_utime + usage.ru_stime
+    return ANSWER.pack(status, late, cpu, time.monotonic() - began) + bytes(printed[:most])
+
+
+def _become(request: Request, writing: int, descriptor: int) -> NoReturn:
+    """Runs the program in a forked child and ends the process."""
+    code = 1
+    try:
+        program, given, cpu, _, memory, _ = request
+        os.setsid()
+        os.close(descriptor)
+        os.dup2(writing, 1)
+        _limit(resource.RLIMIT_CPU, int(cpu) + 1)
+        _limit(resource.RLIMIT_AS, memory)
+        _limit(resource.RLIMIT_FSIZE, 0)
+        _limit(resource.RLIMIT_CORE, 0)
+        sys.stdin = io.TextIOWrapper(io.BytesIO(given))
+        exec(compile(program, "grader", "exec", dont_inherit=True), {"__name__": "__main__"})
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    with contextlib.suppress(ValueError, OSError):  # a system that has no such limit
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))

@@ -1,0 +1,175 @@
+"""The graders of reasoning-gym inside a sandbox: a problem and an answer in, a score or a refusal out.
+
+Some graders pay for what is no solution, and nine run an answer as Python. Here such answers are refused before the
+grader sees them, or its score is. What it gives for every other answer is left as it is. The table of what was found
+is `probed.json`; what each refusal is for is in `holes`.
+
+This module runs inside a sandbox: it imports reasoning-gym and the standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import reasoning_gym
+
+Entry = Mapping[str, Any]
+
+_TOLERANCE = 1e-4  # of coin_flip
+_TOKENS = re.compile(r"\s+|[0-9]+\.?[0-9]*|\.[0-9]+|[A-Za-z_][A-Za-z_0-9]*|\*\*|[-+*/(),]")
+_ELEMENTARY = (
+    "exp log ln sqrt Abs sin cos tan cot sec csc asin acos atan acot asec acsc sinh cosh tanh coth asinh acosh"
+)
+_SPECIAL = "atanh erf erfc erfi Si Ci Ei li gamma lowergamma uppergamma fresnels fresnelc"
+_FUNCTIONS = frozenset((*_ELEMENTARY.split(" "), *_SPECIAL.split(" ")))
+_CONSTANTS = frozenset(("pi",))
+
+
+def handle(request: tuple[tuple[str, int, int, str], Entry, str, bool]) -> dict[str, Any]:
+    """Scores an answer.
+
+    Args:
+        request: how the dataset is made (name, size, seed, settings as JSON), the problem, the answer, and whether
+            the grader decides alone.
+
+    Returns:
+        `score`, and `refused`: why the answer is, or "". Raises what the grader raises.
+    """
+    recipe, entry, answer, as_published = request
+    member = recipe[0]
+    refused = "" if as_published or answer == entry["answer"] else _refused(member, answer, entry)
+    if refused:
+        return {"score": 0.0, "refused": refused}
+    score = float(_dataset(recipe).score_answer(answer, entry))
+    if as_published:
+        return {"score": score, "refused": ""}
+    if not 0.0 <= score <= 1.0:
+        return {"score": 0.0, "refused": f"the grader gave {score}"}
+    if score > 0.0 and member in AFTER:
+        refused = AFTER[member](answer, entry)
+    return {"score": 0.0 if refused else score, "refused": refused}
+
+
+@functools.cache
+def _dataset(recipe: tuple[str, int, int, str]) -> Any:
+    member, size, seed, config = recipe
+    return reasoning_gym.create_dataset(member, size=size, seed=seed, **json.loads(config))
+
+
+def _refused(member: str, answer: str, entry: Entry) -> str:
+    return BEFORE[member](answer, entry) if member in BEFORE else ""
+
+
+def _no_program(answer: str, entry: Entry) -> str:
+    """Refuses what Python would run and is no list of plain values; what it cannot parse it does not run."""
+    try:
+        ast.parse(answer.lstrip(" \t"), mode="eval")
+    except (SyntaxError, ValueError):
+        return ""
+    try:
+        ast.literal_eval(answer)
+    except ValueError:
+        return "the grader would run it as Python" if answer.strip() != str(entry["answer"]).strip() else ""
+    return ""
+
+
+def _calculation(answer: str, entry: Entry) -> str:
+    """Refuses what is more than + - * / of numbers."""
+    return _formula(answer, variables=frozenset(), functions=frozenset(), powers=False)
+
+
+def _own_numbers(answer: str, entry: Entry) -> str:
+    """Refuses a calculation that does not use the numbers of the problem, each once."""
+    given = sorted(int(number) for number in entry["metadata"]["numbers"])
+    refused = _calculation(answer, entry)
+    if refused or sorted(int(number) for number in re.findall(r"[0-9]+", answer)) == given:
+        return refused
+    return "it does not use the numbers of the problem"
+
+
+def _polynomial(answer: str, entry: Entry) -> str:
+    """Refuses what is more than a formula, such as a call that multiplies out for the policy."""
+    return _formula(answer, variables=frozenset(entry["metadata"]["variables"]), functions=frozenset())
+
+
+def _antiderivative(answer: str, entry: Entry) -> str:
+    """Refuses what is more than a formula, such as an integral that is left to the grader."""
+    return _formula(answer, variables=frozenset((entry["metadata"]["variable"], "C", "E")), functions=_FUNCTIONS)
+
+
+def _formula(text: str, *, variables: frozenset[str], functions: frozenset[str], powers: bool = True) -> str:
+    """Refuses a text that holds anything but numbers, operators and these names."""
+    at, before = 0, ""
+    while at < len(text):
+        found = _TOKENS.match(text, at)
+        if found is None:
+            return f"{text[at]!r} is no part of a formula"
+        token, at = found[0], found.end()
+        if token == "(" and (before[:1].isalnum() or before == ")") and before not in functions:
+            return "it calls what is no function of a formula"
+        if token[0].isalpha() or token[0] == "_":
+            if token not in variables | functions | _CONSTANTS:
+                return f"{token[:40]!r} is no name of a formula"
+        elif token == "**" and not powers:
+            return "it uses a power, which the problem does not allow"
+        before = before if token.isspace() else token
+    return ""
+
+
+def _no_nan(answer: str, entry: Entry) -> str:
+    """Refuses what is no number: it is in order with every other, and at no distance from any."""
+    return "nan is no number" if "nan" in answer.lower() else ""
+
+
+def _right_or_wrong(answer: str, entry: Entry) -> str:
+    """Refuses what is not the truth value itself: the grader takes every text for true."""
+    return "" if answer.strip().lower() == str(entry["answer"]).lower() else "it is not the right truth value"
+
+
+def _no_premise(answer: str, entry: Entry) -> str:
+    """Refuses a premise that is repeated."""
+    known = {_bare(premise) for premise in entry["metadata"]["premises"]}
+    return "it repeats a premise" if _bare(answer) in known and answer != entry["metadata"]["example_answer"] else ""
+
+
+def _bare(formula: str) -> str:
+    """Returns a formula without spaces and outer brackets."""
+    text = "".join(formula.split())
+    while text.startswith("(") and text.endswith(")") and _closes_at_the_end(text):
+        text = text[1:-1]
+    return text
+
+
+def _closes_at_the_end(text: str) -> bool:
+    depth = 0
+    for number, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return number == len(text) - 1
+    return False
+
+
+def _near(answer: str, entry: Entry) -> str:
+    """Refuses a probability that only begins like the right one."""
+    found, gold = (float(Fraction(text.replace(",", ""))) for text in (answer, entry["answer"]))
+    return "" if abs(found - gold) <= _TOLERANCE else "it is not the right probability"
+
+
+BEFORE: Mapping[str, Callable[[str, Entry], str]] = {
+    **dict.fromkeys(("binary_matrix", "n_queens", "spiral_matrix", "string_insertion"), _no_program),
+    **dict.fromkeys(("intermediate_integration", "simple_integration"), _antiderivative),
+    "complex_arithmetic": _no_nan,
+    "countdown": _calculation,
+    "game_of_life_halting": _right_or_wrong,
+    "number_sorting": _no_nan,
+    "polynomial_multiplication": _polynomial,
+    "propositional_logic": _no_premise,
+    "puzzle24": _own_numbers,
+}
+AFTER: Mapping[str, Callable[[str, Entry], str]] = {"coin_flip": _near}

@@ -1,0 +1,65 @@
+"""A game of TextArena inside a sandbox: the game as it began and all moves in, what the last one came to out.
+
+The game was set up outside, where nothing of the policy had been read, and comes along as a pickle with the random
+numbers that it goes on with. It is played again from there for every move: nothing that a move did stays.
+
+This module runs inside a sandbox: it imports TextArena, numpy and the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import textarena
+
+
+def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
+    """Plays moves.
+
+    Args:
+        request: the pickled game, the states of Python's and NumPy's random numbers, and the moves so far.
+
+    Returns:
+        What the last move came to: `told`, `ended`, `reward`, `reason` and `invalid`; of no move, the game as it is.
+    """
+    begun, numbers, moves = request
+    game = pickle.loads(begun)
+    random.setstate(numbers[0])
+    numpy.random.set_state(numbers[1])
+    ended, told = False, ""
+    for move in moves:
+        with contextlib.redirect_stdout(io.StringIO()):
+            ended, _ = game.step(action=move)
+        told = said_by(game)
+    return outcome_of(game, bool(ended), told)
+
+
+def outcome_of(game: Any, ended: bool, told: str) -> dict[str, Any]:
+    """Returns what the last move came to.
+
+    Some games give the two arguments of a lost move in the wrong order, so that the reward is a sentence: the game is
+    lost, and that is its reason.
+    """
+    about = game.state.game_info.get(0, {})
+    paid = (game.state.rewards or {}).get(0, 0.0) if ended else 0.0
+    mistaken = isinstance(paid, str)
+    return {
+        "told": told,
+        "ended": ended,
+        "reward": 0.0 if mistaken else float(paid),
+        "reason": f"Invalid Move: {paid}" if mistaken else str(about.get("reason") or ""),
+        "invalid": mistaken or bool(about.get("invalid_move", False)),
+    }
+
+
+def said_by(game: Any) -> str:
+    """Returns what a game said to the player since it was asked last."""
+    _, observations = game.get_observation()
+    own = textarena.ObservationType.PLAYER_ACTION
+    return "\n".join(str(text) for _, text, kind in observations if kind is not own).strip()

@@ -1,0 +1,135 @@
+"""Tasks of verifiers that are played in a process of their own: the environment that a run sees.
+
+What reads the policy's text, which is tools, environments that talk and rewards, runs in a fork of a process that has
+loaded the taskset (`grpo.envs.apart`). It gets no environment variables of the run but harmless ones and those that
+the user names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.apart.remote import ApartEnv, Nursery
+from grpo.envs.verifiers.env import Step, TaskEnv
+from grpo.envs.verifiers.tasks import source_of
+
+
+def maker(
+    member: str, size: int | None, config: Mapping[str, Any], system: str | None, success: float
+) -> Callable[[], TaskEnv]:
+    """Loads a taskset and returns what makes an environment of it."""
+    source = source_of(member, size, config)
+    return lambda: TaskEnv(member, source, system, success)
+
+
+def nursery_of(
+    member: str,
+    size: int | None,
+    config: Mapping[str, Any],
+    system: str | None,
+    success: float,
+    *,
+    variables: str,
+    memory: int,
+) -> Nursery:
+    """Returns the process that loads a taskset, the same for the same settings."""
+    options = {"member": member, "size": size, "config": dict(config), "system": system, "success": success}
+    return _nursery(json.dumps(options, sort_keys=True), variables, memory)
+
+
+@lru_cache(maxsize=8)
+def _nursery(options: str, variables: str, memory: int) -> Nursery:
+    given = json.loads(options)
+    names = [name.strip() for name in variables.split("+") if name.strip()]
+    return Nursery(f"verifiers:{given['member']}", (__name__, maker.__name__), given, names, memory)
+
+
+class ApartTool:
+    """A function that the policy may call, over there."""
+
+    def __init__(self, schema: Mapping[str, Any], env: ApartTaskEnv) -> None:
+        self.__name__: str = schema["function"]["name"]
+        self.json_schema = schema
+        self._env = env
+
+    def __call__(self, **arguments: Any) -> str:
+        """Returns what the tool answers; raises what it raises."""
+        answer: str = self._env.ask("call", self.__name__, **arguments)
+        return answer
+
+
+class ApartTaskEnv(ApartEnv):
+    """Plays tasks over there and scores what the policy said with their own rewards.
+
+    Args:
+        nursery: where its process comes from.
+        tasks: how many tasks there are.
+        seconds: on the clock, for one call.
+    """
+
+    def __init__(self, nursery: Nursery, tasks: int, seconds: float) -> None:
+        super().__init__(nursery, seconds)
+        self._tasks = tasks
+        self._open = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Starts the episode of a task.
+
+        Args:
+            seed: seeds the choice of a task.
+            options: `{"row": row}` names the row; without it a task is picked at random.
+
+        Raises:
+            DatasetError: the row names no task.
+            PluginError: the taskset cannot be loaded in a process of its own.
+        """
+        super().reset(seed=seed)
+        row = (options or {}).get("row", {"task": int(self.np_random.integers(self._tasks))})
+        shown, info = self.ask("reset", options={"row": row})
+        self._open = True
+        return shown, info
+
+    @property
+    def tools(self) -> list[ApartTool]:
+        """The tools of the task."""
+        return [ApartTool(schema, self) for schema in self.ask("tools")] if self._open else []
+
+    def step(self, action: str) -> Step:
+        """Takes what the policy said; empty text where its tools ended the episode.
+
+        Raises:
+            ResetNeeded: no episode is open.
+            TypeError: the action is not text.
+            RuntimeError: the task or its environment failed, or its process ended.
+            TimeoutError: it took too long.
+        """
+        return self._stepped("step", action)
+
+    def tools_used(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Takes a turn that called tools and what they answered; returns whether that ended the episode."""
+        self._refuse_closed()
+        return bool(self.ask("tools_used", [dict(message) for message in messages]))
+
+    def cut(self) -> Step:
+        """Ends the episode because the policy may not speak again; what it came to is scored."""
+        return self._stepped("cut")
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._open = False
+        super().close()
+
+    def _stepped(self, method: str, *args: Any) -> Step:
+        self._refuse_closed()
+        told, reward, ended, cut, info = self.ask(method, *args)
+        self._open = not (ended or cut)
+        return told, reward, ended, cut, info
+
+    def _refuse_closed(self) -> None:
+        if not self._open:
+            raise ResetNeeded("no episode is open: call reset() before step().")

@@ -1,0 +1,134 @@
+"""An environment in a process of its own: what it does there harms nobody here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.apart.remote import ApartEnv, Nursery
+from grpo.plugins.errors import DatasetError, PluginError
+
+pytestmark = pytest.mark.slow
+
+GAME = """
+import ctypes, os, time
+from gymnasium.error import ResetNeeded
+from grpo.plugins.errors import DatasetError
+
+loaded = os.getpid()
+
+
+def make(greeting):
+    if greeting == "none":
+        raise KeyError(os.environ.get("NEEDED", "NEEDED"))
+    return lambda: Game(greeting)
+
+
+class Game:
+    def __init__(self, greeting):
+        self.greeting, self.kept, self.tools = greeting, [], []
+
+    def say(self, what):
+        self.kept.append(what)
+        return [self.greeting, len(self.kept), os.getpid() != loaded]
+
+    def do(self, what):
+        if what == "secret":
+            return sorted(name for name in os.environ if "KEY" in name)
+        if what == "crash":
+            ctypes.string_at(0)
+        if what == "exit":
+            os._exit(0)
+        if what == "memory":
+            return len(bytearray(10**10))
+        if what == "hang":
+            return 9**9**9
+        if what == "reset":
+            raise ResetNeeded("call reset()")
+        if what == "row":
+            raise DatasetError("no such row")
+        if what == "own":
+            raise type("Own", (Exception,), {"__str__": lambda self: 1 / 0})()
+        raise SystemExit(what)
+"""
+
+
+@pytest.fixture
+def nursery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nursery]:
+    (tmp_path / "apart_game.py").write_text(GAME)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    monkeypatch.setenv("GIVEN_KEY", "known")
+    made = Nursery("game", ("apart_game", "make"), {"greeting": "hello"}, ["GIVEN_KEY"], 2**30)
+    yield made
+    made.close()
+
+
+def test_each_environment_has_a_process_and_a_state_of_its_own(nursery: Nursery) -> None:
+    first, second = ApartEnv(nursery, 20.0), ApartEnv(nursery, 20.0)
+    assert first.ask("say", "x") == ["hello", 1, True]
+    assert first.ask("say", "x") == ["hello", 2, True]
+    assert second.ask("say", "x") == ["hello", 1, True]
+    assert first.ask("do", "secret") == ["GIVEN_KEY"]
+    first.close()
+    assert not first.running
+    assert first.ask("say", "x") == ["hello", 1, True], "a new process"
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("what", ["crash", "exit", "hang"])
+def test_what_ends_a_process_ends_its_own_rollout_alone(nursery: Nursery, what: str) -> None:
+    other, bad = ApartEnv(nursery, 20.0), ApartEnv(nursery, 3.0)
+    assert other.ask("say", "x")[1] == 1
+    started = time.monotonic()
+    with pytest.raises(TimeoutError if what == "hang" else RuntimeError, match="game"):
+        bad.ask("do", what)
+    assert time.monotonic() - started < 15
+    assert other.ask("say", "x")[1] == 2
+    assert bad.ask("say", "x")[1] == 1, "it has a new process"
+    other.close()
+    bad.close()
+
+
+def test_what_is_raised_there_is_raised_here(nursery: Nursery) -> None:
+    env = ApartEnv(nursery, 20.0)
+    for what, kind, said in (
+        ("memory", MemoryError, "^$"),
+        ("reset", ResetNeeded, "call reset"),
+        ("row", DatasetError, "no such row"),
+        ("own", RuntimeError, "Own"),
+        ("else", RuntimeError, "SystemExit: else"),
+    ):
+        with pytest.raises(kind, match=said):
+            env.ask("do", what)
+    env.close()
+
+
+def test_a_process_that_cannot_load_says_how_it_gets_what_it_needs(nursery: Nursery) -> None:
+    broken = Nursery("game", ("apart_game", "make"), {"greeting": "none"}, [], 2**30)
+    with pytest.raises(PluginError, match=r"KeyError.*variables=NAME"):
+        ApartEnv(broken, 20.0).ask("say", "x")
+
+
+def test_processes_end_with_the_one_that_loaded(nursery: Nursery) -> None:
+    env = ApartEnv(nursery, 20.0)
+    env.ask("say", "x")
+    number = env._number
+    assert nursery._control is not None
+    nursery._control.close()
+    nursery._control = None
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("it is still there")
