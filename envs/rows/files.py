@@ -1,8 +1,7 @@
 """Rows from local files.
 
-In: a `.jsonl`, `.jsonl.gz`, `.json` (one list), `.csv`, `.tsv`, `.parquet` or `.arrow` file, a folder with one such
-file (or several numbered ones) per split, or one that the library `datasets` knows (`folders.py`). Out: the rows of a
-split with the place of each, such as "rows.jsonl, line 3", read one after another.
+In: a `.jsonl`, `.jsonl.gz`, `.json` (one list), `.csv`, `.tsv`, `.parquet` or `.arrow` file. Out: its rows with the
+place of each, such as "rows.jsonl, line 3", read one after another; and the rule that divides rows without splits.
 """
 
 from __future__ import annotations
@@ -10,81 +9,18 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from grpo.plugins.errors import DatasetError
 
 Placed = tuple[str, object]
-S = TypeVar("S")
 T = TypeVar("T")
 
 SUFFIXES = (".jsonl", ".parquet", ".jsonl.gz", ".json", ".csv", ".tsv", ".arrow")
 HELD_OUT_SHARE = 10
 HELD_OUT_MOST = 500
-
-
-def read_split(path: Path, split: str, subset: str | None = None) -> list[Placed]:
-    """Returns the rows of a split with their places.
-
-    A folder has one file per split, `train.jsonl` or `train.parquet` (or numbered, `train-00000-of-00002.parquet`), or
-    is what `save_to_disk` wrote, or a clone of a repository of the hub. A single file, and a folder without `test`, is
-    divided by `held_out`.
-
-    Args:
-        path: the file or folder.
-        split: "train" or "test".
-        subset: the configuration of a clone; None for its only one.
-
-    Raises:
-        DatasetError: no such file, an unknown kind of file, a broken line, an empty split, an unknown split.
-    """
-    try:
-        return _read_split(path, split, subset)
-    except OSError as error:
-        raise DatasetError(
-            f"{error.filename or path} cannot be read: {error.strerror or error}. Check the file and its rights."
-        ) from error
-
-
-def _read_split(path: Path, split: str, subset: str | None) -> list[Placed]:
-    if not path.is_dir():
-        if subset is not None:
-            raise DatasetError(f"subset={subset}: the file {path} has no configurations. Leave the option out.")
-        return held_out(list(read_file(path)), split, str(path))
-    files = {} if subset is not None else {name: _files_of(path, name) for name in ("train", "test")}
-    if not any(files.values()):
-        from grpo.envs.rows.folders import read_folder
-
-        return read_folder(path, split, subset)
-    return chosen(split, files, lambda found: [placed for file in found for placed in read_file(file)], str(path))
-
-
-def chosen(
-    split: str, splits: Mapping[str, S], read: Callable[[S], Sequence[T]], where: str, train: str = "train"
-) -> list[T]:
-    """Returns the rows of a split, of those that a folder or a data set has; without `test`, `train` is divided.
-
-    Args:
-        split: "train" or "test".
-        splits: what can be read, by name; what is empty is not there.
-        read: reads one.
-        where: the folder, for messages.
-        train: the name of the split that stands for `train`.
-
-    Raises:
-        DatasetError: there is no such split, or it is empty.
-    """
-    if split in splits and splits[split] and (split == "test" or splits.get("test")):
-        return _some(read(splits[split]), f"{where} ({split})")
-    if split not in ("train", "test") or not splits.get(train):
-        have = ", ".join(name for name, found in splits.items() if found) or "none"
-        raise DatasetError(
-            f"{where}: no rows for the split '{split}' (it has: {have}). Put {split}.jsonl or {split}.parquet into the "
-            "folder."
-        )
-    return held_out(read(splits[train]), split, where)
 
 
 def held_out(rows: Sequence[T], split: str, where: str) -> list[T]:
@@ -95,7 +31,7 @@ def held_out(rows: Sequence[T], split: str, where: str) -> list[T]:
     """
     if split not in ("train", "test"):
         raise DatasetError(f"{where}: no split '{split}'; rows without splits have 'train' and 'test'.")
-    rows = _some(rows, where)
+    rows = some(rows, where)
     count = min(max(1, len(rows) // HELD_OUT_SHARE), HELD_OUT_MOST)
     if split == "test":
         return list(rows[-count:])
@@ -246,19 +182,12 @@ def _batches(path: Path) -> Generator[Any]:
             yield from stream
 
 
-def _files_of(folder: Path, split: str) -> list[Path]:
-    named = [folder / f"{split}{suffix}" for suffix in SUFFIXES]
-    files = [file for file in named if file.is_file()]
-    files += [file for suffix in SUFFIXES for file in sorted(folder.glob(f"{split}-*{suffix}"))]
-    if len(files) > 1 and (files[0] in named or len({file.suffix for file in files}) > 1):
-        raise DatasetError(
-            f"{folder}: several files could be the split '{split}': {', '.join(file.name for file in files)}. "
-            "Keep one of them, or one numbered series."
-        )
-    return files
+def some(rows: Sequence[T], where: str) -> list[T]:
+    """Returns the rows as a list.
 
-
-def _some(rows: Sequence[T], where: str) -> list[T]:
+    Raises:
+        DatasetError: there are none.
+    """
     if not rows:
         raise DatasetError(f"{where}: no rows. Give a dataset with at least one row.")
     return list(rows)

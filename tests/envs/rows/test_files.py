@@ -9,7 +9,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from grpo.envs.rows.files import held_out, read_file, read_split
+from grpo.envs.rows.files import held_out, read_file
+from grpo.envs.rows.folders import read_split
 from grpo.plugins.errors import DatasetError
 
 
