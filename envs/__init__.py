@@ -21,6 +21,7 @@ _PLACES = {
     "gsm8k-v1": "gsm8k.spec:GSM8K",
     "guess-v1": "guess.spec:guess",
     "python-tool-v1": "python_tool.spec:PYTHON_TOOL",
+    "rows-v1": "pairs.spec:ROWS",
     "wordle-v1": "wordle.spec:wordle",
 }
 
@@ -39,6 +40,7 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.guess.spec import guess
     from grpo.envs.gym.spec import GYM
     from grpo.envs.openenv.spec import OPENENV
+    from grpo.envs.pairs.spec import ROWS
     from grpo.envs.python_tool.spec import PYTHON_TOOL
     from grpo.envs.reasoning_gym.spec import REASONING_GYM
     from grpo.envs.textarena.spec import TEXTARENA
@@ -47,7 +49,7 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.wordle.spec import wordle
 
     families = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
-    return [GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, guess, wordle, PYTHON_TOOL, *families]
+    return [ROWS, GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, guess, wordle, PYTHON_TOOL, *families]
 
 
 if __name__ == "envs":

@@ -175,6 +175,14 @@ class BoundEnv:
         """Whether the rows are to be trained on in their order."""
         return self.spec.ordered is not None and self.spec.ordered(**self.options)
 
+    def settled(self) -> BoundEnv:
+        """Returns it with the rewards, the verifier and the note that fit its options.
+
+        Raises:
+            UsageError: the options, or the rows that they name, cannot be used.
+        """
+        return self if self.spec.settle is None else replace(self, spec=self.spec.settle(**self.options))
+
     def rows(self, split: str) -> Sequence[Mapping[str, Any]] | None:
         """Returns the rows of a split, or None when the environment makes its own episodes.
 

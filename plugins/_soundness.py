@@ -121,7 +121,7 @@ def _env_fault(spec: EnvSpec) -> str:
         return f'rewards {rewards!r} must be a tuple of SPECs, as in ("proximity",)'
     if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
         return f"max_turns {turns!r} must be a whole number, 1 or more"
-    for name in ("dataset", "ordered"):
+    for name in ("dataset", "ordered", "settle"):
         function = getattr(spec, name)
         if function is not None and not callable(function):
             return f"{name} must be a function or None, got {_described(function)}"

@@ -78,6 +78,7 @@ def env(
     hub_dataset: str | None = None,
     ordered: Callable[..., bool] | None = None,
     resolve: Callable[[str], EnvSpec] | None = None,
+    settle: Callable[..., EnvSpec] | None = None,
     note: str = "",
 ) -> EnvDecorator:
     """Makes an environment's spec of its factory; name, documentation and options are those of the factory.
@@ -94,6 +95,7 @@ def env(
         hub_dataset: the value of the option `dataset` to use when the user names a model of their own.
         ordered: `(**options) -> bool`, whether a run goes through the rows once, from first to last.
         resolve: for a family of environments, its member's name in, that one's own spec out.
+        settle: `(**options) -> EnvSpec`, the spec whose rewards, verifier and note fit the options; see `EnvSpec`.
         note: what a user should know before trusting its scores.
 
     Raises:
@@ -131,6 +133,7 @@ def env(
             hub_dataset=hub_dataset,
             ordered=ordered or (FromOptions(holder, "ordered") if hasattr(holder, "ordered") else None),
             resolve=resolve,
+            settle=settle,
             note=note,
         )
         _refuse_faults(spec)

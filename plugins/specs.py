@@ -200,6 +200,8 @@ class EnvSpec:
             get harder; None: a run shuffles them.
         resolve: for a family such as `gym`, whose member the user names after a colon (`gym:FrozenLake-v1`): the
             member's name in, its own spec out; raises `PluginNotFound` for a name that is none. None: no family.
+        settle: `(**options) -> EnvSpec`: this spec with the rewards, the verifier and the note that fit the options,
+            where they follow from the rows that these name; raises what `dataset` raises. None: they never differ.
         note: what a user should know before trusting its scores, for example a weakness of its grader; "" for nothing.
     """
 
@@ -217,6 +219,7 @@ class EnvSpec:
     hub_dataset: str | None = None
     ordered: Callable[..., bool] | None = None
     resolve: Callable[[str], EnvSpec] | None = None
+    settle: Callable[..., EnvSpec] | None = None
     note: str = ""
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grpo.core.cli.main import COMMANDS
+from grpo.envs.text.templates import TEMPLATES
 from grpo.plugins.host import Host
 from grpo.plugins.specs import RewardSpec
 
@@ -30,6 +31,17 @@ def test_the_reward_scores_its_own_cases_as_it_says() -> None:
     spec = names["near"]
     assert isinstance(spec, RewardSpec)
     assert [spec(case.completion, *case.row.values()) for case in spec.cases] == [case.expect for case in spec.cases]
+
+
+def test_the_reward_pays_for_one_right_number_and_for_no_hedge() -> None:
+    names: dict[str, Any] = {}
+    exec(REWARD, names)
+    near, gold = names["near"], "6 * 7 = <<6*7=42>>42\n#### 42"
+    working = gold.partition("\n")[0]
+    for template in TEMPLATES.values():
+        assert near(template.render(working, "42"), gold) == 1.0
+    for hedge in ("41 or 43 or 42", "It is 41 or it is 42.", "#### 41\n#### 42", "41 / 42", "42, 43"):
+        assert near(hedge, gold) == 0.0
 
 
 def test_the_reward_is_found_by_the_specs_that_follow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

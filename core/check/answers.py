@@ -73,19 +73,30 @@ class Slot:
 
 def find_slot(example: Example, column: str) -> Slot | None:
     """Returns where the gold of that column stands last in the completion, or None when it does not."""
-    raw = example.row.get(column)
-    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
-        return None
-    gold = str(raw).rpartition("####")[2].strip()
-    if not gold or len(gold) > _LONGEST:
+    gold = gold_text(example.row.get(column))
+    if gold is None:
         return None
     found = list(_NUMBER.finditer(gold))
     value = number(found[0][0]) if len(found) == 1 and found[0][0] == gold else None
     if value is not None:
         spans = [match.span() for match in _NUMBER.finditer(example.text) if number(match[0]) == value]
     else:
-        spans = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(gold)}(?!\w)", example.text)]
+        spans = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(gold)}(?!\w)", example.text, re.IGNORECASE)]
     return Slot(example, column, *spans[-1], gold, value) if spans else None
+
+
+def gold_text(raw: object) -> str | None:
+    """Returns the gold that a column holds, without the working before "####"; None where it is no short text."""
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+        return None
+    gold = str(raw).rpartition("####")[2].strip()
+    return gold if gold and len(gold) <= _LONGEST else None
+
+
+def last_number(text: str) -> tuple[int, int] | None:
+    """Returns where the last number of a text stands, or None."""
+    spans = [match.span() for match in _NUMBER.finditer(text)]
+    return spans[-1] if spans else None
 
 
 def answer_column(examples: list[Example], columns: list[str]) -> str | None:

@@ -52,7 +52,7 @@ def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report
     host = Host.discover()
     if isinstance(env, str):
         env = host.env(env)
-    bound = BoundEnv(env, "") if isinstance(env, EnvSpec) else env
+    bound = (BoundEnv(env, "") if isinstance(env, EnvSpec) else env).settled()
     findings = Findings()
     findings.tried("time limit")
     try:

@@ -19,9 +19,10 @@ from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Isolation
 
-_MOST_GOLDS = 6
+_MOST_GOLDS = 8
 _MOST_IN_ROOMS = 24
 _SMALL = 0.1
+_OF_ANSWERS = "right and wrong answers, other spellings of a number, alternatives and look-alikes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Relations:
         self._isolation = isolation
         self._lowest = 0.0
         self._claims = False
+        self._enlarged = False
         self._serious: Severity = "warning"
 
     def check(self, golds: Sequence[tuple[Example, float]], others: Sequence[Example], answer: str | None) -> None:
@@ -66,11 +68,14 @@ class Relations:
         column = answer or answer_column(examples, columns)
         self._claims = column is not None
         self._serious = "error" if self._claims else "warning"
+        self._say_what_is_left_out(examples, columns, column)
         kept = [
             Gold(example, score, find_slot(example, column) if column else None)
             for example, score in golds[:_MOST_GOLDS]
         ]
-        if self._silence(kept[0]):
+        if not self._silence(kept[0]):
+            self._findings.not_tried("whatever compares with the gold, since silence scores as high as it")
+        else:
             for gold in kept:
                 self._layouts(gold)
                 if gold.slot is not None:
@@ -78,6 +83,8 @@ class Relations:
                     self._order(gold, gold.slot)
                     self._probes(gold, check_texts.guesses(gold.slot))
                 self._probes(gold, check_texts.farming(gold.example))
+            if not self._enlarged and any(gold.slot is not None and gold.slot.value is not None for gold in kept):
+                self._findings.not_tried("thousands comma: with 1200 in the place of the answer no gold text stays one")
             if self._claims:
                 self._probes(kept[0], check_texts.outside_texts(kept[0].example))
         self._megabytes(kept[0])
@@ -87,6 +94,18 @@ class Relations:
         derived = [example for _, example in check_texts.layout_forms(kept[0].example)]
         sample = [*examples, *others, *derived][:_MOST_IN_ROOMS]
         check_executors(self._bound, sample, see(self._scorer, sample), self._findings, self._isolation)
+
+    def _say_what_is_left_out(self, golds: Sequence[Example], columns: Sequence[str], column: str | None) -> None:
+        """Notes which relations the cases give no occasion for."""
+        if column is None and columns:
+            self._findings.not_tried(
+                f"{_OF_ANSWERS}: no text with the highest score states what a column holds ({', '.join(columns)}). "
+                "If one holds the right answer, add a case that states it"
+            )
+        elif column is not None and not any(find_slot(example, column) for example in golds[:_MOST_GOLDS]):
+            self._findings.not_tried(f"{_OF_ANSWERS}: the gold of the column '{column}' stands in no gold text")
+        if len(golds) > _MOST_GOLDS:
+            self._findings.not_tried(f"the gold texts after the first {_MOST_GOLDS} ({len(golds) - _MOST_GOLDS} more)")
 
     def _silence(self, gold: Gold) -> bool:
         """Checks that silence scores less than the gold; the rest makes no sense otherwise."""
@@ -123,6 +142,7 @@ class Relations:
         # A reward that looks at more than the answer, such as the working, need not like the larger number.
         [base] = see(self._scorer, [larger.example])
         if base.reaches(gold.score):
+            self._enlarged = True
             for (relation, example), seen in self._scored(check_texts.answer_forms(larger)):
                 self._alike(relation, example, seen, gold.score)
 

@@ -41,11 +41,13 @@ class Report:
         plugin: its kind and name, with the options that were checked.
         findings: one for each relation that does not hold, errors first.
         relations: the names of all relations that were tried.
+        not_tried: what was not tried and why, one sentence each; what the cases leave out shows nowhere else.
     """
 
     plugin: str
     findings: tuple[Finding, ...]
     relations: tuple[str, ...]
+    not_tried: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -64,11 +66,14 @@ class Report:
     def lines(self) -> Iterator[tuple[Severity | None, str]]:
         """Yields the lines of the report, each with the severity that colours it."""
         counts = ", ".join(counted(len(self.of(severity)), severity) for severity in SEVERITIES if self.of(severity))
-        yield None, f"{self.plugin}: {counted(len(self.relations), 'relation')} tried, {counts or 'all hold'}"
+        held = "these hold, others were not tried" if self.not_tried else "all hold"
+        yield None, f"{self.plugin}: {counted(len(self.relations), 'relation')} tried, {counts or held}"
         for finding in self.findings:
             yield finding.severity, f"  {finding.severity}: {finding.relation}: {one_line(finding.message, 400)}"
             if finding.example:
                 yield None, f"    on {one_line(finding.example, _WIDTH)}"
+        for sentence in self.not_tried:
+            yield None, f"  not tried: {sentence}"
 
     def as_json(self) -> dict[str, Any]:
         """Returns the report as values that JSON can hold."""
@@ -76,6 +81,7 @@ class Report:
             "plugin": self.plugin,
             "ok": self.ok,
             "relations": list(self.relations),
+            "not_tried": list(self.not_tried),
             "findings": [
                 {"severity": f.severity, "relation": f.relation, "message": f.message, "example": f.example}
                 for f in self.findings
@@ -93,6 +99,11 @@ class Findings:
         self._tried: dict[str, None] = {}
         self._found: dict[tuple[Severity, str], Finding] = {}
         self._more: dict[tuple[Severity, str], int] = {}
+        self._not_tried: dict[str, None] = {}
+
+    def not_tried(self, what: str) -> None:
+        """Notes what is not tried, and why."""
+        self._not_tried[what] = None
 
     def tried(self, relation: str) -> None:
         """Notes that a relation was tried."""
@@ -115,7 +126,7 @@ class Findings:
             found, more = self._found[key], self._more.get(key, 0)
             message = f"{found.message} (and {more} more)" if more else found.message
             findings.append(Finding(found.severity, found.relation, message, found.example))
-        return Report(plugin, tuple(findings), tuple(self._tried))
+        return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried))
 
 
 def title_of(bound: BoundReward | BoundVerifier | BoundEnv) -> str:

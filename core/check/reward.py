@@ -7,16 +7,17 @@ own text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
 from grpo.core.check.answers import Example
 from grpo.core.check.env import check_env
+from grpo.core.check.golds import find_golds, wanted
 from grpo.core.check.groups import check_groups
 from grpo.core.check.relations import Relations
 from grpo.core.check.report import Finding, Findings, Report, Severity, title_of
-from grpo.core.check.scores import Bound, Seen, note_failure, placed, see, with_options
+from grpo.core.check.scores import Bound, placed, see, with_options
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundReward, BoundVerifier
@@ -69,8 +70,8 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
     findings = Findings()
     declared = bound.spec.cases if cases is None else tuple(cases)
     defaults = {option.name: option.default for option in bound.spec.options} if cases is None else bound.options
-    wanted = {**defaults, **bound.options}
-    matching = [case for case in declared if {**defaults, **case.options} == wanted]
+    chosen = {**defaults, **bound.options}
+    matching = [case for case in declared if {**defaults, **case.options} == chosen]
     to_hold = declared if cases is not None or not bound.options else matching
     groups = _groups(bound, to_hold)
     with ExitStack() as executors:
@@ -81,7 +82,7 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
         _check_cases(bound, scorer, groups, findings)
         if bound.grouped:
             check_groups(bound, scorer, matching or declared, findings, isolation)
-        golds, others = _golds(bound, scorer, declared, matching, findings)
+        golds, others = find_golds(bound, scorer, declared, matching, answer, findings)
         if golds:
             Relations(bound, scorer, findings, isolation).check(golds, others, answer)
     return findings.report(title_of(bound))
@@ -130,7 +131,7 @@ def _check_cases(
         examples = [example for number, case in enumerate(group) for example in _examples(case, number)]
         expected = [expect for case in group for expect in case.expected]
         for example, expect, got in zip(examples, expected, see(scorer, examples, name), strict=True):
-            if not got.same(_expected(expect)):
+            if not got.same(wanted(expect)):
                 findings.add("error", "cases", f"expected {_words(expect)}, but it {got}", example.text)
 
 
@@ -141,55 +142,8 @@ def _add_cases(bound: Bound) -> str:
     return f'. Add some, as in cases=[Case("#### 4", row={{"answer": "4"}}, expect={right})]'
 
 
-def _golds(
-    bound: Bound, scorer: Scorer, declared: Iterable[Case], matching: Sequence[Case], findings: Findings
-) -> tuple[list[tuple[Example, float]], list[Example]]:
-    """Returns the examples that deserve the highest score, each with what it scores, and the others.
-
-    The cases' own expectation says which. When options were set, the cases of other options are texts like any other,
-    and the gold is what scores highest with these options, provided that it scores more than silence. So it is for a
-    reward of groups, whose cases say what a text scores among others: here each stands alone.
-    """
-    texts: dict[int, tuple[Example, Seen]] = {}
-    for case in (*matching, *declared) if bound.options else matching:
-        for text, expect in zip(case.texts, case.expected, strict=True):
-            example = Example(text, case.row)
-            if all(example != known for known, _ in texts.values()):
-                texts[len(texts)] = example, _expected(expect)
-    examples = [example for example, _ in texts.values()]
-    scored = list(zip(texts.values(), see(scorer, examples) if examples else [], strict=True))
-    for (example, _), seen in scored:
-        note_failure(findings, seen, example)
-    by_score = bool(bound.options) or bound.grouped
-    worth = {index: seen.value if by_score else wanted.value for index, ((_, wanted), seen) in enumerate(scored)}
-    known = [value for value in worth.values() if value is not None]
-    highest = max(known, default=None)
-    golds = [
-        (example, seen.value)
-        for index, ((example, _), seen) in enumerate(scored)
-        if highest is not None and worth[index] == highest and seen.value is not None
-    ]
-    if bound.grouped and (not golds or see(scorer, [Example("", golds[0][0].row)])[0].reaches(golds[0][1])):
-        what = "alone, none of its texts scores more than silence, so that only its groups were compared"
-        findings.add("note", "member alone", what)
-        return [], examples
-    if not golds:
-        findings.add("warning", "gold", "no case has a score to expect, so nothing was tried")
-        return [], examples
-    [silent] = see(scorer, [Example("", golds[0][0].row)])
-    if bound.options and silent.reaches(golds[0][1]):
-        findings.add("error", "gold", f"with these options none of its cases scores more than silence, which {silent}")
-        return [], examples
-    golden = [example for example, _ in golds]
-    return golds, [example for example in examples if example not in golden]
-
-
 def _examples(case: Case, number: int) -> list[Example]:
     return [Example(text, case.row, number if case.several else None) for text in case.texts]
-
-
-def _expected(expect: float | bool | None) -> Seen:
-    return Seen("abstain") if expect is None else Seen("score", float(expect))
 
 
 def _words(expect: float | bool | None) -> str:

@@ -134,8 +134,11 @@ def _expected(case: Case) -> str:
 
 
 def _env_lines(spec: EnvSpec) -> Iterator[str]:
-    yield f"Rewards: {', '.join(spec.rewards) or 'none of its own; name some with --reward'}"
-    yield f"Verifier: {spec.verifier or 'none'}"
+    if spec.settle is not None:
+        yield "Rewards and verifier: what fits its rows"
+    else:
+        yield f"Rewards: {', '.join(spec.rewards) or 'none of its own; name some with --reward'}"
+        yield f"Verifier: {spec.verifier or 'none'}"
     yield f"Turns: {spec.max_turns}"
     yield f"Rows: {'it makes its own episodes' if spec.dataset is None else 'a dataset'}"
     if spec.hub_dataset:

@@ -89,8 +89,11 @@ def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
 def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
     """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model.
 
+    What follows from its rows is then settled.
+
     Raises:
         UsageError: a dataset is named, and the environment has no such option.
+        DatasetError: what follows from the rows cannot be settled, since they cannot be used.
     """
     defaults = {option.name: option.default for option in env.spec.options}
     several = len(config.envs) > 1
@@ -98,10 +101,10 @@ def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
     if value is None and config.model is not None and "dataset" not in env.options:
         value = env.spec.hub_dataset
     if value is None:
-        return env
+        return env.settled()
     if "dataset" not in defaults:
         raise UsageError(f"env '{env.name}' has no option 'dataset', so --dataset {value} cannot be used with it.")
-    return replace(env, options={**env.options, "dataset": value})
+    return replace(env, options={**env.options, "dataset": value}).settled()
 
 
 def rewards_by_env(

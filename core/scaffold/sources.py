@@ -18,12 +18,17 @@ from grpo import Case, RewardSpec, hookimpl, reward
 
 grpo_contract = $contract
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(?:[.][0-9]+)?")
+_MARK = re.compile("<answer>|<SOLUTION>|####")
+_WORKING = re.compile(r"[0-9][0-9\\s.,$$()+*/-]*(?:=|\\bis\\b)")  # "6 * 12 =" states no answer
+_READ = 400
 
 
 @reward(
     version=1,
     range=(0.0, 1.0),
     cases=[
+        Case("6 * 12 = <<6*12=72>>72\\n#### 72", row={"answer": "6 * 12 = <<6*12=72>>72\\n#### 72"}, expect=1.0),
+        Case("<reasoning>\\n6 * 12\\n</reasoning>\\n<answer>\\n72\\n</answer>\\n", row={"answer": "72"}, expect=1.0),
         Case("6 * 12 = 72, so the answer is 72.", row={"answer": "72"}, expect=1.0),
         Case("The answer is $$1,200.00.", row={"answer": "1200"}, expect=1.0),
         Case("The answer is 73.", row={"answer": "72"}, expect=0.0),
@@ -33,23 +38,23 @@ _NUMBER = re.compile(r"-?[0-9][0-9,]*(?:[.][0-9]+)?")
     ],
 )
 def $name(completion: str, answer: str, *, tolerance: float = 0.0) -> float | None:
-    """1 when the last number of a completion is the gold answer and the one number of its clause, else 0.
+    """1 when the answer of a completion states the gold number and no other, else 0.
 
-    Abstains when the gold is no number.
+    The answer is what follows a mark ("<answer>", "<SOLUTION>", "####"), or else the last line. Abstains when the gold
+    is no number.
 
     Args:
         completion: the text that is scored.
-        answer: the gold answer.
+        answer: the gold: a number, or a worked solution that ends in "#### 72".
         tolerance: how far the number may be off.
     """
-    gold = _NUMBER.fullmatch(str(answer).strip())
+    gold = _NUMBER.fullmatch(str(answer).rpartition("####")[2].strip())
     if gold is None:
         return None
-    conclusion = re.split(r"[=:]|\\b(?:is|so|makes)\\b", completion)[-1]
-    found = _NUMBER.findall(conclusion)
-    if len(found) != 1:
-        return 0.0
-    return 1.0 if abs(_value(found[0]) - _value(gold[0])) <= tolerance else 0.0
+    text = completion.strip()[-_READ:]
+    stated = _MARK.split(text)[1:] or text.splitlines()[-1:]
+    numbers = {_value(found) for found in _NUMBER.findall(_WORKING.sub("", " ".join(stated)))}
+    return 1.0 if len(numbers) == 1 and abs(numbers.pop() - _value(gold[0])) <= tolerance else 0.0
 
 
 def _value(text: str) -> float:
@@ -75,6 +80,17 @@ from $package import $name
 def test_the_score_can_be_trusted() -> None:
     report = check_reward($name)
     assert report.ok, str(report)
+
+
+def test_a_right_answer_pays_in_every_layout_that_gsm8k_asks_for() -> None:
+    working = "48 / 2 = <<48/2=24>>24 clips in May.\\n48 + 24 = <<48+24=72>>72 clips."
+    for completion in (
+        f"{working}\\n#### 72",
+        f"<reasoning>\\n{working}\\n</reasoning>\\n<answer>\\n72\\n</answer>\\n",
+        f"<start_working_out>{working}<end_working_out><SOLUTION>72</SOLUTION>",
+        f"<think>\\n{working}\\n</think>\\n72",
+    ):
+        assert $name(completion, "72") == $name(completion, f"{working}\\n#### 72") == 1.0
 
 
 def test_a_tolerance_lets_near_answers_pass() -> None:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 Level = Literal["exercises", "problems"]
 _SYSTEM = "Answer with one block of Python:\n```python\nthe program\n```"
-_USED_BY = {"subset": "hub", "question": "local hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
+_USED_BY = {
+    "subset": "local hub",
+    "question": "local hub",
+    "level": "embedded",
+    "size": "embedded",
+    "data_seed": "embedded",
+}
 _HELD_OUT = 5
 
 
@@ -33,7 +39,7 @@ class Code:
     Args:
         dataset: "embedded" (our own tasks, no network), a .jsonl, .jsonl.gz, .json or .parquet file, a folder with
             train and test files, or a dataset of the hub such as google-research-datasets/mbpp.
-        subset: the configuration of a hub dataset; default: its only one, and "full" for MBPP.
+        subset: the configuration of a hub dataset or a clone of one; default: its only one, and "full" for MBPP.
         system: a system message instead of the usual one, which asks for a fenced block; "" sends none.
         question: the column with the task, in a file or hub dataset; default: question, problem, text, description,
             statement, instruction or prompt, the first that there is.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Layout = Literal["reasoning", "solution", "think", "custom"]  # the verifier reads no expression behind ####
 _USED_BY = {
-    "subset": "hub",
+    "subset": "local hub",
     "fewest": "embedded",
     "most": "embedded",
     "highest": "embedded",
@@ -42,7 +42,7 @@ class Countdown:
     Args:
         dataset: "embedded" (made up, no network), a .jsonl, .json or .parquet file, a folder with train and test files,
             or a dataset of the hub. Rows have `target` and `numbers` (or `nums`).
-        subset: the configuration of a hub dataset; default: its only one.
+        subset: the configuration of a hub dataset or a clone of one; default: its only one.
         template: the layout asked for: reasoning, solution, think or custom, as for gsm8k.
         system: a system message instead of the template's own; "" sends none.
         pattern: the layout of template=custom, with {reasoning} and {answer} in their places.

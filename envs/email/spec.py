@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import gymnasium
 
 _SYSTEM = "Answer with the e-mail alone."
-_USED_BY = {"subset": "hub", "question": "local hub", "size": "embedded", "data_seed": "embedded"}
+_USED_BY = {"subset": "local hub", "question": "local hub", "size": "embedded", "data_seed": "embedded"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Email:
         dataset: "embedded" (made-up occasions, no network), a .jsonl, .json or .parquet file, a folder with train and
             test files, or a dataset of the hub. The rubric `email` reads the columns `keywords`, `recipient`, `answer`,
             `phone`, `email` and `address`, and does without those that are missing.
-        subset: the configuration of a hub dataset; default: its only one.
+        subset: the configuration of a hub dataset or a clone of one; default: its only one.
         question: the column with the task, in a file or hub dataset.
         system: the system message; "" sends none.
         ideal: also pay for being the ideal e-mail (the column `letter`) word by word, which a policy can only

@@ -27,7 +27,7 @@ class Gsm8k:
     Args:
         dataset: "embedded" (made-up problems, no network), a .jsonl or .parquet file, a folder with train and test
             files, or a dataset of the hub such as openai/gsm8k.
-        subset: the configuration of a hub dataset; default: "main" for openai/gsm8k, else its only one.
+        subset: the configuration of a hub dataset or its clone; default: "main" for openai/gsm8k, else its only one.
         template: the layout asked for: reasoning (<reasoning>, <answer>), solution (<start_working_out>,
             <SOLUTION>), think (<think>, then the answer), hash (#### and the answer) or custom.
         system: a system message instead of the template's own; "" sends none.

@@ -32,7 +32,7 @@ class PythonTool:
     Args:
         dataset: "embedded" (made-up problems, no network), a .jsonl or .parquet file, a folder with train and test
             files, or a dataset of the hub such as openai/gsm8k.
-        subset: the configuration of a hub dataset; default: "main" for openai/gsm8k, else its only one.
+        subset: the configuration of a hub dataset or its clone; default: "main" for openai/gsm8k, else its only one.
         system: a system message instead of the one that asks for the tool and <answer>; "" sends none.
         level: the embedded problems: easy (1 step), medium (2), mixed (1 to 3) or hard (3, larger numbers).
         size: the number of embedded problems in each split.

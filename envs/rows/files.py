@@ -1,60 +1,26 @@
 """Rows from local files.
 
-In: a `.jsonl`, `.jsonl.gz`, `.json` (one list) or `.parquet` file, or a folder with one such file (or several
-numbered ones) per split. Out: the rows of a split with the place of each, such as "rows.jsonl, line 3", read one after
-another.
+In: a `.jsonl`, `.jsonl.gz`, `.json` (one list), `.csv`, `.tsv`, `.parquet` or `.arrow` file. Out: its rows with the
+place of each, such as "rows.jsonl, line 3", read one after another; and the rule that divides rows without splits.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from grpo.plugins.errors import DatasetError
 
 Placed = tuple[str, object]
 T = TypeVar("T")
 
-SUFFIXES = (".jsonl", ".parquet", ".jsonl.gz", ".json")
+SUFFIXES = (".jsonl", ".parquet", ".jsonl.gz", ".json", ".csv", ".tsv", ".arrow")
 HELD_OUT_SHARE = 10
 HELD_OUT_MOST = 500
-
-
-def read_split(path: Path, split: str) -> list[Placed]:
-    """Returns the rows of a split with their places.
-
-    A folder has one file per split, `train.jsonl` or `train.parquet` (or numbered, `train-00000-of-00002.parquet`).
-    A single file, and a folder without `test`, is divided by `held_out`.
-
-    Raises:
-        DatasetError: no such file, an unknown kind of file, a broken line, an empty split, an unknown split.
-    """
-    try:
-        return _read_split(path, split)
-    except OSError as error:
-        raise DatasetError(
-            f"{error.filename or path} cannot be read: {error.strerror or error}. Check the file and its rights."
-        ) from error
-
-
-def _read_split(path: Path, split: str) -> list[Placed]:
-    if path.is_dir():
-        files = _files_of(path, split)
-        if files:
-            rows = [placed for file in files for placed in read_file(file)]
-            if split != "train" or _files_of(path, "test"):
-                return _some(rows, str(files[0]))
-            return held_out(rows, split, str(path))
-        train = _files_of(path, "train") if split == "test" else []
-        if not train:
-            raise DatasetError(
-                f"{path}: no rows for the split '{split}'. Put {split}.jsonl or {split}.parquet into the folder."
-            )
-        return held_out([placed for file in train for placed in read_file(file)], split, str(path))
-    return held_out(list(read_file(path)), split, str(path))
 
 
 def held_out(rows: Sequence[T], split: str, where: str) -> list[T]:
@@ -65,7 +31,7 @@ def held_out(rows: Sequence[T], split: str, where: str) -> list[T]:
     """
     if split not in ("train", "test"):
         raise DatasetError(f"{where}: no split '{split}'; rows without splits have 'train' and 'test'.")
-    rows = _some(rows, where)
+    rows = some(rows, where)
     count = min(max(1, len(rows) // HELD_OUT_SHARE), HELD_OUT_MOST)
     if split == "test":
         return list(rows[-count:])
@@ -86,15 +52,19 @@ def read_file(path: Path) -> Iterator[Placed]:
     """
     if not path.is_file():
         raise DatasetError(
-            f"no file {path}. Give a .jsonl, .json or .parquet file, a folder with train and test, or a hub id."
+            f"no file {path}. Give a .jsonl, .json, .csv, .parquet or .arrow file, a folder with train and test, or a "
+            "hub id."
         )
     if not path.name.endswith(SUFFIXES):
         raise DatasetError(
             f"{path}: a file named '*{path.suffix}' cannot be read. Use .jsonl (one JSON object per line), .jsonl.gz, "
-            ".json (one list of objects) or .parquet."
+            ".json (one list of objects), .csv or .tsv (with a line of names), .parquet or .arrow."
         )
-    if path.suffix == ".parquet":
-        yield from _read_parquet(path)
+    if path.suffix in (".parquet", ".arrow"):
+        _refuse_pointer(path)
+        yield from _read_table(path)
+    elif path.suffix in (".csv", ".tsv"):
+        yield from _read_csv(path, "," if path.suffix == ".csv" else "\t")
     elif path.suffix == ".json":
         yield from _read_json(path)
     else:
@@ -147,37 +117,77 @@ def _read_jsonl(path: Path) -> Iterator[Placed]:
                 raise DatasetError(f"{where}: JSON that cannot be read: {error}. Simplify the line.") from error
 
 
-def _read_parquet(path: Path) -> Iterator[Placed]:
-    import pyarrow
-    import pyarrow.parquet
-
-    number = 0
+def _read_csv(path: Path, delimiter: str) -> Iterator[Placed]:
+    """Yields rows of texts; nothing is taken for a number or for missing, so that an answer stays what was written."""
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=1024):
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            names = next(reader, [])
+            if len(set(names)) < len(names):
+                raise DatasetError(f"{path}, line 1: two columns of one name in: {', '.join(names)}. Rename one.")
+            for row in reader:
+                where = f"{path}, line {reader.line_num}"
+                if row and len(row) != len(names):
+                    raise DatasetError(
+                        f"{where}: {len(row)} fields where the first line names {len(names)} columns "
+                        f"({', '.join(names)}). Put texts that hold {delimiter!r} or line ends into double quotes."
+                    )
+                if row:
+                    yield where, dict(zip(names, row, strict=True))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path}: not readable as a table of texts: {error}. Save it anew, as UTF-8.") from error
+
+
+def _refuse_pointer(path: Path) -> None:
+    """Refuses what stands in a clone in the place of a large file that was not fetched."""
+    with path.open("rb") as file:
+        if file.read(40).startswith(b"version https://git-lfs"):
+            raise DatasetError(f"{path} is a pointer of git-lfs and no data. Fetch the files: git lfs pull")
+
+
+def _read_table(path: Path) -> Iterator[Placed]:
+    import pyarrow
+
+    number, kind = 0, "Parquet" if path.suffix == ".parquet" else "Arrow"
+    try:
+        with contextlib.closing(_batches(path)) as batches:
+            for batch in batches:
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}, row {number}", row
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         first = str(error).strip().splitlines()[0]
         raise DatasetError(
-            f"{path}: not readable as Parquet after row {number}: {first} Write the file anew."
+            f"{path}: not readable as {kind} after row {number}: {first} Write the file anew."
         ) from error
 
 
-def _files_of(folder: Path, split: str) -> list[Path]:
-    named = [folder / f"{split}{suffix}" for suffix in SUFFIXES]
-    files = [file for file in named if file.is_file()]
-    files += [file for suffix in SUFFIXES for file in sorted(folder.glob(f"{split}-*{suffix}"))]
-    if len(files) > 1 and (files[0] in named or len({file.suffix for file in files}) > 1):
-        raise DatasetError(
-            f"{folder}: several files could be the split '{split}': {', '.join(file.name for file in files)}. "
-            "Keep one of them, or one numbered series."
-        )
-    return files
+def _batches(path: Path) -> Generator[Any]:
+    """Yields the batches of a Parquet file, or of an Arrow file or stream."""
+    import pyarrow
+    import pyarrow.parquet
+
+    if path.suffix == ".parquet":
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=1024)
+        return
+    with pyarrow.OSFile(str(path)) as source:
+        if source.read(6) == b"ARROW1":
+            source.seek(0)
+            with pyarrow.ipc.open_file(source) as file:
+                yield from (file.get_batch(number) for number in range(file.num_record_batches))
+            return
+        source.seek(0)
+        with pyarrow.ipc.open_stream(source) as stream:
+            yield from stream
 
 
-def _some(rows: Sequence[T], where: str) -> list[T]:
+def some(rows: Sequence[T], where: str) -> list[T]:
+    """Returns the rows as a list.
+
+    Raises:
+        DatasetError: there are none.
+    """
     if not rows:
         raise DatasetError(f"{where}: no rows. Give a dataset with at least one row.")
     return list(rows)

@@ -10,7 +10,7 @@ from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.specs import Option
 
 Level = Literal["easy", "medium", "mixed", "hard"]
-_USED_BY = {"subset": "hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
+_USED_BY = {"subset": "local hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
 
 
 def read_number_problems(split: str, options: Sequence[Option], given: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo.envs.rows.files import SUFFIXES, Placed, read_split
+from grpo.envs.rows.files import SUFFIXES, Placed
+from grpo.envs.rows.folders import read_split
 from grpo.envs.rows.hub import read_hub
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import DatasetError, OptionError, did_you_mean
 from grpo.plugins.specs import Option
 
 DatasetKind = Literal["embedded", "local", "hub"]
-_FILE_SUFFIXES = (*SUFFIXES, ".csv", ".tsv", ".txt", ".gz")
+_FILE_SUFFIXES = (*SUFFIXES, ".txt", ".gz")
 _HUB_ID = lazy_pattern(r"[\w.-]+/[\w.-]+")
 
 
@@ -34,8 +35,8 @@ def dataset_kind(dataset: str) -> DatasetKind:
     if _HUB_ID.fullmatch(dataset):
         return "hub"
     raise DatasetError(
-        f"no dataset '{dataset}'.{did_you_mean(dataset, ['embedded'])} Use embedded, a .jsonl, .json or .parquet file, "
-        "a folder with train and test files, or a hub id (owner/name)."
+        f"no dataset '{dataset}'.{did_you_mean(dataset, ['embedded'])} Use embedded, a .jsonl, .json, .csv, .parquet "
+        "or .arrow file, a folder with train and test files, or a hub id (owner/name)."
     )
 
 
@@ -69,5 +70,5 @@ def read_placed(dataset: str, subset: str | None, split: str, kind: DatasetKind)
         DatasetError: it cannot be read.
     """
     if kind == "local":
-        return read_split(Path(dataset).expanduser(), split)
+        return read_split(Path(dataset).expanduser(), split, subset)
     return read_hub(dataset, subset, split)

@@ -29,6 +29,7 @@ class Asked:
         system: a system message; "" for none.
         demonstration: a worked answer, or "".
         gold: a right answer without working, or "".
+        messages: the whole prompt, where it is more than a system message and the question.
     """
 
     question: str
@@ -36,6 +37,7 @@ class Asked:
     system: str = ""
     demonstration: str = ""
     gold: str = ""
+    messages: Sequence[Mapping[str, Any]] = ()
 
 
 class OneTurnEnv(gymnasium.Env[str, str]):
@@ -73,7 +75,7 @@ class OneTurnEnv(gymnasium.Env[str, str]):
         self._open = True
         system = [{"role": "system", "content": asked.system}] if asked.system else []
         info: dict[str, Any] = {
-            "prompt": [*system, {"role": "user", "content": asked.question}],
+            "prompt": list(asked.messages) or [*system, {"role": "user", "content": asked.question}],
             "row": dict(asked.row),
         }
         if asked.demonstration:

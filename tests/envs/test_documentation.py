@@ -19,6 +19,7 @@ from grpo.envs.email.spec import EMAIL
 from grpo.envs.gsm8k.spec import GSM8K
 from grpo.envs.guess.spec import guess
 from grpo.envs.gym.spec import GYM
+from grpo.envs.pairs.spec import ROWS
 from grpo.envs.python_tool.spec import PYTHON_TOOL
 from grpo.envs.rows.problem import read_problem
 from grpo.envs.text.templates import TEMPLATES
@@ -56,7 +57,7 @@ def test_the_example_environment_passes_the_checker_and_its_rows_can_be_played()
 
 
 @pytest.mark.parametrize(
-    ("spec", "table"), list(zip([GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GYM], OPTIONS, strict=True))
+    ("spec", "table"), list(zip([ROWS, GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, GYM], OPTIONS, strict=True))
 )
 def test_every_option_stands_in_the_table_with_its_default(spec: EnvSpec, table: list[str]) -> None:
     for option in spec.options:

@@ -68,7 +68,7 @@ def validate(
     host = Host.discover()
     if isinstance(env, str):
         env = host.env(env)
-    bound = BoundEnv(env, "") if isinstance(env, EnvSpec) else env
+    bound = (BoundEnv(env, "") if isinstance(env, EnvSpec) else env).settled()
     chosen = host.rewards(rewards) if rewards else host.default_rewards(bound)
     verifier = host.default_verifier(bound)
     plugins: list[BoundReward | BoundVerifier] = [*chosen, *([verifier] if verifier else [])]

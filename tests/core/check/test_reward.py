@@ -216,6 +216,47 @@ def test_a_case_that_fails_is_told_by_the_name_of_the_reward_and_its_options() -
     assert "(reward 'gsm8k.correctness' of grpo-kit, row 0: it needs the column" in said[0]
 
 
+NEAR_ONLY = """
+@reward(version=1, range=(0.0, 1.0), cases=[Case("It is 41.", row={"answer": "#### 42"}, expect=0.5)])
+def mine(completion: str, answer: str) -> float:
+    import re
+    numbers = re.findall("[0-9]+", completion)
+    return 1 / (1 + abs(int(numbers[-1][:15]) - int(answer.split()[-1]))) if numbers else 0.0
+"""
+
+
+def test_a_reward_whose_cases_stop_below_the_top_is_asked_about_hedges_all_the_same(tmp_path: Path) -> None:
+    report = check_reward(planted(tmp_path, NEAR_ONLY))
+    assert "alternatives" in errors(report)
+    assert [(note.relation, note.example) for note in report.of("note")] == [("gold", "'It is 42.'")]
+
+
+def test_a_text_that_states_the_gold_stands_in_for_a_missing_case(tmp_path: Path) -> None:
+    source = """
+    @reward(version=1, range=(0.0, 1.0), cases=[Case("Lyon", row={"answer": "Paris"}, expect=0.2)])
+    def mine(completion: str, answer: str) -> float:
+        return 1.0 if str(answer).casefold() in completion.casefold() else 0.2 if completion.strip() else 0.0
+    """
+    assert {"alternatives", "every number"} <= errors(check_reward(planted(tmp_path, source)))
+
+
+def test_what_the_cases_give_no_occasion_for_is_told(tmp_path: Path) -> None:
+    source = """
+    @reward(version=1, range=(0.0, 1.0), cases=[Case("forty", row={"sum": "x", "mass": 3}, expect=0.5)])
+    def mine(completion: str, sum: str) -> float:
+        return 0.5 if completion.strip() else 0.0
+    """
+    report = check_reward(planted(tmp_path, source))
+    assert report.ok
+    assert "all hold" not in str(report)
+    assert [sentence.partition(":")[0] for sentence in report.not_tried] == [
+        "what scores more than 0.5",
+        "right and wrong answers, other spellings of a number, alternatives and look-alikes",
+    ]
+    assert "  not tried: what scores more than 0.5: no case reaches 1, the top of its range" in str(report)
+    assert report.as_json()["not_tried"] == list(report.not_tried)
+
+
 def test_a_closure_and_a_reward_of_the_test_itself_are_checked() -> None:
     from grpo import reward
 

@@ -11,10 +11,12 @@ import sysconfig
 import tomllib
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo.core.scaffold.package import NewKind, package_files
+from grpo.envs.text.templates import TEMPLATES
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 
@@ -38,6 +40,15 @@ def test_a_package_has_all_that_a_package_needs(kind: NewKind) -> None:
     assert f"\ngrpo_contract = {CONTRACT}\n" in files[f"src/{package}/__init__.py"]
     assert "python-version: ${{ matrix.python }}" in files[".github/workflows/tests.yml"]
     assert not [path for path, text in files.items() if "$name" in text or "$package" in text]
+
+
+def test_the_reward_of_a_package_pays_for_right_answers_in_every_layout() -> None:
+    names: dict[str, Any] = {}
+    exec(package_files("reward", "mine")["src/grpo_reward_mine/__init__.py"], names)
+    mine, working = names["mine"], "Sold 48/2 = <<48/2=24>>24 in May.\n48+24 = <<48+24=72>>72 clips altogether."
+    for template in TEMPLATES.values():
+        assert mine(template.render(working, "72"), f"{working}\n#### 72") == 1.0
+        assert mine(template.render(working, "72 or 24"), "72") == 0.0
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_a_dataset_that_is_nowhere_is_an_error(
         ({"level": "harder"}, "no level 'harder'"),
         ({"template": "xml"}, "no template 'xml'"),
         ({"size": 0}, "size=0"),
-        ({"subset": "main"}, "'subset' means nothing for dataset=embedded: it is for hub datasets"),
+        ({"subset": "main"}, "'subset' means nothing for dataset=embedded: it is for local and hub datasets"),
         ({"dataset": "rows.jsonl", "level": "hard"}, "'level' means nothing for dataset=rows.jsonl"),
         ({"dataset": "openai/gsm8k", "size": 10}, "'size' means nothing"),
         ({"dataset": "rows.jsonl", "data_seed": 1}, "'data_seed' means nothing"),

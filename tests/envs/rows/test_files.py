@@ -9,7 +9,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from grpo.envs.rows.files import held_out, read_file, read_split
+from grpo.envs.rows.files import held_out, read_file
+from grpo.envs.rows.folders import read_split
 from grpo.plugins.errors import DatasetError
 
 
@@ -139,10 +140,10 @@ def test_a_folder_without_the_split_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "fault"), [("gone.jsonl", "no file "), ("rows.csv", r"named '\*\.csv' cannot be read")]
+    ("name", "fault"), [("gone.jsonl", "no file "), ("rows.xml", r"named '\*\.xml' cannot be read")]
 )
 def test_a_missing_or_unknown_file_is_an_error(tmp_path: Path, name: str, fault: str) -> None:
-    (tmp_path / "rows.csv").write_text("n\n1\n", encoding="utf-8")
+    (tmp_path / "rows.xml").write_text("n\n1\n", encoding="utf-8")
     with pytest.raises(DatasetError, match=fault):
         read_split(tmp_path / name, "train")
 

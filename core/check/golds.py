@@ -1,0 +1,135 @@
+"""Which texts deserve the highest score: a plugin's cases in, the gold examples with their scores and the others out.
+
+The cases' own expectation says which. Where none of them states its row's gold answer, texts that do are made of them:
+a plugin whose cases stop below the top is otherwise asked much less than one whose cases reach it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from grpo.core.check.answers import ANSWER_NAMES, Example, find_slot, gold_text, last_number
+from grpo.core.check.report import Findings
+from grpo.core.check.scores import Bound, Seen, note_failure, see
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.types import Case
+
+_LAYOUTS = (
+    "{}",
+    "The answer is {}.",
+    "#### {}",
+    "<answer>{}</answer>",
+    "<reasoning>\n.\n</reasoning>\n<answer>\n{}\n</answer>\n",
+)
+_MOST_ROWS = 4
+_MOST_MADE = 3
+
+
+def find_golds(
+    bound: Bound,
+    scorer: Scorer,
+    declared: Sequence[Case],
+    matching: Sequence[Case],
+    answer: str | None,
+    findings: Findings,
+) -> tuple[list[tuple[Example, float]], list[Example]]:
+    """Returns the examples that deserve the highest score, each with what it scores, and the others.
+
+    When options were set, the cases of other options are texts like any other, and the gold is what scores highest
+    with these options, provided that it scores more than silence. So it is for a reward of groups, whose cases say
+    what a text scores among others: here each stands alone.
+
+    Args:
+        bound: the plugin with the options to check.
+        scorer: scores with it.
+        declared: all of its cases.
+        matching: those whose options are the ones to check.
+        answer: the column with the gold answer; None where it is to be found out.
+        findings: told what stands in the way.
+    """
+    texts: dict[int, tuple[Example, Seen]] = {}
+    for case in (*matching, *declared) if bound.options else matching:
+        for text, expect in zip(case.texts, case.expected, strict=True):
+            example = Example(text, case.row)
+            if all(example != known for known, _ in texts.values()):
+                texts[len(texts)] = example, wanted(expect)
+    examples = [example for example, _ in texts.values()]
+    scored = list(zip(texts.values(), see(scorer, examples) if examples else [], strict=True))
+    for (example, _), seen in scored:
+        note_failure(findings, seen, example)
+    by_score = bool(bound.options) or bound.grouped
+    worth = {index: seen.value if by_score else due.value for index, ((_, due), seen) in enumerate(scored)}
+    known = [value for value in worth.values() if value is not None]
+    highest = max(known, default=None)
+    golds = [
+        (example, seen.value)
+        for index, ((example, _), seen) in enumerate(scored)
+        if highest is not None and worth[index] == highest and seen.value is not None
+    ]
+    if not bound.grouped:
+        golds = _higher(bound, scorer, examples, golds, answer, findings) or golds
+    if bound.grouped and (not golds or see(scorer, [Example("", golds[0][0].row)])[0].reaches(golds[0][1])):
+        what = "alone, none of its texts scores more than silence, so that only its groups were compared"
+        findings.add("note", "member alone", what)
+        return [], examples
+    top = getattr(bound.spec, "range", (0.0, 1.0))[1]
+    promised = max((wanted(expect).value or 0.0 for case in declared for expect in case.expected), default=0.0)
+    reached = max((score for _, score in golds), default=0.0)
+    if math.isfinite(top) and golds and not any(Seen("score", value).reaches(top) for value in (promised, reached)):
+        findings.not_tried(f"what scores more than {reached:g}: no case reaches {top:g}, the top of its range")
+    if not golds:
+        findings.add("warning", "gold", "no case has a score to expect, so nothing was tried")
+        return [], examples
+    [silent] = see(scorer, [Example("", golds[0][0].row)])
+    if bound.options and silent.reaches(golds[0][1]):
+        findings.add("error", "gold", f"with these options none of its cases scores more than silence, which {silent}")
+        return [], examples
+    golden = [example for example, _ in golds]
+    return golds, [example for example in examples if example not in golden]
+
+
+def wanted(expect: float | bool | None) -> Seen:
+    """Returns what a case expects to be seen."""
+    return Seen("abstain") if expect is None else Seen("score", float(expect))
+
+
+def _higher(
+    bound: Bound,
+    scorer: Scorer,
+    examples: Sequence[Example],
+    golds: Sequence[tuple[Example, float]],
+    answer: str | None,
+    findings: Findings,
+) -> list[tuple[Example, float]]:
+    """Returns texts that state the gold of a case's row and score more than every case; none where a case states it."""
+    names = [column.name for column in bound.spec.columns]
+    columns = [answer] if answer else [name for name in ANSWER_NAMES if bound.spec.whole or name in names]
+    if any(find_slot(example, column) for example, _ in golds for column in columns):
+        return []
+    made = [example for example in _stating(examples, columns) if example not in examples]
+    scored = [(example, seen.value) for example, seen in zip(made, see(scorer, made) if made else [], strict=True)]
+    highest = max((score for _, score in golds), default=None)
+    best = max((score for _, score in scored if score is not None), default=None)
+    if highest is None or best is None or Seen("score", highest).reaches(best):
+        return []
+    higher = [(example, score) for example, score in scored if score == best][:_MOST_MADE]
+    what = f"no case states the gold; this text does and scores {best:g}, the best case {highest:g}. Add it as a case"
+    findings.add("note", "gold", what, higher[0][0].text)
+    return higher
+
+
+def _stating(examples: Sequence[Example], columns: Sequence[str]) -> Iterator[Example]:
+    """Yields texts that state the gold of an example's row: its text with the last number replaced, plain layouts."""
+    rows: list[Mapping[str, Any]] = []
+    for example in examples:
+        for column in columns:
+            gold = gold_text(example.row.get(column))
+            if gold is None:
+                continue
+            if (place := last_number(example.text)) is not None:
+                yield Example(example.text[: place[0]] + gold + example.text[place[1] :], example.row)
+            if example.row not in rows and len(rows) < _MOST_ROWS:
+                rows.append(example.row)
+                yield from (Example(layout.format(gold), example.row) for layout in _LAYOUTS)

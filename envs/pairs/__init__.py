@@ -1,0 +1,1 @@
+"""Rows of a prompt and an answer, as they are."""

@@ -1,0 +1,144 @@
+"""The rows of a split, from a file or a folder.
+
+In: the path, a split and a configuration. Out: the rows of the split with their places. A folder has a file for each
+split, or the library `datasets` knows which files are which split: what `save_to_disk` wrote, and clones of repositories
+of the hub. They are read where they lie, and nothing is copied into its cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from grpo.envs.rows.files import SUFFIXES, Placed, held_out, read_file, some
+from grpo.plugins.errors import DatasetError
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def read_split(path: Path, split: str, subset: str | None = None) -> list[Placed]:
+    """Returns the rows of a split with their places.
+
+    A folder has one file per split, `train.jsonl` or `train.parquet` (or numbered, `train-00000-of-00002.parquet`), or
+    is what `save_to_disk` wrote, or a clone of a repository of the hub. A single file, and a folder without `test`, is
+    divided by `held_out`.
+
+    Args:
+        path: the file or folder.
+        split: "train" or "test".
+        subset: the configuration of a clone; None for its only one.
+
+    Raises:
+        DatasetError: no such file, an unknown kind of file, a broken line, an empty split, an unknown split.
+    """
+    try:
+        return _read_split(path, split, subset)
+    except OSError as error:
+        raise DatasetError(
+            f"{error.filename or path} cannot be read: {error.strerror or error}. Check the file and its rights."
+        ) from error
+
+
+def _read_split(path: Path, split: str, subset: str | None) -> list[Placed]:
+    if not path.is_dir():
+        if subset is not None:
+            raise DatasetError(f"subset={subset}: the file {path} has no configurations. Leave the option out.")
+        return held_out(list(read_file(path)), split, str(path))
+    files = {} if subset is not None else {name: _files_of(path, name) for name in ("train", "test")}
+    if not any(files.values()):
+        return _read_folder(path, split, subset)
+    return _chosen(split, files, lambda found: [placed for file in found for placed in read_file(file)], str(path))
+
+
+def _chosen(
+    split: str, splits: Mapping[str, S], read: Callable[[S], Sequence[T]], where: str, train: str = "train"
+) -> list[T]:
+    """Returns the rows of a split, of those that a folder or a data set has; without `test`, `train` is divided.
+
+    Args:
+        split: "train" or "test".
+        splits: what can be read, by name; what is empty is not there.
+        read: reads one.
+        where: the folder, for messages.
+        train: the name of the split that stands for `train`.
+
+    Raises:
+        DatasetError: there is no such split, or it is empty.
+    """
+    if split in splits and splits[split] and (split == "test" or splits.get("test")):
+        return some(read(splits[split]), f"{where} ({split})")
+    if split not in ("train", "test") or not splits.get(train):
+        have = ", ".join(name for name, found in splits.items() if found) or "none"
+        raise DatasetError(
+            f"{where}: no rows for the split '{split}' (it has: {have}). Put {split}.jsonl or {split}.parquet into the "
+            "folder."
+        )
+    return held_out(read(splits[train]), split, where)
+
+
+def _files_of(folder: Path, split: str) -> list[Path]:
+    named = [folder / f"{split}{suffix}" for suffix in SUFFIXES]
+    files = [file for file in named if file.is_file()]
+    files += [file for suffix in SUFFIXES for file in sorted(folder.glob(f"{split}-*{suffix}"))]
+    if len(files) > 1 and (files[0] in named or len({file.suffix for file in files}) > 1):
+        raise DatasetError(
+            f"{folder}: several files could be the split '{split}': {', '.join(file.name for file in files)}. "
+            "Keep one of them, or one numbered series."
+        )
+    return files
+
+
+def _read_folder(path: Path, split: str, subset: str | None) -> list[Placed]:
+    """Returns the rows of a split with their places.
+
+    Raises:
+        DatasetError: the folder holds no rows that can be read, or several configurations and none is named.
+    """
+    if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
+        return _read_saved(path, split)
+    return _read_clone(path, split, subset)
+
+
+def _read_saved(path: Path, split: str) -> list[Placed]:
+    import datasets
+
+    try:
+        saved = datasets.load_from_disk(str(path))
+    except Exception as error:
+        raise DatasetError(f"{path} cannot be loaded: {_first_line(error)}. Save the data set anew.") from error
+    splits = dict(saved) if isinstance(saved, dict) else {"train": saved}
+
+    def read(found: Any) -> list[Placed]:
+        return [(f"{path}, row {number}", row) for number, row in enumerate(found, start=1)]
+
+    return _chosen(split, splits, read, str(path), _only(splits))
+
+
+def _read_clone(path: Path, split: str, subset: str | None) -> list[Placed]:
+    import datasets
+
+    try:
+        files = datasets.load_dataset_builder(str(path), subset).config.data_files
+    except Exception as error:
+        remedy = f"Put train{SUFFIXES[0]} or train{SUFFIXES[1]} into the folder"
+        if "Config name is missing" in str(error):
+            remedy = "Choose one of its configurations with the option 'subset'"
+        raise DatasetError(f"{path}: no rows for the split '{split}': {_first_line(error)}. {remedy}.") from error
+    splits = {str(name): [Path(file) for file in found] for name, found in (files or {}).items()}
+
+    def read(found: list[Path]) -> list[Placed]:
+        return [placed for file in found for placed in read_file(file)]
+
+    return _chosen(split, splits, read, str(path), _only(splits))
+
+
+def _only(splits: dict[str, Any]) -> str:
+    """Returns the name of the split to train on: the only one, unless it is for testing, or else `train`."""
+    return next(iter(splits)) if len(splits) == 1 and "test" not in splits else "train"
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[:2]).rstrip(".")
