@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import click
-from annotated_types import Ge
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.setting import Flag, Setting, plain, settings_of
@@ -20,30 +19,17 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flag of every setting that has one to a command; `given` reads what it gets for them."""
+    """Adds --config, --set and the flag of every setting that has one to a command; `given` reads the flags."""
+    text = "Any setting, for example loss.epsilon=0.3."
+    command = click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=text)(command)
+    kind, text = click.Path(path_type=Path), "A TOML file with settings."
+    command = click.option("--config", "config_file", type=kind, help=text)(command)
     for key, flag in reversed(FLAGS.items()):
         setting = SETTINGS[key]
         words = setting.words
         attributes = {"type": TYPES.get(type(words[0]) if words else setting.forms[0][0]), "default": None}
         command = _option(setting, flag, words, attributes)(command)
     return command
-
-
-def checked_flag(key: str, choices: Sequence[str] = ()) -> Decorator:
-    """Returns the flag of one setting with its default, for a command that makes no configuration and so checks none.
-
-    Args:
-        key: of the setting: a whole number, a switch, or one of a few words.
-        choices: fewer than the setting has.
-    """
-    setting = SETTINGS[key]
-    words = choices or setting.words
-    if words:
-        checked: click.ParamType[Any] = click.Choice([str(word) for word in words])
-    else:
-        least: Any = next((bound.ge for bound in setting.forms[0][1] if isinstance(bound, Ge)), None)
-        checked = click.IntRange(min=least)
-    return _option(setting, FLAGS[key], words, {"type": checked, "default": setting.default})
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import json
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.cli.flags import checked_flag
+from grpo.core.cli.flags import every_flag, given
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,67 +18,92 @@ if TYPE_CHECKING:
     from grpo.core.planning.memory.estimate import Shape
 
 AT_LEAST_ONE = click.IntRange(min=1)
+CONTEXT = 2048  # tokens, where nothing says how long sequences are
 LOSSES = {"naive": "all logits", "trl": "TRL's head", "grpo": "grpo's head"}
 MAX_CONTEXT = 2**20  # tokens, where a model names no limit of its own
 
 
-@click.command(name="plan")
-@click.option("--model", metavar="NAME", help="A built-in shape, a folder or a hub id. Default: the embedded model.")
-@click.option("--context", type=AT_LEAST_ONE, default=2048, help="Tokens, prompt and completion. Default: 2048.")
-@checked_flag("train.group_size")
-@click.option("--lora", "rank", metavar="RANK", type=AT_LEAST_ONE, help="Train an adapter of this rank.")
-@checked_flag("lora.bits")
+class PlanCommand(click.Command):
+    """Takes the rank of an adapter right after --lora, too."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Reads `--lora 16` as `--lora --lora-rank 16`."""
+        spelled = list(args)
+        for at, (flag, value) in reversed(list(enumerate(itertools.pairwise(args)))):
+            if flag == "--lora" and value.isdecimal():
+                spelled.insert(at + 1, "--lora-rank")
+        return super().parse_args(context, spelled)
+
+
+@click.command(name="plan", cls=PlanCommand)
 @click.option(
-    "--dtype", type=click.Choice(["bfloat16", "float16", "float32"]), default="bfloat16", help="Default: bfloat16."
+    "--context",
+    type=AT_LEAST_ONE,
+    help=f"Tokens, prompt and completion. Default: what the rows of --env ask for, else {CONTEXT}.",
 )
-@click.option("--kl", is_flag=True, help="With a KL term (loss.beta above 0).")
-@checked_flag("rollout.backend", ("hf", "vllm"))
-@checked_flag("rollout.share_weights")
-@click.option("--gpu", metavar="SIZE", help="Memory of the GPU, for example 80GB. Default: this machine's.")
+@click.option("--gpu", metavar="SIZE", help="Memory of the GPU in GB, for example 24 or 80GB. Default: this machine's.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, in bytes.")
+@every_flag
 def plan(
-    model: str | None,
-    context: int,
-    group_size: int,
-    rank: int | None,
-    bits: str | None,
-    dtype: str,
-    kl: bool,
-    rollout: str,
-    share_weights: bool,
+    context: int | None,
     gpu: str | None,
     as_json: bool,
+    config_file: Path | None,
+    pairs: tuple[str, ...],
+    **values: Any,
 ) -> None:
     """Show where the memory of a run goes and which settings fit, from a configuration alone.
 
-    No weights are loaded and nothing is downloaded for the built-in shapes.
+    Takes what `grpo run` takes; --lora 16 is short for --lora --lora-rank 16. --model may also be a built-in shape. No
+    weights are loaded and nothing is downloaded for the built-in shapes.
     """
-    from grpo.core.config.sections import LoraSection
-    from grpo.core.planning.memory.budget import Device, Job, best_fit, parse_size, this_device
+    from grpo.core.config.schema import load_config
+    from grpo.core.planning.batch import decide_batch
+    from grpo.core.planning.context import context_of
+    from grpo.core.planning.facts import Facts
+    from grpo.core.planning.memory.budget import Device, Given, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
-    from grpo.core.planning.memory.shapes import shape_of
-    from grpo.core.policy.load import policy_source
+    from grpo.core.planning.memory.shapes import built_in, shape_of
+    from grpo.core.planning.sync import refuse_impossible_sync
+    from grpo.core.policy.load import PolicySource, policy_source
     from grpo.core.rollout.types import context_length
+    from grpo.plugins.host import Host
 
-    if bits and not rank:
-        raise UsageError("--bits 4 quantises weights that stay frozen: name the rank of the adapter with --lora.")
-    if share_weights and (rollout != "vllm" or bits):
-        raise UsageError("--share-weights is for --rollout vllm with weights that are not quantised.")
+    config = load_config(config_file, pairs, given(values), env_required=False)
+    refuse_impossible_sync(config)
     device = Device("cuda", parse_size(gpu)) if gpu else this_device()
-    config = shape_of(model or policy_source(None).path)
-    lora = LoraSection(enabled=True, rank=rank, bits=4 if bits else None) if rank else LoraSection()
-    measured = shape(config, dtype, lora, reference=kl)
-    longest = context_length(config)
+    model_config = shape_of(config.model or policy_source(None).path)
+    on_gpu = device.kind == "cuda" and config.model is not None
+    dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")
+    longest = context_length(model_config)
+    notes = []
+    if context is None and config.env and (config.model is None or built_in(config.model) is None):
+        context = context_of(config, Host.discover())
+    elif context is None:
+        context = min(CONTEXT, longest or CONTEXT)
+        if config.env:
+            notes.append("a built-in shape has no tokenizer to measure rows with: --context says how long they are")
     if longest is not None and context > longest:
         raise UsageError(f"--context {context} is over the model's own {longest}.")
-    job = Job(context, group_size, rollout, share_weights)
-    chosen = best_fit(measured, job, device)
+    train, rollout = config.train, config.rollout
+    if train.micro_batch_size is not None:
+        decide_batch(config, Facts(PolicySource("", config.model is None), (), Host.discover(), 1))
+    measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0)
+    reserved = 0 if rollout.backend == "vllm-server" else None
+    engine = "hf" if rollout.backend == "hf" else "vllm"
+    group = Job(context, train.group_size, engine, rollout.share_weights, reserved)
+    batch = replace(group, share=train.group_size * train.prompts_per_step)
+    chosen = best_fit(measured, batch, device, Given.of(config))
     if as_json:
-        click.echo(json.dumps(summary(measured, job, device, chosen, longest or MAX_CONTEXT), indent=2))
-    else:
-        how = f"LoRA of rank {rank}" + (" on 4-bit weights" if bits else "") if rank else "full fine-tuning"
-        title = (model or "the embedded model", f"{how} in {dtype}")
-        click.echo("\n".join(report(title, measured, job, device, chosen, longest)))
+        click.echo(json.dumps(summary(measured, group, device, chosen, longest or MAX_CONTEXT), indent=2))
+        return
+    lora = config.lora
+    how = f"LoRA of rank {lora.rank}" + (" on 4-bit weights" if lora.bits else "")
+    title = (config.model or "the embedded model", f"{how if lora.enabled else 'full fine-tuning'} in {dtype}")
+    other = None if chosen else best_fit(measured, batch, device)
+    click.echo("\n".join(report(title, measured, group, device, (chosen, other), longest)))
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
@@ -111,16 +138,30 @@ def summary(shape: Shape, job: Job, device: Device, chosen: Fit | None, limit: i
         "parameters": shape.parameters,
         "device": {"kind": device.kind, "total": device.total, "usable": device.usable},
         "memory": [{"what": what, "of": of or None, "bytes": size} for what, of, size in lines(shape, job, device)],
-        "settings": dataclasses.asdict(chosen) if chosen else None,
+        "settings": asdict(chosen) if chosen else None,
         "largest_context": largest_context(shape, job, device, limit),
         "largest_group": largest_group(shape, job, device),
     }
 
 
 def report(
-    title: tuple[str, str], shape: Shape, job: Job, device: Device, chosen: Fit | None, longest: int | None
+    title: tuple[str, str],
+    shape: Shape,
+    job: Job,
+    device: Device,
+    fits: tuple[Fit | None, Fit | None],
+    longest: int | None,
 ) -> list[str]:
-    """Returns what is printed for a person; sizes in GiB."""
+    """Returns what is printed for a person; sizes in GiB.
+
+    Args:
+        title: the model, and how it is trained.
+        shape: of the model.
+        job: one group of the run.
+        device: whose memory is counted.
+        fits: the settings that fit with what was given, and where there are none, those that fit without it.
+        longest: the model's context.
+    """
     from grpo.core.planning.memory.budget import GIB, largest_context, largest_group, pairs, remedies
 
     def gib(size: int) -> str:
@@ -141,7 +182,11 @@ def report(
         *(f"{what:<{width}}  {of:<14}  {gib(size):>8}" for what, of, size in table),
         "",
     ]
-    if chosen is None:
+    chosen, other = fits
+    if chosen is None and other is not None:
+        settings = " ".join(f"--set {pair}" for pair in pairs(other))
+        found.append(f"does not fit with the settings that were given. These fit: {settings}")
+    elif chosen is None:
         found.append(f"does not fit. {remedies(shape, job, device)}")
     else:
         found += [

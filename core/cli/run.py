@@ -27,8 +27,6 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
 
 @click.command()
 @every_flag
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file with settings.")
-@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Any setting, for example loss.epsilon=0.3.")
 @click.option(
     "--print-schema",
     is_flag=True,

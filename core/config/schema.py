@@ -136,13 +136,16 @@ class RunConfig(Section):
         return self
 
 
-def load_config(file: Path | None, pairs: Sequence[str], flags: Mapping[str, Any]) -> RunConfig:
+def load_config(
+    file: Path | None, pairs: Sequence[str], flags: Mapping[str, Any], *, env_required: bool = True
+) -> RunConfig:
     """Merges a file, `--set` pairs and flags (later ones win) into a checked configuration.
 
     Args:
         file: TOML, or the config.json of an earlier run.
         pairs: "a.b=value"; the value is TOML, or bare text.
         flags: dotted key to value; None values are left out.
+        env_required: else `env` is "" where none is named.
 
     Raises:
         UsageError: an unreadable file, an unknown key, or a value out of range; names the key.
@@ -156,16 +159,16 @@ def load_config(file: Path | None, pairs: Sequence[str], flags: Mapping[str, Any
     for key, value in flags.items():
         if value is not None:
             _put(tree, key, value)
-    return parse_config(tree)
+    return parse_config(tree if env_required else {"env": "", **tree}, env_required=env_required)
 
 
-def parse_config(tree: Mapping[str, Any]) -> RunConfig:
+def parse_config(tree: Mapping[str, Any], *, env_required: bool = True) -> RunConfig:
     """Checks a nested mapping.
 
     Raises:
         UsageError: an unknown key or a value out of range; names the key.
     """
-    if not tree.get("env"):
+    if env_required and not tree.get("env"):
         raise UsageError("no environment. Name one with --env, for example --env gsm8k. List them with: grpo plugins")
     try:
         return RunConfig.model_validate(tree)

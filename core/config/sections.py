@@ -178,6 +178,7 @@ class TrainSection(Section):
             "gradient beside them (2 bytes more each), since steps of 1e-6 would move next to no weight; `float16` is "
             "for adapters only.",
             left_out="`bfloat16` for a named model on a GPU, else `float32`",
+            flag=Flag("--dtype"),
         ),
     ] = None
 

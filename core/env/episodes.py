@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.tools import Schema, schemas_of
 from grpo.plugins._binding import BoundEnv
-from grpo.plugins.errors import DatasetError, GrpoError, PluginError
+from grpo.plugins.errors import DatasetError, GrpoError, PluginError, UsageError
 from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.types import Message
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     pass
 
 Action = str | Mapping[str, Any]  # what the policy says, or a call of a tool
+MOST_MADE = 1_000_000  # episodes of an environment that makes its own
 UNBOUNDED = 200  # episodes to try of an environment that makes its own, unless the user says how many
 START_SECONDS = 60.0  # to start an episode, unless the user says how long
 _TURN = 0.1  # seconds of starting episodes without a look at the clock of those that hang
@@ -89,6 +90,7 @@ def episodes_of(
 
     Raises:
         DatasetError: the rows cannot be used, or there are none.
+        UsageError: more episodes than memory is meant to hold.
         PluginError: the environment breaks the contract, or an episode does not start in time.
     """
     starts = _starts(env, split, limit, unbounded)
@@ -118,7 +120,14 @@ def _starts(
     rows = env.rows(split)
     if rows is None:
         first = 0 if split == "train" else HELD_OUT_SEED
-        seeds = range(first, first + (unbounded if limit is None else limit))
+        count = unbounded if limit is None else limit
+        if count > MOST_MADE:
+            raise UsageError(
+                f"env '{env.name}' makes its own episodes, and {count:,} of them would be started before all else; "
+                f"{MOST_MADE:,} is the most. Say how many with --limit (they come again when a run has more steps), or "
+                "lower --eval-size or --size."
+            )
+        seeds = range(first, first + count)
         return [({"seed": seed}, {}, f"seed {seed}") for seed in seeds]
     chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
     if len(chosen) == 0:

@@ -36,12 +36,13 @@ def encode_fitting(model: ModelFacts, prompts: Sequence[Sequence[Message]], max_
         UsageError: one does not; names the prompt and the remedy.
     """
     context, encoded = model.context, encode_prompts(model.tokenizer, prompts)
-    for number, ids in enumerate(encoded, start=1):
-        if context is not None and len(ids) + max_tokens > context:
-            raise UsageError(
-                f"prompt {number} has {len(ids)} tokens with its template: with {max_tokens} new ones over the "
-                f"model's context of {context}. Lower --max-new-tokens to {max(context - len(ids), 0)} or shorten it."
-            )
+    number, longest = max(enumerate(map(len, encoded), start=1), key=lambda one: one[1])
+    if context is not None and longest + max_tokens > context:
+        lower = f"Lower --max-new-tokens to {context - longest} or shorten it" if longest < context else "Shorten it"
+        raise UsageError(
+            f"prompt {number} has {longest} tokens with its template: with {max_tokens} new ones over the model's "
+            f"context of {context}. {lower}."
+        )
     return encoded
 
 

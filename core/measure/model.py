@@ -17,7 +17,7 @@ from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.planning.facts import read_model
-from grpo.core.planning.lengths import LengthsPart, longest_prompt
+from grpo.core.planning.lengths import LengthsPart, Limits, longest_prompt
 from grpo.core.planning.turns import decide_turns, narrowed
 from grpo.core.policy.load import end_ids
 from grpo.core.policy.weights import Weights, load_weights
@@ -142,7 +142,8 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
     model = read_model(weights.base, weights.tokenizer_source)
     lengths = LengthsPart(choices.max_tokens or weights.max_tokens)
-    longest = longest_prompt(model, env, {choices.split: episodes}, lengths)
+    limits = Limits(lengths.max_completion_length, setting="--max-completion-length")
+    longest = longest_prompt(model, [(env, {choices.split: episodes})], limits)
     budgets = narrowed(config.rollout, env) if choices.of_run else config.rollout
     turns = decide_turns(budgets, [env], lengths, model.room(longest))
     rollout = settle(RolloutSettings, budgets, lengths, turns)

@@ -11,6 +11,8 @@ from grpo.core.config.settings import SectionName
 from grpo.core.planning.facts import Facts
 from grpo.plugins.errors import UsageError
 
+MOST_COMPLETIONS = 1_000_000  # of one step
+
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
@@ -24,10 +26,15 @@ def decide_batch(config: RunConfig, facts: Facts) -> BatchPart:
     """Chooses how many completions go through the model at once.
 
     Raises:
-        UsageError: a generation cannot be divided so; names what can.
+        UsageError: a generation is too large, or cannot be divided so; names what can.
     """
     train, processes = config.train, facts.processes
     total = train.prompts_per_step * train.group_size
+    if total > MOST_COMPLETIONS:
+        raise UsageError(
+            f"{train.prompts_per_step:,} prompts x {train.group_size:,} completions = {total:,} in one step, which are "
+            f"in memory together; {MOST_COMPLETIONS:,} is the most. Lower train.prompts_per_step or train.group_size."
+        )
     if total % processes:
         raise UsageError(
             f"{train.prompts_per_step} prompts x {train.group_size} completions = {total} cannot be shared by "

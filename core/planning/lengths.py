@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,49 +33,126 @@ def decide_lengths(config: RunConfig, facts: Facts) -> LengthsPart:
     return LengthsPart(chosen or default_completion(embedded=facts.source.embedded))
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What prompts have to keep to.
+
+    Attributes:
+        completion: tokens after which an answer is cut.
+        prompt: the most tokens of a prompt; None: whatever fits.
+        rollout: the user's budget of tokens after the prompt, over all turns; None: what fits.
+        taught: the worked answers of the split "train" are learned.
+        setting: what the user sets `completion` with.
+    """
+
+    completion: int
+    prompt: int | None = None
+    rollout: int | None = None
+    taught: bool = False
+    setting: str = "rollout.max_completion_length"
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A prompt: where it stands, its tokens, and those of its worked answer where that is learned."""
+
+    where: str
+    length: int
+    answer: int = 0
+
+
 def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, lengths: LengthsPart) -> int:
     """Checks the prompts of all environments of a run and returns the length of the longest one in tokens.
 
     Raises:
-        DatasetError: names the row and the remedy.
+        DatasetError: names the row and what to set.
         UsageError: the tokenizer belongs to another model, or its template shows no message.
     """
-    most, taught = config.rollout.max_prompt_length, config.train.warmup_steps > 0
-    return max(
-        longest_prompt(model, part.env, {"train": part.train, "test": part.held_out}, lengths, most=most, taught=taught)
-        for part in envs
-    )
+    rollout, taught = config.rollout, config.train.warmup_steps > 0
+    limits = Limits(lengths.max_completion_length, rollout.max_prompt_length, rollout.max_rollout_length, taught)
+    splits = [(part.env, {"train": part.train, "test": part.held_out}) for part in envs]
+    return longest_prompt(model, splits, limits)
 
 
 def longest_prompt(
-    model: ModelFacts,
-    env: BoundEnv,
-    splits: Mapping[str, Sequence[Episode]],
-    lengths: LengthsPart,
-    *,
-    most: int | None = None,
-    taught: bool = False,
+    model: ModelFacts, envs: Iterable[tuple[BoundEnv, Mapping[str, Sequence[Episode]]]], limits: Limits
 ) -> int:
-    """Checks every prompt of an environment against its limits.
+    """Checks every prompt of some environments against the limits, and says at once what would make all of them fit.
 
     Args:
         model: whose context they have to fit, and whose tokens they become.
-        env: for messages.
-        splits: split name to its episodes.
-        lengths: where completions are cut.
-        most: tokens that a prompt may have, or None for whatever fits.
-        taught: the worked answers of the split "train" are learned.
+        envs: each with its episodes by the name of their split.
+        limits: what they have to keep to.
 
     Returns:
         The length of the longest prompt in tokens.
 
     Raises:
-        DatasetError: names the row and the remedy.
+        DatasetError: names the row and what to set.
+        UsageError: the tokenizer belongs to another model, or its template shows no message.
+    """
+    found = [one for env, splits in envs for one in _measured(model, env, splits, taught=limits.taught)]
+    refuse_too_long(found, limits, model.context)
+    return max((one.length for one in found), default=0)
+
+
+def refuse_too_long(found: Sequence[_Measured], limits: Limits, context: int | None) -> None:
+    """Refuses prompts that are over a limit, with all that has to change.
+
+    Raises:
+        DatasetError: names the longest and how many there are.
+    """
+    room = math.inf if context is None else context
+    most = limits.prompt or math.inf
+    wrong = [one for one in found if one.length > most or one.length + limits.completion > room]
+    unlearned = [one for one in found if one.length + one.answer > room]
+    if not wrong and not unlearned:
+        return
+    problem, remedies, dropped = "", [], 0
+    if wrong:
+        longest = max(wrong, key=lambda one: one.length)
+        problem = f"{longest.where}: the prompt has {longest.length} tokens"
+        if longest.length > most:
+            problem += f", over rollout.max_prompt_length {limits.prompt}"
+        if longest.length + limits.completion > room:
+            problem += f" and {limits.setting} is {limits.completion}: together over the model's context of {context}"
+        problem += f". It is the longest of {len(wrong)} that are too long" if len(wrong) > 1 else ""
+        dropped = sum(one.length >= room for one in wrong)
+        fitting = max((one.length for one in found if one.length < room), default=0)
+        if fitting > most:
+            remedies.append(f"raise rollout.max_prompt_length to {fitting}")
+        if fitting + limits.completion > room:
+            remedies.append(f"lower {limits.setting} to {room - fitting}")
+            if limits.rollout is not None and limits.rollout + fitting > room:
+                remedies.append(f"rollout.max_rollout_length to {room - fitting}")
+        if dropped:
+            remedies.insert(0, f"drop the {_rows(dropped)} whose prompt alone fills the context")
+    lost = [one for one in unlearned if one.length < room]
+    if lost:
+        longest = max(lost, key=lambda one: one.length + one.answer)
+        told = f"{longest.length} tokens and its worked answer {longest.answer}: together over the model's context"
+        problem += ". " if problem else ""
+        problem += f"{longest.where}: the prompt has {told} of {context}"
+        remedies.append(f"leave --warmup-steps out or drop the {_rows(len(lost))} whose worked answer does not fit")
+    advice = " and ".join(remedies)
+    also = f" or drop the {_rows(len(wrong))}" if len(wrong) < len(found) and not (dropped or lost) else ""
+    raise DatasetError(f"{problem}. {advice[0].upper()}{advice[1:]}{also}.")
+
+
+def _rows(number: int) -> str:
+    return "row" if number == 1 else f"{number} rows"
+
+
+def _measured(
+    model: ModelFacts, env: BoundEnv, splits: Mapping[str, Sequence[Episode]], *, taught: bool
+) -> list[_Measured]:
+    """Returns the prompts of an environment.
+
+    Raises:
         UsageError: the tokenizer belongs to another model, or its template shows no message.
     """
     tokenizer, source, context = model.tokenizer, model.tokenizer_source, model.context
-    completion = lengths.max_completion_length
-    longest = 0
+    found: list[_Measured] = []
     highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id)
     for split, episodes in splits.items():
         prompts = encode_starts(tokenizer, episodes)
@@ -85,31 +163,15 @@ def longest_prompt(
             )
         highest = max(highest, *(max(ids, default=0) for ids in prompts), 0)
         for episode, length in zip(episodes, map(len, prompts), strict=True):
-            longest = max(longest, length)
-            where = f"env '{env.name}', split '{split}', row {episode.index}: the prompt has {length} tokens"
-            if most is not None and length > most:
-                raise DatasetError(f"{where}, over rollout.max_prompt_length {most}. Raise it or drop the row.")
-            if context is not None and length + completion > context:
-                lower = (
-                    f"Lower rollout.max_completion_length to {context - length} or drop" if length < context else "Drop"
-                )
-                raise DatasetError(
-                    f"{where} and rollout.max_completion_length is {completion}: together over the model's context of "
-                    f"{context}. {lower} the row."
-                )
+            answer = 0
             if context is not None and taught and split == "train" and episode.actions:
                 texts = [action if isinstance(action, str) else json.dumps(action) for action in episode.actions]
-                answers = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-                answer = sum(1 + len(ids) for ids in answers)
-                if length + answer > context:
-                    raise DatasetError(
-                        f"{where} and its worked answer {answer}: together over the model's context of {context}. "
-                        "Drop the row, or leave --warmup-steps out."
-                    )
+                answer = sum(1 + len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
+            found.append(_Measured(f"env '{env.name}', split '{split}', row {episode.index}", length, answer))
     vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
     if vocabulary is not None and highest >= vocabulary:
         raise UsageError(
             f"the tokenizer of '{source}' makes token {highest}, but the model knows only {vocabulary}: the two do not "
             "belong together. Name a folder that has both from one model."
         )
-    return longest
+    return found

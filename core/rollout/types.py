@@ -175,9 +175,10 @@ def refuse_unfit(prompts: Sequence[Sequence[int]], params: SamplingParams, limit
     if min(len(prompt) for prompt in prompts) == 0:
         raise UsageError("an empty prompt cannot be completed: there is no token to start from")
     if limit is not None and longest + params.max_tokens > limit:
+        lower = f"Lower rollout.max_completion_length to {limit - longest}"
         raise UsageError(
             f"a prompt of {longest} tokens and {params.max_tokens} new ones do not fit the model's context of {limit}. "
-            "Lower rollout.max_completion_length or drop the long rows with rollout.max_prompt_length."
+            f"{lower if longest < limit else 'Shorten the prompt'}."
         )
 
 

@@ -49,7 +49,7 @@ class Scoring:
         self._group_size = plan.config.train.group_size
         self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
         self._warned = warned
-        self._told: set[str] = set()
+        self._told: set[str | tuple[str, str]] = set()
         self._state: ProcessState | None = None  # when the batch that is scored next was begun
 
     def __enter__(self) -> Scoring:
@@ -95,12 +95,20 @@ class Scoring:
             self._warned(CHANGED.format(", ".join(new)))
 
     def tell_failures(self, what: str | None = None) -> None:
-        """Tells of plugins that failed for the first time; `what` says on what, where that is no completion."""
+        """Tells once of plugins that failed or took long to import.
+
+        Args:
+            what: on what they failed, where that is no completion.
+        """
         for name, traceback in list(self.scorer.first_failure.items()):  # calls for the next batch may add to it
             if name not in self._told:
                 self._told.add(name)
                 kind = REWARD_FAILED if name in self._rewards else VERIFIER_FAILED
                 self._warned(f"{what or kind}\n{traceback}")
+        for name, note in self.scorer.slow_imports.items():
+            if (name, "import") not in self._told:
+                self._told.add((name, "import"))
+                self._warned(note)
 
 
 def _kept_random_numbers() -> AbstractContextManager[None]:

@@ -21,6 +21,7 @@ from grpo.plugins.types import Completion
 
 TRANSIENT = (TransientError, ConnectionError, TimeoutError)
 _FIRST_DELAY = 0.5
+_SLOW_IMPORT = 1.0  # seconds
 
 Bound = BoundReward | BoundVerifier
 Report = Callable[[str, BaseException | None], None]
@@ -37,11 +38,15 @@ class Caller:
         retries: how often a transient failure is tried again.
         report: told about each failure: in full (with the traceback where there is one), and what was raised.
         alone: no user's Ctrl-C arrives in this process.
+
+    Attributes:
+        slow_import: what a first call took long to import, for the user; "" where it did not.
     """
 
     def __init__(self, plugin: Bound, *, retries: int, report: Report, alone: bool = False) -> None:
         self.plugin = plugin
         self.reader = Reader(plugin)
+        self.slow_import = ""
         self.retries = retries
         self.report = report
         self._alone = alone
@@ -103,6 +108,16 @@ class Caller:
         if problem is not None:
             return [self.failed(problem, row, share) for row in rows]
         return [self.read(value, row, share) for value, row in zip(list(values), rows, strict=True)]
+
+    def imported(self, module: str, seconds: float) -> None:
+        """Notes which module a call loaded, and how long its imports took."""
+        if seconds >= _SLOW_IMPORT and not self.slow_import:
+            spec = self.plugin.spec
+            self.slow_import = (
+                f"{spec.kind} '{self.plugin.name}' took {seconds:.1f} s to import {module} in its first call in a "
+                "worker process. Its time limit does not count that. Import it at the top of the module, and it is "
+                "loaded before the first call."
+            )
 
     def failed(self, problem: str, row: int, seconds: float = 0.0, details: str = "") -> Result:
         """Reports a problem, and returns the failure that it is."""

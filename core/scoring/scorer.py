@@ -85,6 +85,12 @@ class Scorer:
         """The names of the rewards, then of the verifiers, in the order in which they were given."""
         return (*self._order, *self._verifiers)
 
+    @property
+    def slow_imports(self) -> dict[str, str]:
+        """Plugin name to what its first call took long to import, of those that did."""
+        callers = {**self._rewards, **self._verifiers}
+        return {name: caller.slow_import for name, caller in callers.items() if caller.slow_import}
+
     def __enter__(self) -> Self:
         return self
 

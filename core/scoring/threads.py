@@ -2,8 +2,9 @@
 
 Theory of operation. Workers are daemon threads that take one call after the other from a common queue. Python cannot
 end a thread, so a time limit ends only the waiting: whoever waits for results calls `check`, which fails a call at its
-limit, abandons its worker and starts another. An abandoned worker drops what its call returns and ends when the call
-does. A plugin with 32 calls that never came back is not called again for the batch: its other completions fail at once.
+limit, abandons its worker and starts another; the time in which it sees the call import a module does not count. An
+abandoned worker drops what its call returns and ends when the call does. A plugin with 32 calls that never came back is
+not called again for the batch: its other completions fail at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from grpo.core.scoring.call import Caller
 from grpo.core.scoring.task import Task
 
 _MOST_STUCK = 32
+_IMPORT_LIMIT = 120.0  # seconds
+_IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames below which a module is loaded
 
 
 class ThreadExecutor:
@@ -43,6 +46,8 @@ class ThreadExecutor:
     def check(self) -> None:
         """Fails the calls that are past their time limit, and replaces their workers."""
         with self._changed:
+            for worker in self._workers:
+                worker.excuse_import()
             for worker in [worker for worker in self._workers if worker.late()]:
                 self._abandon(worker)
 
@@ -66,7 +71,7 @@ class ThreadExecutor:
                 while self._waiting:
                     task, indices = self._waiting.popleft()
                     if any(task.open(index) for index in indices):
-                        worker.work, worker.started = (task, indices), time.monotonic()
+                        worker.begin(task, indices)
                         return worker.work
                 self._changed.wait()
             return None
@@ -96,9 +101,26 @@ class _Worker:
     def __init__(self, isolation: ThreadExecutor) -> None:
         self.work: tuple[Task, list[int]] | None = None
         self.started = 0.0
+        self._began = self._looked = 0.0
         self.abandoned = False
         self.thread = threading.Thread(target=self._run, name="grpo-score-thread", daemon=True)
         self._isolation = isolation
+
+    def begin(self, task: Task, indices: list[int]) -> None:
+        """Takes a call."""
+        self.work = task, indices
+        self.started = self._began = time.monotonic()
+
+    def excuse_import(self) -> None:
+        """Does not count the time since the last look where the call is importing a module, up to 120 s of it."""
+        now, frame = time.monotonic(), sys._current_frames().get(self.thread.ident or 0)
+        since, self._looked = now - max(self._looked, self.started), now
+        if self.work is None or self._began + _IMPORT_LIMIT < now:
+            return
+        while frame is not None and frame.f_code.co_filename != _IMPORTING:
+            frame = frame.f_back
+        if frame is not None:
+            self.started += since
 
     def late(self) -> bool:
         """Returns whether the call is past its time limit."""

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from grpo.envs.graders.remote import Graders, Reply, runner
+from grpo.envs.rows.size import refuse_size
 from grpo.envs.text.single_turn import Asked, OneTurnEnv
 from grpo.plugins.errors import DatasetError, OptionError
 
@@ -121,6 +122,7 @@ def items_of(member: str, split: str, size: int, seed: int, config: Mapping[str,
     Raises:
         OptionError: the dataset refuses its settings.
     """
+    refuse_size(size, f"reasoning_gym:{member}")
     return _items(member, split, size, seed, json.dumps(dict(config), sort_keys=True))
 
 

@@ -7,6 +7,7 @@ occurs in the train split of the same level, size and seed.
 from __future__ import annotations
 
 from grpo.envs.rows.files import Placed
+from grpo.envs.rows.size import refuse_size
 from grpo.envs.rows.word_problems import generate
 from grpo.plugins.errors import DatasetError, OptionError
 
@@ -24,11 +25,10 @@ def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
         split: "train" or "test".
 
     Raises:
-        OptionError: `size` or `seed` is too small.
+        OptionError: `size` is too small or too large, or `seed` too small.
         DatasetError: another split, or the level has too few different questions for a test split of that size.
     """
-    if size < 1:
-        raise OptionError(f"size={size} must be 1 or more rows.")
+    refuse_size(size, "the embedded rows")
     if seed < 0:
         raise OptionError(f"data_seed={seed} must be 0 or more.")
     where = f"embedded ({level}, data_seed {seed}, {split})"

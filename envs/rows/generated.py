@@ -12,6 +12,7 @@ from typing import Any
 
 from grpo.envs.rows.draws import Draws
 from grpo.envs.rows.files import Placed
+from grpo.envs.rows.size import refuse_size
 from grpo.plugins.errors import DatasetError, OptionError
 
 HELD_OUT_SHARE = 10
@@ -32,11 +33,12 @@ def generated_split(
         name: what is made up, for places and errors.
 
     Raises:
-        OptionError: the size or the seed is too small.
+        OptionError: the size is too small or too large, or the seed too small.
         DatasetError: another split, or the options leave too few different questions for both splits.
     """
-    if size < 1 or seed < 0:
-        raise OptionError(f"{name}: size={size} must be 1 or more, and data_seed={seed} 0 or more.")
+    refuse_size(size, name)
+    if seed < 0:
+        raise OptionError(f"{name}: data_seed={seed} must be 0 or more.")
     if split not in ("train", "test"):
         raise DatasetError(f"{name}: the embedded rows have no split '{split}'; they have 'train' and 'test'.")
     draws = Draws(f"{name} {seed} {split}")

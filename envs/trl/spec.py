@@ -63,11 +63,14 @@ def rows(
 
     Raises:
         DatasetError: the dataset cannot be used.
+        OptionError: there cannot be so many rows.
     """
+    from grpo.envs.rows.size import refuse_size
     from grpo.envs.rows.sources import dataset_kind, read_placed
     from grpo.plugins.errors import DatasetError
 
     if dataset is None:
+        refuse_size(size, f"trl:{member}")
         first = TEST_SEED if split == "test" else 0
         messages = [{"role": "user", "content": prompt}]
         return [{"prompt": messages, "episode": first + number} for number in range(size)]

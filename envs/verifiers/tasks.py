@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from grpo.envs.rows.size import refuse_size
 from grpo.envs.verifiers.tools import RolloutTools, SharedTools
 from grpo.plugins.errors import DatasetError, OptionError
 
@@ -64,9 +65,11 @@ def source_of(member: str, size: int | None, config: Mapping[str, Any]) -> Sourc
     """Returns the tasks of a taskset and what plays them.
 
     Raises:
-        OptionError: they need what the policy does not have here, or the taskset refuses its settings.
+        OptionError: they need what the policy does not have here, or the taskset refuses its settings or size.
         DatasetError: there are fewer than two.
     """
+    if size is not None:
+        refuse_size(size, f"verifiers:{member}")
     return _source(member, size, json.dumps(dict(config), sort_keys=True))
 
 

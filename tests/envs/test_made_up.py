@@ -90,6 +90,7 @@ def test_every_level_is_asked_about() -> None:
         (ARITHMETIC, {"highest": 6}, "levels from 1 to 5"),
         (ARITHMETIC, {"schedule": "risng"}, "Did you mean 'rising'"),
         (ARITHMETIC, {"size": 0}, "size=0"),
+        (ARITHMETIC, {"size": 10**11}, "1,000,000 is the most"),
         (COUNTDOWN, {"template": "hash"}, "no template 'hash'"),
         (COUNTDOWN, {"fewest": 5, "most": 4}, "fewest=5, most=4"),
         (COUNTDOWN, {"most": 9}, "2 to 8 numbers"),

@@ -8,14 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import Checkpointing
 from grpo.core.planning.memory.estimate import Shape, modes
 from grpo.plugins.errors import UsageError
 
 GIB = 2**30
 RESERVED = {"cuda": 1.5 * GIB, "cpu": 0.75 * GIB}  # context and workspaces of CUDA, fragments; the libraries on a CPU
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_UNITS = {"b": 1, "k": 2**10, "m": 2**20, "": 2**30, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|(b))?", re.IGNORECASE)
+_MOST = 100 * 2**40  # bytes; what is beyond it is a slip of the unit
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -58,6 +60,30 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """Settings of a user that are not to be chosen; None where they are.
+
+    Attributes:
+        checkpointing: which activations are kept.
+        micro_batch: completions per forward and backward pass.
+        decoded: sequences decoded at once.
+    """
+
+    checkpointing: Checkpointing | None = None
+    micro_batch: int | None = None
+    decoded: int | None = None
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Given:
+        """Returns what a configuration says."""
+        train, asked = config.train, config.train.checkpointing
+        return cls(None if asked == "auto" else asked, train.micro_batch_size, config.rollout.batch_size)
+
+
+FREE = Given()
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What is to be trained.
 
@@ -95,24 +121,35 @@ def this_device() -> Device:
 
 
 def parse_size(text: str) -> int:
-    """Reads `80GB`, `24GiB` or a number of bytes; makers of GPUs write GB for GiB, and so does this.
+    """Reads `24` (GB), `80GB` or `24GiB`; makers of GPUs write GB for GiB, and so does this.
 
     Raises:
         UsageError: it is no size.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
-        raise UsageError(f"'{text}' is no amount of memory. Write it like 80GB or 24GiB.")
-    return round(float(found[1]) * _UNITS[found[2].lower()])
+        raise UsageError(f"'{text}' is no amount of memory. Write it like 24, 80GB or 24GiB; a bare number is GB.")
+    size = float(found[1]) * _UNITS[(found[2] or found[3] or "").lower()]
+    if not 1 <= size <= _MOST:
+        raise UsageError(f"'{text}' is no memory of a GPU. A bare number is GB: write 24 or 80GB.")
+    return round(size)
 
 
-def best_fit(model: Shape, job: Job, device: Device) -> Fit | None:
-    """Returns the settings with the least recomputation, and then the largest batches, that fit; or None."""
-    decoded = _largest(lambda n: job.rollout(model, n) <= device.usable, job.share)
-    if decoded == 0:
+def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE) -> Fit | None:
+    """Returns the settings with the least recomputation, and then the largest batches, that fit; or None.
+
+    Args:
+        model: what trains.
+        job: how much of it there is at once.
+        device: whose memory has to hold it.
+        given: settings that are not to be chosen.
+    """
+    decoded = given.decoded or _largest(lambda n: job.rollout(model, n) <= device.usable, job.share)
+    if decoded == 0 or job.rollout(model, decoded) > device.usable:
         return None
-    for checkpointing in modes(device.kind):
-        for micro in (n for n in range(job.share, 0, -1) if job.share % n == 0):
+    micros = [given.micro_batch] if given.micro_batch else range(job.share, 0, -1)
+    for checkpointing in (given.checkpointing,) if given.checkpointing else modes(device.kind):
+        for micro in (n for n in micros if job.share % n == 0):
             peak = model.update(job.context, micro, checkpointing, device.kind)
             if peak <= device.usable:
                 host = model.activations.host(micro * job.context) if checkpointing == "offload" else 0

@@ -6,8 +6,10 @@ out. What plugins print goes to stderr; their stdin is empty. A result is sent b
 parent always knows which row a worker died on. After a MemoryError the worker asks to be replaced.
 
 Messages in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
-Messages out: ("loaded",) ("unloadable", text) ("unreadable", text) ("again", delay) ("retire", try the row again?)
-              ("done", seconds of the call, [(index, result)], failure in full or None)
+Messages out: ("importing", module) ("imported",), inside a call
+              ("loaded",) ("unloadable", text) ("unreadable", text) ("again", delay) ("retire", try the row again?)
+              ("done", seconds of the call without its imports, [(index, result)], failure in full or None,
+               (module that took longest to import, seconds of all imports))
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from typing import Any
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.outcome import Judgement, Outcome, Result
 from grpo.core.scoring.process_state import ProcessState
+from grpo.core.scoring.workers.imports import ImportWatch
 from grpo.core.scoring.workers.transport import unpack
 from grpo.core.text.streams import LimitedStream
 from grpo.plugins.types import Completion, Verdict
@@ -67,10 +70,13 @@ class Child:
         self._details: str | None = None
         self._served = 0
         self._spent = False
+        self._imports = ImportWatch(self._importing, self._imported)
+        self._calling = False
 
     def serve(self) -> None:
         """Answers messages until the parent hangs up."""
         incoming = self._channel.makefile("rb")
+        self._imports.install()
         while len(head := incoming.read(LENGTH.size)) == LENGTH.size:
             self._answer(pickle.loads(incoming.read(*LENGTH.unpack(head))))
 
@@ -92,8 +98,11 @@ class Child:
         call = caller.many if together else caller.each
         for indices, rows in calls:
             own = list(itertools.islice(completions, len(indices)))
+            self._imports.forget()
             started = time.perf_counter()
+            self._calling = True
             results = call(own, rows, self._pause)
+            self._calling = False
             if self._spent and self._served:  # what filled the memory may be an earlier row's
                 self._send("retire", True)
                 return
@@ -110,7 +119,16 @@ class Child:
         details, self._details = self._details, None
         wires = [(index, to_wire(result)) for index, result in zip(indices, results, strict=True)]
         self._served += len(wires)
-        self._send("done", time.perf_counter() - started, wires, details)
+        seconds = max(0.0, time.perf_counter() - started - self._imports.seconds)
+        self._send("done", seconds, wires, details, (self._imports.longest[0], self._imports.seconds))
+
+    def _importing(self, module: str) -> None:
+        if self._calling and os.getpid() == self._pid:
+            self._send("importing", module)
+
+    def _imported(self) -> None:
+        if self._calling and os.getpid() == self._pid:
+            self._send("imported")
 
     def _pause(self, seconds: float) -> None:
         self._send("again", seconds)

@@ -154,6 +154,8 @@ class Chunk:
         loading: the worker is still loading the plugin.
         key: of the packing that it was sent.
         problem: why the worker was told to end, or "".
+        importing: the module that the present call loads, or "".
+        left_over: seconds that the call has when the module is there.
     """
 
     job: Job
@@ -162,3 +164,5 @@ class Chunk:
     loading: bool
     key: int
     problem: str = ""
+    importing: str = ""
+    left_over: float = 0.0

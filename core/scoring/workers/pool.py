@@ -5,10 +5,11 @@ ends them. (It must be one thread that lives as long as the pool: the kernel kil
 started it ends, which is also how workers die with a killed parent.) Workers are fresh interpreters, never forks.
 
 A worker answers call by call (of one row, or of the rows of a group or a batch), so the first call without an answer is
-the one that it is on. Past its time limit the worker is killed and the rows of that call fail. When a worker dies by
-itself after it had scored other rows, the call gets one more try as the first of a fresh worker, because what it died
-of may have been left behind by an earlier row; its rows fail if that worker dies too. The other calls of the chunk go
-back into the queue, and the worker is replaced.
+the one that it is on. Past its time limit the worker is killed and the rows of that call fail. Modules that a call is
+the first to import have the limit of loading, and do not count as the call's time. When a worker dies by itself after
+it had scored other rows, the call gets one more try as the first of a fresh worker, because what it died of may have
+been left behind by an earlier row; its rows fail if that worker dies too. The other calls of the chunk go back into the
+queue, and the worker is replaced.
 """
 
 from __future__ import annotations
@@ -124,11 +125,7 @@ class WorkerPool:
             if worker.gone():
                 self._lose(worker)
             elif chunk is not None and now > chunk.deadline:
-                chunk.problem = (
-                    f"loading it took longer than {_LOAD_LIMIT:g} s"
-                    if chunk.loading
-                    else f"it took longer than its time limit of {chunk.job.task.limit:g} s"
-                )
+                chunk.problem = _too_long(chunk)
                 worker.stop()
                 self._lose(worker)
         self._dying = [(worker, chunk) for worker, chunk in self._dying if not self._reaped(worker, chunk)]
@@ -205,10 +202,16 @@ class WorkerPool:
             case ("loaded",):
                 worker.loaded.add(chunk.key)
                 chunk.loading, chunk.deadline = False, now + task.limit
+            case ("importing", module):
+                chunk.importing, chunk.left_over = module, chunk.deadline - now
+                chunk.deadline = now + _LOAD_LIMIT
+            case ("imported",):
+                chunk.importing, chunk.deadline = "", now + chunk.left_over
             case ("again", delay):
                 chunk.deadline = now + delay + task.limit
-            case ("done", seconds, wires, details):
+            case ("done", seconds, wires, details, imports):
                 chunk.deadline = now + task.limit
+                task.caller.imported(*imports)
                 worker.rows_done += len(wires)
                 job.payload.took(seconds / len(wires))
                 if details is not None:
@@ -279,3 +282,12 @@ class WorkerPool:
         else:
             job.put_back_suspect(chunk.left[0])
         return True
+
+
+def _too_long(chunk: Chunk) -> str:
+    """Says what took longer than it may."""
+    if chunk.loading:
+        return f"loading it took longer than {_LOAD_LIMIT:g} s"
+    if chunk.importing:
+        return f"importing {chunk.importing} inside a call took longer than {_LOAD_LIMIT:g} s"
+    return f"it took longer than its time limit of {chunk.job.task.limit:g} s"

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
-from grpo.core.cli.flags import FLAGS, SETTINGS, checked_flag, every_flag, given
+from grpo.core.cli.flags import FLAGS, SETTINGS, every_flag, given
 from grpo.core.cli.run import run
 from grpo.core.config.schema import load_config
 
@@ -18,7 +17,7 @@ NAMES = (
     "--group-size --prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --beta --rollout "
     "--server-url --lora-sync --overlap --share-weights --temperature --max-prompt-length --max-completion-length "
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
-    "--canary-cases --report-to --out --resume --dry-run --quiet --print-schema "
+    "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema "
 )
 
 
@@ -101,19 +100,3 @@ def test_every_default_that_a_flag_shows_is_taken_when_it_is_given() -> None:
         for word in ([FLAGS[key].name, str(default)] if not isinstance(default, bool) else [])
     ]
     assert load_config(None, [], {"env": "a", **read(*words)}) == load_config(None, [], {"env": "a"})
-
-
-def test_a_command_of_its_own_has_a_setting_s_flag_with_its_bounds_and_its_default() -> None:
-    @click.command()
-    @checked_flag("train.group_size")
-    @checked_flag("rollout.backend", ("hf", "vllm"))
-    @checked_flag("lora.bits")
-    @checked_flag("rollout.share_weights")
-    def command(**values: Any) -> None:
-        click.echo(repr(sorted(values.items())))
-
-    shown = CliRunner().invoke(command)
-    assert shown.output == "[('bits', None), ('group_size', 8), ('rollout', 'hf'), ('share_weights', False)]\n"
-    for wrong in (["--group-size", "1"], ["--rollout", "vllm-server"], ["--bits", "8"]):
-        assert CliRunner().invoke(command, wrong).exit_code == 2
-    assert "Who samples: hf, vllm. Default: hf." in help_of(command)

@@ -192,7 +192,7 @@ def test_a_prompt_that_fills_the_context_alone_can_only_be_dropped(plan_of: Make
     rows[0]["question"] = "Why? " * 1000
     message = refusal(plan_of, dataset=write_rows(tmp_path / "rows.jsonl", rows))
     assert "row 0" in message
-    assert message.endswith("of 1024. Drop the row.")
+    assert message.endswith("of 1024. Drop the row whose prompt alone fills the context.")
 
 
 def test_a_worked_answer_over_the_context_is_refused_where_it_would_be_learned(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from grpo.core.config.schema import parse_config
 from grpo.core.env.episodes import Episode
 from grpo.core.planning.facts import Facts, ModelFacts, read_model
-from grpo.core.planning.lengths import LengthsPart, decide_lengths, longest_prompt
+from grpo.core.planning.lengths import Limits, _Measured, decide_lengths, longest_prompt, refuse_too_long
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.types import Message
 
@@ -35,28 +36,61 @@ def test_completions_are_shorter_for_the_embedded_model_unless_told(facts_of: Ca
     assert (cut(True), cut(False), cut(False, max_completion_length=7)) == (96, 512, 7)
 
 
+def longest(model: ModelFacts, facts: Facts, rows: dict[str, list[Episode]], limits: Limits) -> int:
+    return longest_prompt(model, [(facts.envs[0], rows)], limits)
+
+
 def test_the_longest_prompt_is_counted_and_one_that_is_too_long_named(
     model: ModelFacts, facts_of: Callable[..., Facts]
 ) -> None:
-    (env,) = facts_of().envs
-    rows, cut = asking("What is 2?", "Why? " * 30), LengthsPart(16)
-    longest = longest_prompt(model, env, rows, cut)
-    assert longest > 60
-    assert longest_prompt(model, env, rows, cut, most=longest) == longest
-    with pytest.raises(DatasetError, match=rf"row 1: the prompt has {longest} tokens, over rollout\.max_prompt_length"):
-        longest_prompt(model, env, rows, cut, most=longest - 1)
+    rows, facts = asking("What is 2?", "Why? " * 30), facts_of()
+    most = longest(model, facts, rows, Limits(16))
+    assert most > 60
+    assert longest(model, facts, rows, Limits(16, most)) == most
+    with pytest.raises(DatasetError, match=rf"row 1: the prompt has {most} tokens, over rollout\.max_prompt_length"):
+        longest(model, facts, rows, Limits(16, most - 1))
     assert model.context is not None
-    assert longest_prompt(model, env, rows, LengthsPart(model.context - longest)) == longest
+    assert longest(model, facts, rows, Limits(model.context - most)) == most
     with pytest.raises(DatasetError, match="together over the model's context"):
-        longest_prompt(model, env, rows, LengthsPart(model.context - longest + 1))
+        longest(model, facts, rows, Limits(model.context - most + 1))
 
 
 def test_worked_answers_count_where_they_are_learned(model: ModelFacts, facts_of: Callable[..., Facts]) -> None:
-    (env,) = facts_of().envs
-    rows, cut = asking("What is 2?", answer="so " * 2000), LengthsPart(16)
-    assert longest_prompt(model, env, rows, cut)
+    rows, facts = asking("What is 2?", answer="so " * 2000), facts_of()
+    assert longest(model, facts, rows, Limits(16))
     with pytest.raises(DatasetError, match="its worked answer"):
-        longest_prompt(model, env, rows, cut, taught=True)
+        longest(model, facts, rows, Limits(16, taught=True))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "limits"),
+    [
+        ((50, 80, 70), Limits(40)),
+        ((50, 80, 70), Limits(40, prompt=60)),
+        ((50, 80, 70), Limits(10, prompt=60)),
+        ((50, 99, 60), Limits(90, prompt=10, rollout=95)),
+        ((100, 50, 300, 70), Limits(31)),
+        ((100, 300), Limits(1, prompt=20)),
+    ],
+)
+def test_the_advice_on_long_prompts_works_at_once_when_it_is_followed(lengths: tuple[int, ...], limits: Limits) -> None:
+    prompts = [_Measured(f"row {n}", length) for n, length in enumerate(lengths)]
+    with pytest.raises(DatasetError) as told:
+        refuse_too_long(prompts, limits, 100)
+    text = str(told.value)
+    names = {f"rollout.max_{name}_length": name for name in ("prompt", "completion", "rollout")}
+    told_to = dict(re.findall(r"(rollout\.\w+) to (\d+)", text))
+    if "whose prompt alone fills the context" in text:
+        prompts = [one for one in prompts if one.length < 100]
+    changed = replace(limits, **{names[name]: int(value) for name, value in told_to.items()})
+    refuse_too_long(prompts, changed, 100)
+    assert changed.rollout is None or changed.rollout + max(one.length for one in prompts) <= 100
+
+
+def test_an_answer_that_is_too_long_to_be_learned_is_told_beside_a_prompt_that_is_too_long() -> None:
+    prompts = [_Measured("row 0", 50, 60), _Measured("row 1", 80)]
+    with pytest.raises(DatasetError, match=r"Lower .* to 20 and leave --warmup-steps out or drop the row whose worked"):
+        refuse_too_long(prompts, Limits(30, taught=True), 100)
 
 
 def test_a_template_that_shows_nothing_is_refused_by_the_tokenizers_name(
@@ -64,6 +98,5 @@ def test_a_template_that_shows_nothing_is_refused_by_the_tokenizers_name(
 ) -> None:
     model = replace(read_model(str(tiny_model)), tokenizer_source="there")
     model.tokenizer.chat_template = "hello"
-    (env,) = facts_of().envs
     with pytest.raises(UsageError, match="the chat template of 'there' makes one and the same prompt"):
-        longest_prompt(model, env, asking("What is 2?", "Why?"), LengthsPart(16))
+        longest(model, facts_of(), asking("What is 2?", "Why?"), Limits(16))

@@ -6,7 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from grpo import Completion, reward
 from grpo.core.scoring.scorer import Outcome, Scorer
@@ -108,3 +111,20 @@ def test_a_batch_reward_runs_in_one_thread_with_one_limit() -> None:
         assert [o.score for o in scorer.score([Completion("a"), Completion("b")])["mine"]] == [1.0, 1.0]
         slow = scorer.score([Completion("slow"), Completion("b")])["mine"]
     assert [outcome.kind for outcome in slow] == ["failure", "failure"]
+
+
+@pytest.mark.slow
+def test_what_a_call_imports_first_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_in_a_thread.py").write_text("import time\ntime.sleep(1.2)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def lazy(completion: str) -> float:
+        import slow_in_a_thread  # type: ignore[import-not-found]
+
+        if completion == "hang":
+            time.sleep(3)
+        return float(bool(slow_in_a_thread))
+
+    first, last = scores(lazy, ["a", "hang"], timeout=0.6)
+    assert first.score == 1.0
+    assert "longer than its time limit of 0.6 s" in str(last.reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -14,6 +15,7 @@ from grpo.core.planning.memory.budget import (
     GIB,
     Device,
     Fit,
+    Given,
     Job,
     best_fit,
     largest_context,
@@ -43,10 +45,19 @@ MODEL = Shape(
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("80GB", 80 * GIB), ("24 GiB", 24 * GIB), ("1.5t", 1536 * GIB), ("512m", GIB // 2), ("100", 100)]
+    ("text", "size"),
+    [
+        ("80GB", 80 * GIB),
+        ("24 GiB", 24 * GIB),
+        ("1.5t", 1536 * GIB),
+        ("512m", GIB // 2),
+        ("24", 24 * GIB),
+        ("2147483648B", 2 * GIB),
+    ],
 )
 def test_sizes_are_read_as_makers_of_gpus_write_them(text: str, size: int) -> None:
     assert parse_size(text) == size
+    assert parse_size(f"{size}B") == size
 
 
 @pytest.mark.parametrize("text", ["", "big", "-3GB", "0GB", "3 GB 4", "1e9"])
@@ -138,10 +149,13 @@ def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--bits", "4"], "name the rank of the adapter"),
+        (["--bits", "4"], "would do nothing without an adapter. Add --lora"),
         (["--gpu", "large"], "is no amount of memory"),
         (["--model", "./nothing"], "cannot load the configuration of './nothing'"),
-        (["--share-weights"], "is for --rollout vllm"),
+        (["--share-weights"], "it is for vLLM in this process"),
+        (["--gpu", "80000000000"], "A bare number is GB"),
+        (["--micro-batch-size", "7"], "Choose one of 1, 2, 4"),
+        (["--lora", "0"], "lora.rank"),
         (["--context", "4096"], "over the model's own 2048"),
     ],
 )
@@ -157,3 +171,28 @@ def test_settings_are_written_as_set_takes_them() -> None:
     assert budget.pairs(Fit("none", 4, 8, 1, 1)) == ["train.micro_batch_size=4", "rollout.batch_size=8"]
     assert budget.pairs(Fit("full", 1, 2, 1, 1))[0] == "train.checkpointing=full"
     assert budget.pairs(Fit("offload", 1, 2, 1, 1))[0] == "train.checkpointing=offload"
+
+
+def test_a_command_of_run_is_a_command_of_plan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--env", "arithmetic:size=20", "--reward", "proximity", "--steps", "3", "--eval-size", "5", "--gpu", "24"]
+    words += ["--max-completion-length", "100"]
+    code, out, err = printed(words, monkeypatch, capsys)
+    assert (code, err) == (0, "")
+    assert "GPU with 24.0 GiB" in out
+    (tokens,) = re.findall(r"8 completions of up to (\d+) tokens", out)
+    assert 110 < int(tokens) < 300, "the longest prompt of the rows and the completion"
+    short = printed([*words, "--context", "50", "--lora", "4"], monkeypatch, capsys)[1]
+    assert "up to 50 tokens" in short
+    assert "LoRA of rank 4" in short
+
+
+def test_settings_that_were_given_are_kept_and_told_where_they_do_not_fit() -> None:
+    job, memory = Job(1000, 8), device(20)
+    free = best_fit(MODEL, job, memory)
+    assert free is not None
+    kept = best_fit(MODEL, job, memory, Given("full", 1, 1))
+    assert kept is not None
+    assert (kept.checkpointing, kept.micro_batch, kept.decoded) == ("full", 1, 1)
+    assert best_fit(MODEL, job, device(5.5), Given(micro_batch=8)) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import importlib
 import importlib.util
 import math
 import os
@@ -361,3 +362,38 @@ def test_workers_die_with_their_parent(tmp_path: Path, how: signal.Signals) -> N
         finally:
             parent.kill()
     assert wait_for(lambda: not any(alive(pid) for pid in workers))
+
+
+SLOW_MODULE = "import time\ntime.sleep(1.6)\n"
+
+
+def test_what_a_call_imports_first_is_not_counted_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "takes_long.py").write_text(SLOW_MODULE)
+    (tmp_path / "takes_long_too.py").write_text(SLOW_MODULE)
+    folder = str(tmp_path)
+
+    def lazy(completion: str) -> float:
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        import takes_long  # type: ignore[import-not-found]
+
+        importlib.import_module("takes_long_too")
+        time.sleep(0.05)
+        return float(bool(takes_long))
+
+    with Scorer([bound(lazy, timeout=0.8)], workers=2) as scorer:
+        assert [one.score for one in scorer.score(completions("a", "b", "c"))["mine"]] == [1.0, 1.0, 1.0]
+        assert "to import takes_long" in scorer.slow_imports["mine"]
+
+
+def test_an_import_does_not_give_a_call_that_hangs_more_time() -> None:
+    def hangs(completion: str) -> float:
+        import tabnanny  # noqa: F401
+
+        time.sleep(60)
+        return 1.0
+
+    started = time.monotonic()
+    (outcome,) = scores(hangs, "a", timeout=0.8)
+    assert "longer than its time limit of 0.8 s" in str(outcome.reason)
+    assert time.monotonic() - started < 20
