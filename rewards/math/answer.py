@@ -35,6 +35,8 @@ MARKUP = lazy_pattern(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox
 
 _FRACTIONS = lazy_pattern(r"\\[dtc]frac(?![a-z])")
 _HOPE = lazy_pattern(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
+_ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
+_SPECIAL = lazy_pattern(r"(?:\s*(?:<\|[^<>|\s]{1,40}\|>|</s>|<eos>|<end_of_turn>))+\s*\Z")
 _BETWEEN_DIGITS = lazy_pattern(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
 _SPACING = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
 
@@ -58,6 +60,10 @@ def statement(completion: str) -> Statement | None:
     """Finds the statement of the answer, or None when the completion is blank."""
     text = completion.strip()[-_READ:]
     text = text if text.isascii() else text.translate(INVISIBLE)
+    if "<<" in text:
+        text = _ANNOTATION.sub("", text)
+    if text.endswith(">"):
+        text = text[:-200] + _SPECIAL.sub("", text[-200:])
     if "I hope" in text[-40:]:
         text = text[:-40] + _HOPE.sub("", text[-40:])
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)

@@ -16,6 +16,7 @@ from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, gold_letter
 from grpo.rewards.math.claim import claim, formulas, groups, listed_values, several
+from grpo.rewards.math.cue import behind_cue
 from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
@@ -116,6 +117,8 @@ def math(
     prediction = None if repeats(completion, question) else statement(completion)
     if prediction is None:
         return Verdict(False, None, "nothing is stated")
+    if gold.words is None and gold.letter is None and not gold.moment:
+        prediction = behind_cue(prediction, gold.text)
     extracted = _shorten(prediction.parts[-1] if prediction.parts else claim(prediction))
     if gold.number is not None and len(prediction.parts) == 1:
         same, how = same_digits(prediction.parts[0], gold.core, gold.number, precision)
