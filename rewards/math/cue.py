@@ -49,8 +49,8 @@ _REFUSED = lazy_pattern(
     re.IGNORECASE,
 )
 _RETRACTED = lazy_pattern(
-    r"\b(?:wait|actually|correction|mistake|mistaken|rather|instead|wrong|incorrect|alternatively|oops|hmm|maybe"
-    r"|perhaps|possibly|or|unless|not sure)\b|\bno[,.]",
+    r"\b(?:wait|actually|correction|mistaken?|oops|hmm|alternatively|not sure)\b|\b(?:is|was|be)\s+(?:wrong|incorrect|false)"
+    r"|(?:\A|[.!?\n])[\s*_]*(?:or|maybe|perhaps|possibly|no|rather|unless|but)\b",
     re.IGNORECASE,
 )
 _HEDGE = lazy_pattern(
@@ -65,6 +65,9 @@ _ALSO = lazy_pattern(
     r",?\s+(?:which|that)\s+(?:is|equals|simplifies\s+to|reduces\s+to|gives|comes\s+to)\s+"
     r"(?:(?:equal|equivalent)\s+to\s+|the\s+same\s+as\s+|just\s+|simply\s+)?",
     re.IGNORECASE,
+)
+_REMARK = lazy_pattern(
+    r",?\s+(?:because|since|as|which|who|where|so)\b|,\s+(?=(?:the|an?|not|in|it)\s)|\s\((?=[^()]*\)\Z)", re.IGNORECASE
 )
 _ROUGH = lazy_pattern(r"\s*(?:approximately|about|roughly|around|\u2248)", re.IGNORECASE)
 _ASIDE = lazy_pattern(
@@ -87,7 +90,7 @@ _COMMON = frozenset(
     "sun mon tue wed thu fri sat may and or dna usa na".split()
 )
 _UNIT = lazy_pattern(
-    r"(?P<size>.*[\w)\]}\u03c0])\s*(?P<unit>(?<![^\W\d_])(?:(?:square|cubic|sq\.?|cu\.?)\s+)?(?:units?|[A-Za-z]{1,12})"
+    r"(?P<size>.*?[\w)\]}\u03c0])\s*(?P<unit>(?<![^\W\d_])(?:(?:square|cubic|sq\.?|cu\.?)\s+)?(?:units?|[A-Za-z]{1,12})"
     r"(?:\s?(?:/|per\b)\s?[A-Za-z]{1,12})?(?:\s?\^?[23\u00b2\u00b3])?)\s*",
     re.DOTALL,
 )
@@ -115,11 +118,19 @@ def behind_cue(prediction: Statement, gold: str) -> Statement:
     return prediction
 
 
-def words_behind_cue(prediction: Statement) -> str | None:
-    """Returns the sentence behind the last cue of prose, where nothing after it takes it back; None without a cue."""
-    for _, sentence, after in _cued(prediction.text):
-        return None if _RETRACTED.search(after) else sentence
-    return None
+def words_behind_cue(text: str) -> tuple[str, ...]:
+    """Returns the sentence behind the last cue of prose, and it without a remark ("Paris, the capital of France").
+
+    Returns:
+        None of them without a cue, and where what follows takes the answer back.
+    """
+    for lead, sentence, after in _cued(text):
+        if _RETRACTED.search(after[:_LONGEST]) or _REFUSED.search(lead) or sentence.endswith("?"):
+            return ()
+        remark = next((found for found in _REMARK.finditer(sentence) if found.start() > 0), None)
+        short = remark is not None and not _HEDGE.search(sentence, remark.start())
+        return (sentence, sentence[: remark.start()]) if remark is not None and short else (sentence,)
+    return ()
 
 
 def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
@@ -216,8 +227,8 @@ def _measured(text: str) -> str | None:
     known = unit(f"1 {found['unit']}") is not None or _UNITS.fullmatch(found["unit"]) is not None
     if not known or (len(found["unit"]) == 1 and not text[: found.start("unit")].endswith(" ")):
         return None
-    if _PLAIN_SIZE.fullmatch(found["size"]):
-        return text
+    if _PLAIN_SIZE.fullmatch(found["size"].rpartition("=")[2]):
+        return text.rpartition("=")[2].strip()
     raised = _RAISED_UNIT.match(found["unit"])
     power = f"^{2 if raised[1] else 3}" if raised else ""
     name = found["unit"][raised.end() :] if raised else found["unit"]

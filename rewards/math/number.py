@@ -61,6 +61,8 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
         found = final_answer(prediction.text)
         if found is None or re.search(r"[\\^_]", found.text):
             return None
+        if not found.numbers:
+            return False
         return True if len(found.numbers) == 1 and is_right(found, number) else _hedged(found)
     content = plain_text(prediction.parts[0].strip().strip("$"))
     read = (
