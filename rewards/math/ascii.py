@@ -1,6 +1,6 @@
 """Mathematics typed without LaTeX, as LaTeX: `2*sqrt(3)/pi` in, `2*\\sqrt{3}/\\pi` out. Nothing is evaluated.
 
-Known: `**`, powers in round brackets or of several characters, `sqrt()`, `abs()`, the elementary functions, Greek
+Known: `**`, powers in round brackets or of several characters, `sqrt()`, `cbrt()`, `abs()`, the elementary functions, Greek
 letters, `infinity`, sets in braces, `<=`, `>=`, `!=`. A text with a backslash is LaTeX already; in it, as in the other,
 the characters that LaTeX has a command for (`x\u00b2`, `\u221e`, `90\u00b0`, `\u2205`, `\u00bd`, `\u2264`) become that command.
 """
@@ -21,7 +21,7 @@ NAMES = {name: f"\\{name}" for name in f"{_FUNCTIONS} {_GREEK}".split()}
 NAMES |= {f"a{name}": f"\\arc{name}" for name in ("sin", "cos", "tan")}
 NAMES |= dict.fromkeys(("infinity", "Infinity", "inf", "oo"), "\\infty")
 _NAME = re.compile(r"(?<![A-Za-z])(?:" + "|".join(sorted(NAMES, key=len, reverse=True)) + r")(?![A-Za-z])")
-_BRACKETED = re.compile(r"(?<![A-Za-z])(?P<name>sqrt|[Aa]bs)\s?\(|(?P<power>\^)\s?\(|√\s?\(")
+_BRACKETED = re.compile(r"(?<![A-Za-z])(?P<name>sqrt|cbrt|cuberoot|[Aa]bs)\s?\(|(?P<power>\^)\s?\(|[√\u221b]\s?\(")
 _SUPERSCRIPTS = dict(
     zip("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b\u207a\u207f", "0123456789-+n", strict=True)
 )
@@ -64,6 +64,7 @@ _COMMANDS = str.maketrans(
 )
 _BARE_POWER = re.compile(r"\^\s?([-+]?(?:\d+(?:\.\d+)?|[A-Za-z]))(?![\d({])")
 _BARE_ROOT = re.compile(r"(?:√|(?<![A-Za-z])sqrt)\s?(\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])|\u03c0)")
+_BARE_CUBIC = re.compile(r"\u221b\s?(\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])|\u03c0)")
 _BRACES = re.compile(r"(?<![\^_}\w])\{([^{}]*)\}")
 _COMPARED = {"<=": "\\le ", ">=": "\\ge ", "!=": "\\ne ", "+/-": "\\pm ", "+-": "\\pm "}
 _COMPARISON = re.compile("|".join(map(re.escape, _COMPARED)))
@@ -86,7 +87,8 @@ def commands(text: str) -> str:
     text = overlined(text)
     text = _RAISED.sub(lambda match: "^{" + "".join(_SUPERSCRIPTS[sign] for sign in match[0]) + "}", text)
     text = _LOWERED.sub(lambda match: f"_{{{unicodedata.normalize('NFKC', match[0])}}}", text)
-    text = _VULGAR.sub(_fraction, _BARE_ROOT.sub(r"\\sqrt{\1}", text))
+    text = _BARE_CUBIC.sub(r"\\sqrt[3]{\1}", _BARE_ROOT.sub(r"\\sqrt{\1}", text))
+    text = _VULGAR.sub(_fraction, text)
     return text.translate(_COMMANDS)
 
 
@@ -128,4 +130,5 @@ def _brackets(match: re.Match[str]) -> tuple[str, str]:
         return "^{", "}"
     if (match["name"] or "").lower() == "abs":
         return "\\left|", "\\right|"
-    return "\\sqrt{", "}"
+    cubic = match[0][0] == "\u221b" or match["name"] in ("cbrt", "cuberoot")
+    return "\\sqrt[3]{" if cubic else "\\sqrt{", "}"

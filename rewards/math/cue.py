@@ -80,9 +80,10 @@ _COURTESY = lazy_pattern(
 _WORD = lazy_pattern(r"\\?[^\W\d_]+")
 _SYMBOLS = frozenset(
     "+-*/^=<>|!,;:()[]{}.%'_&~ \n\u2212\u00b1\u2213\u00d7\u00b7\u22c5\u00f7\u2264\u2265\u2260\u221a\u221b\u221e\u222a\u2229\u2208"
-    "\u2205\u00b0\u2026\u2248\u2032\u0304\u0305\u211d\u2124\u2115\u211a\\\u207a\u207b\u207f\u20ac\u00a3\u00a5\u20b9\u00a0\u2009\u202f\u2044\u2215"
+    "\u2205\u00b0\u2026\u2248\u2032\u0304\u0305\u211d\u2124\u2115\u211a\\\u20ac\u00a3\u00a5\u20b9\u00a0\u2009\u202f\u2044\u2215"
 )
 _OPERANDS = frozenset("\u221e\u2205\u211d\u2124\u2115\u211a")
+_FUNCTIONS = frozenset(("sqrt", "cbrt", "cuberoot", "abs", "mod"))
 _COMMON = frozenset(
     "am an any are as at big but by can did do due few for get got had has he her him his how its it i'm may me my new "
     "nil no not now odd of off old on one our out own put set she so sum tbd the to too two up us use via was way we "
@@ -97,6 +98,7 @@ _UNIT = lazy_pattern(
 _UNITS = lazy_pattern(r"(?:(?:square|cubic|sq\.?|cu\.?)\s+)?units?(?:\s?\^?[23\u00b2\u00b3])?", re.IGNORECASE)
 _RAISED_UNIT = lazy_pattern(r"(?:(s)q(?:uare|\.)?|(c)u(?:bic|\.)?)\s+", re.IGNORECASE)
 _IN_BASE = lazy_pattern(r"\s+in\s+base\s+", re.IGNORECASE)
+_RAISED = lazy_pattern("[\u00b2\u00b3\u00b9\u2070-\u207c\u207f-\u208e]")
 _ENVIRONMENT = lazy_pattern(r"\\(?:begin|end)\{[a-z]+\*?\}")
 _PLAIN_SIZE = lazy_pattern(r"[-+\u2212]?[\d.,\s/]+")
 _FENCE = lazy_pattern(r"```\w*\s*\Z")
@@ -196,13 +198,13 @@ def _mathematics(text: str, *, remarks: bool) -> str | None:
     if not text or len(text) > _LONGEST or "$" in text or "\\(" in text or "\\[" in text:
         return None
     text = _IN_BASE.sub(" base ", _ASIDE.sub("", text))
+    measured = _measured(text)
+    if measured is not None:
+        return measured
     if _formal(text):
         return _listed(text)
     if known_words(text) is not None:
         return text
-    measured = _measured(text)
-    if measured is not None:
-        return measured
     if not remarks:
         return None
     also = _ALSO.search(text)
@@ -213,7 +215,7 @@ def _mathematics(text: str, *, remarks: bool) -> str | None:
         return f"{first} = {second}" if first is not None and second is not None else None
     for tail in _TAIL.finditer(text):
         head = text[: tail.start()]
-        found = _listed(head) if _formal(head) else _measured(head)
+        found = _measured(head) or (_listed(head) if _formal(head) else None)
         if found is not None:
             return None if _HEDGE.search(text, tail.start()) else found
     return None
@@ -229,6 +231,8 @@ def _measured(text: str) -> str | None:
         return None
     if _PLAIN_SIZE.fullmatch(found["size"].rpartition("=")[2]):
         return text.rpartition("=")[2].strip()
+    if len(found["unit"]) == 1:
+        return None
     raised = _RAISED_UNIT.match(found["unit"])
     power = f"^{2 if raised[1] else 3}" if raised else ""
     name = found["unit"][raised.end() :] if raised else found["unit"]
@@ -237,7 +241,7 @@ def _measured(text: str) -> str | None:
 
 def _formal(text: str) -> bool:
     """True for numbers, names, signs and the words that join them, and nothing else."""
-    text = _ENVIRONMENT.sub(" ", text)
+    text = _RAISED.sub("1", _ENVIRONMENT.sub(" ", text))
     if text.count("{") != text.count("}"):
         return False
     rest = _WORD.sub(" ", text)
@@ -252,7 +256,7 @@ def _formal(text: str) -> bool:
 
 
 def _name(word: str) -> bool:
-    if word.startswith("\\") or len(word) == 1 or word in NAMES or word.lower() in ("sqrt", "abs", "mod"):
+    if word.startswith("\\") or len(word) == 1 or word in NAMES or word.lower() in _FUNCTIONS:
         return True
     if not word.isascii():
         return all("\u0370" <= c <= "\u03ff" for c in word)

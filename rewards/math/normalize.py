@@ -51,6 +51,7 @@ _SAID = lazy_pattern(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?
 _LISTED = lazy_pattern(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
 _LAST_COMMA = lazy_pattern(r"(?<!\\),\s*\Z")
 _FLIPPED = lazy_pattern(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-Z])")
+_ANGLED = lazy_pattern(r"[<\u27e8]\s*([^<>=,\u27e8\u27e9]{1,80}(?:,[^<>=,\u27e8\u27e9]{1,80})+)[>\u27e9]")
 _RATIO = lazy_pattern(rf"({_NUMBER})\s+to\s+({_NUMBER})")
 _NESTED = lazy_pattern(r"\[\s*(\[[^\[\]]{1,400}\](?:\s*,\s*\[[^\[\]]{1,400}\])*)\s*\]")
 _HALF_DAY = lazy_pattern(r"(?<=\d)\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
@@ -176,6 +177,7 @@ _RESPELT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_FLIPPED, lambda match: f"{match[2]}={match[1]}"),
     (_PRICED, lambda match: match[1]),
     (_SPACED, lambda match: "".join(match[0].split())),
+    (_ANGLED, lambda match: f"({match[1]})"),
     (_RATIO, lambda match: f"{match[1]}:{match[2]}"),
     (_BRACKETED, lambda match: f"{match[1]}{repeating(match[2], match[3], match[4])}"),
 )

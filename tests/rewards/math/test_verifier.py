@@ -2,7 +2,7 @@
 
 import pytest
 from math_pairs import RIGHT, WRONG
-from math_stated import STATED_RIGHT, STATED_WRONG
+from math_stated import SECOND_RIGHT, SECOND_WRONG, STATED_RIGHT, STATED_WRONG
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
@@ -117,14 +117,20 @@ STATED_OTHERWISE = {
     ("$$\n\\text{Answer: } 2\\sqrt{3}\n$$", "2\\sqrt3"): "words inside a formula that nothing marks",
     ("The answer is 12 = 3\u00b74.", "12"): "the value stands before the product, not after it",
     ("The answer is x^2 + y^2 = 25.", "25"): "the question may well have asked for x^2 + y^2",
+    ("The answer is cuberoot(2).", "\\sqrt[3]{2}"): "a name that nothing else knows",
+    ("The answer is 17_8.", "17"): "the base that the gold leaves out may be known from the question",
+    ("Therefore, Tom has $45 left of his $60.", "60"): "the last number of a sentence without a cue is its answer",
+    ("The answer is x = x.", "x"): "an equation may repeat the unknown",
     ("The answer is 10!", "10"): "an exclamation mark behind a number is one, where the gold has no factorial",
 }
 """Stated answers that are judged otherwise than their label: why."""
 
 
-@pytest.mark.parametrize("kind", [*STATED_RIGHT, *STATED_WRONG])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*STATED_RIGHT, *STATED_WRONG, *SECOND_RIGHT, *SECOND_WRONG])
 def test_an_answer_behind_a_cue_is_read_as_it_is_meant(kind):
-    rows = [(row, True) for row in STATED_RIGHT.get(kind, ())] + [(row, False) for row in STATED_WRONG.get(kind, ())]
+    right, wrong = {**STATED_RIGHT, **SECOND_RIGHT}, {**STATED_WRONG, **SECOND_WRONG}
+    rows = [(row, True) for row in right.get(kind, ())] + [(row, False) for row in wrong.get(kind, ())]
     differing = {row for row, label in rows if math(*row).ok is not label}
     assert differing == STATED_OTHERWISE.keys() & {row for row, _ in rows}
 
