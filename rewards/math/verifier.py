@@ -203,6 +203,8 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **
     if reason is not None:
         return _refused(gold, extracted, reason)
     text = prediction.parts[0] if prediction.form in ("tag", "hash") else prediction.text
+    if not prediction.parts and not formulas(text):
+        text = claim(prediction)
     core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
     listed = listed_values(claim(prediction)) if not prediction.parts and several(gold.core) else None
     if listed is not None:
