@@ -29,10 +29,10 @@ _BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _KINDS: dict[str, Callable[[int], tuple[str, str]]] = {
     "a number in the last sentence": lambda n: (f"So she has {n} + 4 = {n + 4} apples left.", f"{n + 4}"),
     "a number behind a cue": lambda n: (f"The answer is {n}.\n\nI hope this helps!", f"{n + n % 2}"),
-    "an expression behind a cue": lambda n: (f"The answer is {n}x^2 + 1.", f"{n}x^2+1"),
-    "another expression": lambda n: (f"**Answer:** 2\u221a3 + {n}", f"2\\sqrt{{3}} - {n}"),
-    "a formula in LaTeX": lambda n: (f"Therefore, the value is $\\frac{{{n}}}{{7}}$.", f"\\frac{{{2 * n}}}{{14}}"),
-    "no answer": lambda n: (f"I cannot solve this, but {n} may help in some way.", f"x^2-{n}"),
+    "an expression behind a cue": lambda n: (f"The answer is {n}x^2 + 1.", f"${n}x^2+1$"),
+    "another expression": lambda n: (f"**Answer:** 2\u221a3 + {n}", f"$2\\sqrt{{3}} - {n}$"),
+    "a formula in LaTeX": lambda n: (f"Therefore, the value is $\\frac{{{n}}}{{7}}$.", f"$\\frac{{{2 * n}}}{{14}}$"),
+    "no answer": lambda n: (f"I cannot solve this, but {n} may help in some way.", f"$x^2-{n}$"),
 }
 
 

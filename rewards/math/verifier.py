@@ -34,6 +34,7 @@ TIMEOUT = 60.0
 _END = 1000
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
+_PROSE = lazy_pattern(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
 _CUE = lazy_pattern(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
 
 CASES = [
@@ -205,6 +206,8 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **
     text = prediction.parts[0] if prediction.form in ("tag", "hash") else prediction.text
     if not prediction.parts and not formulas(text):
         text = claim(prediction)
+        if gold.number is None and "\\" not in text and not several(gold.core) and _PROSE.search(text):
+            return Verdict(False, extracted, f"no mathematics alone is stated ({prediction.form})")
     core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
     listed = listed_values(claim(prediction)) if not prediction.parts and several(gold.core) else None
     if listed is not None:
