@@ -8,6 +8,8 @@ from grpo.plugins._pattern import lazy_pattern
 
 _READ = 200_000
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
+_EMPTY = lazy_pattern(r"(?:<(answer|solution)\b[^<>\n]{0,80}>\s*+</\1\s*>|\\f?boxed\s?\{\s*+\})\W*+\Z", re.IGNORECASE)
+_END_TOKENS = lazy_pattern(r"(?:\s*(?:<\|[^<>|\s]{1,40}\|>|</s>|<eos>|<end_of_turn>))+\s*\Z")
 _OPENING = lazy_pattern(r"<(answer|solution)\b[^<>\n]{0,80}>|\\f?boxed\s?\{", re.IGNORECASE)
 
 
@@ -22,18 +24,32 @@ def text_answer(completion: str) -> str | None:
     return found or text.rpartition("\n")[2].strip() or None
 
 
+def explicit_answer(completion: str) -> str | None:
+    """Returns the same, but None where there is no explicit form."""
+    return _found(completion)[0]
+
+
 def answer_text(completion: str) -> str | None:
     """Returns the same, but all that follows the reasoning, of however many lines, where there is no explicit form."""
     found, text = _found(completion)
     return found or text or None
 
 
+def without_end_tokens(text: str) -> str:
+    """Returns a text without the tokens at its end that end a turn, such as `<|im_end|>`, where they were decoded."""
+    return text[:-200] + _END_TOKENS.sub("", text[-200:]) if text.endswith(">") else text
+
+
 def _found(completion: str) -> tuple[str | None, str]:
-    """The last explicit answer, if there is one; and the text without its reasoning, if it is more than that."""
-    text = completion.strip()[-_READ:]
+    """The last explicit answer, if there is one; and the text without its reasoning, if it is more than that.
+
+    Both are empty where a block or box without content ends the text.
+    """
+    text = without_end_tokens(completion.strip()[-_READ:])
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
-    found = next(filter(None, map(_explicit, (text[split:], text[:split]))), None)
-    return found, text[split:].strip() or text[:split].strip()
+    part = text[split:].strip() or text[:split].strip()
+    found = _explicit(part)
+    return found, "" if found is None and _EMPTY.search(part) else part
 
 
 def _explicit(text: str) -> str | None:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
-from grpo.rewards.answer_text import answer_text, text_answer
+from grpo.rewards.answer_text import answer_text, explicit_answer, text_answer
 from grpo.rewards.math.answer import MARKUP
+from grpo.rewards.math.cue import words_behind_cue
 from grpo.rewards.words import normal, overlap
 
 
@@ -20,6 +21,11 @@ from grpo.rewards.words import normal, overlap
         Case("<answer>New York City!</answer>", {"answer": ["NYC", "new york city"]}, 1.0),
         Case("<answer>Lyon</answer>", {"answer": "Paris"}, 0.0),
         Case("<answer>Paris or Lyon</answer>", {"answer": "Paris"}, 0.0),
+        Case("The answer is Paris.", {"answer": "Paris"}, 1.0),
+        Case("**Answer:** Paris\n\nIt lies on the Seine.", {"answer": "Paris"}, 1.0),
+        Case("The answer is Paris or Lyon.", {"answer": "Paris"}, 0.0),
+        Case("The answer is Lyon.\nParis", {"answer": "Paris"}, 0.0),
+        Case("<think>Paris</think><answer></answer>", {"answer": "Paris"}, 0.0),
         Case("New York\nCity", {"answer": "new york city"}, 1.0),
         Case("", {"answer": "Paris"}, 0.0),
         Case("hello world", {"answer": "hello"}, 2 / 3, {"measure": "f1"}),
@@ -29,8 +35,9 @@ from grpo.rewards.words import normal, overlap
 def text_match(completion: str, answer: str | list[str], *, measure: Literal["exact", "f1"] = "exact") -> float | None:
     """How well the answer matches a gold text, or the best of several, without case, punctuation and articles.
 
-    The answer is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` that is not blank, else the last line or all of the
-    text, whichever is nearer. Abstains when no gold has a word.
+    The answer is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` that is not blank, else what stands behind the last cue
+    ("The answer is Paris."), else the last line or all of the text, whichever is nearer. A blank block at the end is no
+    answer. Abstains when no gold has a word.
 
     Args:
         completion: the text.
@@ -44,7 +51,16 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
     golds = [gold for gold in golds if isinstance(gold, str) and normal(gold)]
     if not golds:
         return None
-    texts = [MARKUP.sub(r"\1", found(completion) or "") for found in (text_answer, answer_text)]
+    texts = [MARKUP.sub(r"\1", text) for text in _readings(completion)]
     if measure == "f1":
         return max(overlap(text, gold) for gold in golds for text in texts)
     return float(not {normal(gold) for gold in golds}.isdisjoint(map(normal, texts)))
+
+
+def _readings(completion: str) -> tuple[str, ...]:
+    """What may be the answer: the explicit one alone, what stands behind a cue, or the end of the text and all of it."""
+    explicit = explicit_answer(completion)
+    if explicit is not None:
+        return (explicit,)
+    whole = answer_text(completion) or ""
+    return words_behind_cue(whole) or (text_answer(completion) or "", whole)

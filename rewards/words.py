@@ -11,6 +11,8 @@ from grpo.rewards.numbers.numerals import INVISIBLE
 
 _ARTICLES = lazy_pattern(r"\b(?:a|an|the)\b")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_ORDINAL = lazy_pattern(r"\b([1-9]|1[0-2])(?:st|nd|rd|th)\b")
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _APOSTROPHE = lazy_pattern("(?<=\\w)['\u2019](?=\\w)")
 _MARKS = lazy_pattern(r"[^\w\s]|_")
 
@@ -30,7 +32,7 @@ def normal(text: str) -> str:
 
 def says(text: str, gold: str) -> bool:
     """True for the same words, and for "Yes, ..." where the gold is yes (no, true, false) and none says the other."""
-    words, wanted = normal(text), normal(gold)
+    words, wanted = (_ORDINAL.sub(lambda match: _ORDINALS[int(match[1]) - 1], normal(one)) for one in (text, gold))
     other = _OPPOSITES.get(wanted)
     if words == wanted or other is None:
         return words == wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
-from grpo.rewards.numbers.answers import final_answer, gold_number, is_right
+from grpo.rewards.numbers.answers import final_answer, gold_numbers, is_right
 
 
 @reward(
@@ -20,14 +20,14 @@ from grpo.rewards.numbers.answers import final_answer, gold_number, is_right
         Case("<answer>72</answer>", {"answer": "unknown"}, None),
     ],
 )
-def arithmetic(completion: str, answer: str) -> float | None:
+def arithmetic(completion: str, answer: str | list[str]) -> float | None:
     """found + right: +1 when the final answer holds a number, else -1; +3 when that number is right, else -3.
 
     So 4 (right), -2 (wrong) or -4 (no number). Answers and golds are read as the verifier `gsm8k` reads them. Abstains
     when the gold is not one number.
     """
-    gold = gold_number(answer)
-    if gold is None:
+    golds = gold_numbers(answer)
+    if not golds:
         return None
     found = final_answer(completion)
-    return (1.0 if found is not None and found.numbers else -1.0) + (3.0 if is_right(found, gold) else -3.0)
+    return (1.0 if found is not None and found.numbers else -1.0) + (3.0 if is_right(found, *golds) else -3.0)

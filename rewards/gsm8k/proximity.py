@@ -12,7 +12,7 @@ from fractions import Fraction
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
 from grpo.rewards.gsm8k.score_tables import Table, gold_text, score_answer, score_number, score_tags, solution_text
-from grpo.rewards.numbers.answers import final_answer, gold_number
+from grpo.rewards.numbers.answers import final_answer, gold_numbers
 from grpo.rewards.numbers.numerals import Number, distance
 
 _FLOOR = 0.1
@@ -52,33 +52,36 @@ def _log2_of_one_plus(ratio: Fraction) -> float:
         Case(_WORKED.replace("72", "1,200"), {"answer": "1200"}, -4.5, {"table": "qwen3_4b"}),
     ],
 )
-def proximity(completion: str, answer: str, *, table: Table | None = None, eos: str = _EOS) -> float | None:
+def proximity(completion: str, answer: str | list[str], *, table: Table | None = None, eos: str = _EOS) -> float | None:
     """How near the final answer is to the gold number, from 0 (no number) to 1 (right).
 
     score = 0.1 + 0.9 / (1 + 2 log2(1 + d/u)), with d = |answer - gold| exactly and u = min(1, |gold|), or 1 when the
     gold is 0. So 1 when right, 0.4 one off, 0.32 two off, 0.17 a hundred off, never below 0.1 for a number, and 0 for
     none. It is continuous, falls with the distance, and depends on the number alone: every spelling ("1,200",
     "$1200.00", "1.2e3") and every form that the verifier `gsm8k` reads scores the same. An answer that hedges between
-    several numbers is as good as its worst. Abstains when the gold is not one number.
+    several numbers ("x=71, x=72", "71 \u00b1 1") is as good as its worst; of a list of golds the nearest counts. Abstains when the gold is not one number.
 
     With `table`, the stepped scores that three public notebooks pay (their `check_answer`), exactly, within
     [-4.5, 5]: they need `<start_working_out>...<end_working_out><SOLUTION>...</SOLUTION>` and never abstain.
 
     Args:
         completion: the text.
-        answer: the gold: a number, its text, or a worked solution ending in "#### 72".
+        answer: the gold: a number, its text, or a worked solution ending in "#### 72"; or a list of them.
         table: gemma3_1b, adv_llama3 or qwen3_4b.
         eos: the end-of-sequence token that table qwen3_4b allows after the block.
     """
     if table is not None:
-        return score_answer(completion, gold_text(answer), table, eos)
-    gold = gold_number(answer)
-    if gold is None:
+        given = answer if isinstance(answer, list | tuple) else [answer]
+        return max(score_answer(completion, gold_text(gold), table, eos) for gold in given) if given else None
+    golds = gold_numbers(answer)
+    if not golds:
         return None
     found = final_answer(completion)
     if found is None or not found.numbers:
         return 0.0
-    return _FLOOR + (1.0 - _FLOOR) * min(closeness(number, gold) for number in found.numbers)
+    return _FLOOR + (1.0 - _FLOOR) * max(
+        min(closeness(number, gold) for number in found.numbers) for gold in golds
+    )
 
 
 @reward(

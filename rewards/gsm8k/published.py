@@ -12,7 +12,7 @@ from typing import Literal
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
-from grpo.rewards.numbers.answers import final_answer, gold_number, is_right
+from grpo.rewards.numbers.answers import final_answer, gold_numbers, is_right
 from grpo.rewards.numbers.numerals import read_number
 from grpo.rewards.shape.xml_format import count_newline_tags, count_tags, one_of_each, soft_layout, strict_layout
 
@@ -73,7 +73,7 @@ def verl_answer(text: str, variant: Literal["verl.strict", "verl.flexible"]) -> 
         Case("That makes 72.", {"answer": "#### 72"}, 0.0, {"variant": "verl.flexible"}),
     ],
 )
-def correctness(completion: str, answer: str, *, variant: Correctness = "corrected") -> float | None:
+def correctness(completion: str, answer: str | list[str], *, variant: Correctness = "corrected") -> float | None:
     """2 when the answer is right, else 0 (verl.strict, verl.flexible: 1 and 0).
 
     corrected: the final answer (any form that the verifier `gsm8k` knows) equals the gold number; abstains when the
@@ -83,14 +83,15 @@ def correctness(completion: str, answer: str, *, variant: Correctness = "correct
     without commas, or else the last such run anywhere with its commas; it must equal the gold text.
     Source: willccb's GSM8K demo, the copy of it in Unsloth's notebooks, and verl, re-implemented.
     """
+    published = [published_gold(gold, variant) for gold in (answer if isinstance(answer, list | tuple) else [answer])]
     if variant == "verl.strict" or variant == "verl.flexible":
-        return 1.0 if verl_answer(completion, variant) == published_gold(answer, variant) else 0.0
+        return 1.0 if verl_answer(completion, variant) in published else 0.0
     if variant != "corrected":
-        return 2.0 if tagged_answer(completion) == published_gold(answer, variant) else 0.0
-    gold = gold_number(answer)
-    if gold is None:
+        return 2.0 if tagged_answer(completion) in published else 0.0
+    golds = gold_numbers(answer)
+    if not golds:
         return None
-    return 2.0 if is_right(final_answer(completion), gold) else 0.0
+    return 2.0 if is_right(final_answer(completion), *golds) else 0.0
 
 
 @reward(

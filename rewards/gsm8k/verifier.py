@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpo.plugins.decorators import verifier
 from grpo.plugins.types import Case, Verdict
-from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right
+from grpo.rewards.numbers.answers import Answer, final_answer, gold_numbers, is_right
 
 
 @verifier(
@@ -18,35 +18,40 @@ from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_r
         Case("She sold 48 and then 24, so 72 clips in all.", {"answer": "72"}, True),
         Case("<answer>71</answer>", {"answer": "72"}, False),
         Case("<answer>71 or 72</answer>", {"answer": "72"}, False),
+        Case("<answer>72</answer>", {"answer": ["71", "72"]}, True),
+        Case("3*60=180 a day, a total of 540.", {"answer": "540"}, True),
+        Case("x=71, x=72", {"answer": "72"}, False),
+        Case("6*12 = 72 <answer></answer>", {"answer": "72"}, False),
         Case("I cannot tell.", {"answer": "72"}, False),
         Case('<tool_call>{"name": "python", "arguments": {"code": "print(144/2)', {"answer": "72"}, False),
         Case("<answer>72</answer>", {"answer": "unknown"}, None),
     ],
 )
-def gsm8k(completion: str, answer: str) -> Verdict:
+def gsm8k(completion: str, answer: str | list[str]) -> Verdict:
     """Judges whether the final answer equals the gold number, exactly (72.0 is 72; 0.333 is not 1/3).
 
     The text after the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) counts before the reasoning itself.
     In it the last of `<answer>`, `<SOLUTION>`, `\\boxed{}` and `#### 72` that is not blank decides; without one, what
     follows "the answer is", "Answer:" or "A:"; without that, the last sentence with a number. Sign, currency,
     thousands, percent, fractions, 1.2e3, LaTeX spellings and units after the number are read. An answer that hedges
-    ("71 or 72") or is left as a sum ("6 * 12") is wrong, and a `<tool_call>` is none. Undecided only when the gold is
-    not one number.
+    ("71 or 72", "x=71, x=72", "71 \u00b1 1") or is left as a sum ("6 * 12") is wrong, an empty block at the end is no
+    answer, and a `<tool_call>` is none. Of a list of golds any one will do. Undecided only when no gold is one number.
     """
     found = final_answer(completion)
     extracted = _written(found)
-    gold = gold_number(answer)
-    if gold is None:
+    golds = gold_numbers(answer)
+    if not golds:
         return Verdict(None, extracted, f"the gold answer {_brief(answer)} is not one number")
+    gold = " or ".join(one.text for one in golds)
     if found is None:
         return Verdict(False, None, "no number and no marked answer in the completion")
     if not found.numbers:
         return Verdict(False, extracted, f"the answer ({found.form}) is not a number")
-    if is_right(found, gold):
-        return Verdict(True, extracted, f"equals the gold {gold.text} ({found.form})")
+    if is_right(found, *golds):
+        return Verdict(True, extracted, f"equals the gold {gold} ({found.form})")
     if len({number.value for number in found.numbers}) > 1:
         return Verdict(False, extracted, f"several numbers where one is asked ({found.form})")
-    return Verdict(False, extracted, f"differs from the gold {gold.text} ({found.form})")
+    return Verdict(False, extracted, f"differs from the gold {gold} ({found.form})")
 
 
 def _written(found: Answer | None) -> str | None:

@@ -27,7 +27,6 @@ def _score(ok: object) -> float | None:
     prepare=prepare,
     cases=[
         *(Case(case.completion, case.row, _score(case.expect)) for case in CASES),
-        Case("\\boxed{9^{9^{9}}}", {"answer": "72"}, 0.0, {"undecided": 0.0}),
         Case("\\boxed{\\frac{1}{2}}", {"answer": "0.5"}, 1.0, {"variant": "trl.accuracy_reward"}),
         Case("<answer>72</answer>", {"answer": "72"}, 0.0, {"variant": "trl.accuracy_reward"}),
         Case("<think>a</think>\\boxed{72}", {"answer": "72"}, 1.0, {"variant": "trl.reasoning_accuracy_reward"}),
@@ -37,7 +36,7 @@ def _score(ok: object) -> float | None:
 )
 def accuracy(
     completion: str,
-    answer: str,
+    answer: str | list[str],
     question: str | None = None,
     *,
     precision: int = 6,
@@ -74,7 +73,8 @@ def accuracy(
             evaluated=evaluated,
             limit=limit,
         )
-        usable = gold_text(answer) is not None
+        golds = answer if isinstance(answer, list | tuple) else [answer]
+        usable = any(gold_text(gold) is not None for gold in golds)
         return undecided if verdict.ok is None and usable else _score(verdict.ok)
     if variant == "trl.reasoning_accuracy_reward":
         ends = [end for end in delimiters if end in completion]

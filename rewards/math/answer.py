@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.answer_text import without_end_tokens
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.numbers.numerals import INVISIBLE
 
@@ -27,6 +28,7 @@ _MARK = lazy_pattern(
     r"|\#{4,}+(?P<line>[^\n\#]*+)|(?P<final>\bfinal answer\b[^\n.]{0,60}?\b(?:is|:)(?=[\s:$\\]))",
     re.IGNORECASE,
 )
+_CLOSING = lazy_pattern(r"</(?:answer|solution)\b[^<>\n]{0,80}>", re.IGNORECASE)
 _BOX = lazy_pattern(r"\\f?boxed\s?\{")
 _BRACE = lazy_pattern(r"(?<!\\)[{}]")
 _JOINT = lazy_pattern(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
@@ -35,6 +37,7 @@ MARKUP = lazy_pattern(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox
 
 _FRACTIONS = lazy_pattern(r"\\[dtc]frac(?![a-z])")
 _HOPE = lazy_pattern(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
+_ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
 _BETWEEN_DIGITS = lazy_pattern(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
 _SPACING = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
 
@@ -55,9 +58,12 @@ class Statement:
 
 
 def statement(completion: str) -> Statement | None:
-    """Finds the statement of the answer, or None when the completion is blank."""
+    """Finds the statement of the answer, or None when the completion is blank or ends in an empty block or box."""
     text = completion.strip()[-_READ:]
     text = text if text.isascii() else text.translate(INVISIBLE)
+    if "<<" in text:
+        text = _ANNOTATION.sub("", text)
+    text = without_end_tokens(text)
     if "I hope" in text[-40:]:
         text = text[:-40] + _HOPE.sub("", text[-40:])
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
@@ -98,11 +104,14 @@ def closing_brace(text: str, start: int) -> int:
     return -1
 
 
-def _statement(part: str) -> Statement:
-    after = len(part)
+def _statement(part: str) -> Statement | None:
+    """The last statement of a text; None where its last mark is empty and nothing follows that."""
+    after, empty = len(part), False
     for mark in reversed(deque(_MARK.finditer(part), maxlen=_MARKS)):
         if mark["tag"]:
             content = part[mark.end() : after].strip()
+            closing = _CLOSING.match(part, after)
+            empty = empty or bool(closing and not (mark["close"] or content or part[closing.end() :].strip()))
             after = mark.start()
             if content and not mark["close"]:
                 return Statement(content, "tag", (content,))
@@ -112,13 +121,15 @@ def _statement(part: str) -> Statement:
             if content and not heading:
                 return Statement(content, "hash", (content,))
         elif mark["final"]:
-            if any(character.isalnum() for character in part[mark.end() : after]):
+            if not empty and any(character.isalnum() for character in part[mark.end() : after]):
                 return Statement(part[mark.start() : mark.start() + LONGEST], "sentence")
         else:
             boxed = _boxed(part, mark.end())
             if boxed is not None:
                 return boxed
-    return Statement(part[-LONGEST:], "prose")
+            end = closing_brace(part, mark.end())
+            empty = empty or not any(map(str.isalnum, part[max(end, mark.end()) :]))
+    return None if empty else Statement(part[-LONGEST:], "prose")
 
 
 def _boxed(part: str, start: int) -> Statement | None:

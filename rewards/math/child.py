@@ -6,7 +6,7 @@ the parent.
 
 Requests: {"op": "same" | "trl" | "open_r1" | "open_r1_latex", "gold": ..., "text": ..., "seconds": ..., "wall": ...,
           **options}; "seconds" is processor time
-Replies:  {"ready": true} or {"error": traceback} once, then {"ok": true | false | null} or {"undecided": why}
+Replies:  {"ready": true} or {"error": traceback} once, then {"ok": true | false | null} or {"unreadable": why}
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         options = {name: request[name] for name in ("core", "precision", "strict", "relations") if name in request}
         return {"ok": math_equal.same_mathematics(gold, text, **options)}
     except Exception as error:  # of the libraries, on a text that a policy may write
-        return {"undecided": f"the comparison failed ({type(error).__name__})"}
+        return {"unreadable": f"the comparison failed ({type(error).__name__})"}
 
 
 def _load() -> dict[str, Any]:

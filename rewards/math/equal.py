@@ -139,10 +139,10 @@ def _as_tuples(golds: list[Any], found: list[Any]) -> Iterator[tuple[list[Any], 
 
 
 def _content(text: str) -> str:
-    """A text without the box or the dollar signs around it."""
+    """A text without the box or the dollar signs around it, as LaTeX."""
     text = text.strip().strip("$").strip()
     box = _BOX.fullmatch(text)
-    return normalized(box[1]) if box else text
+    return latex_of(normalized(box[1]) if box else text)
 
 
 def read_latex(latex: str) -> Any:

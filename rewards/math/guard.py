@@ -1,7 +1,7 @@
 """Expressions that would hang or exhaust a computer algebra system, told by their text: LaTeX in, a reason or None out.
 
 The test reads and never computes: huge powers, towers of powers, factorials, long runs of digits and deep nesting. It
-may refuse an expression that could be computed after all; that answer is then undecided, not wrong.
+may refuse an expression that could be computed after all; no one is expected to write such an answer, which is wrong.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ _MOST_DIGITS = 400
 _LARGEST_FACTORIAL = 1000
 _DEEPEST = 40
 _DEEPEST_RADICAL = 5
+_TALLEST = 8
 
 _DIGITS = lazy_pattern(rf"\d{{{_MOST_DIGITS + 1}}}|(?:[,\s]\d{{3}}(?!\d)){{{_MOST_DIGITS // 3 + 1}}}")
 _POWER = lazy_pattern(r"\^|\*\*")
+_TOWER = lazy_pattern(rf"(?:(?:\^|\*\*)[\s{{(]*+\\?\w{{1,20}}\s*+){{{_TALLEST + 1}}}")
 _FACTORIAL = lazy_pattern(r"([\d.,]*)\s*[)}\]]*\s*!(?!=)(\s*[)}\]]*\s*!(?!=))?")
 _SCIENTIFIC = lazy_pattern(r"\d\s?[eE]\s?\+?(\d{5,})")
 _BINOMIAL = lazy_pattern(r"\\[dt]?binom\s*\{?\s*(\d{5,})")
@@ -40,6 +42,8 @@ def hostile(expression: str) -> str | None:
         return f"an exponent is larger than {_LARGEST_EXPONENT}"
     if _BINOMIAL.search(expression) or any(_large_factorial(match) for match in _FACTORIAL.finditer(expression)):
         return "a factorial or binomial is too large"
+    if _TOWER.search(expression):
+        return f"powers are stacked more than {_TALLEST} high"
     if _depth(expression) > _DEEPEST:
         return f"brackets are nested more than {_DEEPEST} deep"
     if _radical_depth(expression) > _DEEPEST_RADICAL:

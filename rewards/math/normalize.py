@@ -11,10 +11,12 @@ import re
 from collections.abc import Callable
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.math.ascii import overlined
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.numbers.numerals import INVISIBLE
 from grpo.rewards.numbers.words import spoken_number
 
+_EMPHASIS = lazy_pattern(r"\A\s*(\*{1,3}|_{1,2}|`)(?![\s*_`])((?:(?!\1).)+?)(?<!\s)\1\s*\Z", re.DOTALL)
 _NUMBER = r"[-+\u2212]?\d+(?:\.\d+)?"
 _FACE = lazy_pattern(
     r"\\(?:textcolor\s?\{[a-zA-Z]+\}|color\s?\{[a-zA-Z]+\}(?=\s?\{)"
@@ -49,6 +51,7 @@ _SAID = lazy_pattern(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?
 _LISTED = lazy_pattern(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
 _LAST_COMMA = lazy_pattern(r"(?<!\\),\s*\Z")
 _FLIPPED = lazy_pattern(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-Z])")
+_ANGLED = lazy_pattern(r"[<\u27e8]\s*([^<>=,\u27e8\u27e9]{1,80}(?:,[^<>=,\u27e8\u27e9]{1,80})+)[>\u27e9]")
 _RATIO = lazy_pattern(rf"({_NUMBER})\s+to\s+({_NUMBER})")
 _NESTED = lazy_pattern(r"\[\s*(\[[^\[\]]{1,400}\](?:\s*,\s*\[[^\[\]]{1,400}\])*)\s*\]")
 _HALF_DAY = lazy_pattern(r"(?<=\d)\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
@@ -77,7 +80,9 @@ def normalized(text: str) -> str:
     if len(text) > LONGEST:
         return text
     if not text.isascii():
-        text = text.translate(INVISIBLE)
+        text = overlined(text.translate(INVISIBLE)).replace("\u00b1", "\\pm ").replace("\u2213", "\\mp ")
+    if text.strip()[:1] in "*_`":
+        text = _EMPHASIS.sub(r"\2", text, count=1)
     if "\\" in text:
         text = _commands(text)
     if "ldots" in text or "..." in text or "\u2026" in text:
@@ -148,14 +153,19 @@ def _whole(text: str) -> str:
     if spoken is not None:
         upper, lower = spoken.numerator, spoken.denominator
         return (f"{upper}" if lower == 1 else rf"\frac{{{upper}}}{{{lower}}}") + ("\\%" if percent else "")
-    for known, put in _IN_WORDS:
-        if known.fullmatch(words.removesuffix(".")):
-            return put
+    put = known_words(words)
+    if put is not None:
+        return put
     for form, respell in _RESPELT:
         match = form.fullmatch(bare)
         if match:
             return respell(match)
     return _HALF_DAY.sub(_of_day, _HALF_DAY_FACED.sub(_of_day, text if bare == core else bare))
+
+
+def known_words(text: str) -> str | None:
+    """Returns the LaTeX of an answer that has usual words: "no solution", "all real numbers", "infinity"; else None."""
+    return next((put for known, put in _IN_WORDS if known.fullmatch(text.removesuffix("."))), None)
 
 
 def _of_day(match: re.Match[str]) -> str:
@@ -167,6 +177,7 @@ _RESPELT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_FLIPPED, lambda match: f"{match[2]}={match[1]}"),
     (_PRICED, lambda match: match[1]),
     (_SPACED, lambda match: "".join(match[0].split())),
+    (_ANGLED, lambda match: f"({match[1]})"),
     (_RATIO, lambda match: f"{match[1]}:{match[2]}"),
     (_BRACKETED, lambda match: f"{match[1]}{repeating(match[2], match[3], match[4])}"),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement
-from grpo.rewards.math.claim import several
+from grpo.rewards.math.claim import formulas, several
 from grpo.rewards.math.quantity import magnitude, unit_ratio
 from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right
 from grpo.rewards.numbers.numerals import Number, plain_text, read_number
@@ -18,6 +19,8 @@ _DECIMAL_COMMA = lazy_pattern(r"\s*+\$?\s*+([-+\u2212]?\d{1,400})\{?,\}?(\d{1,40
 DIGITS_ALONE = lazy_pattern(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 """A number that is digits, a point and a minus sign at most, as most golds and most answers are."""
 
+_FORMULA = lazy_pattern(r"[\u221a\u03c0!\u00b2\u00b3]|\d[a-zA-Z(]|[-+*/\u00d7\u00b7]\s?[\d(a-zA-Z]")
+_EQUATION = lazy_pattern(r"[^,;=\\<>!$]{1,80}(?:=[^,;=\\<>!$]{1,80}){0,2}")
 _LISTED = lazy_pattern(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
 _GROUPED = lazy_pattern(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
 
@@ -61,7 +64,19 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
         found = final_answer(prediction.text)
         if found is None or re.search(r"[\\^_]", found.text):
             return None
+        if not found.numbers:
+            return False
+        outcome = found.text.rpartition("=")[2]
+        plain = len(found.numbers) == 1 and found.numbers[0].factor == number.factor == 1
+        if plain and not _FORMULA.search(outcome) and not formulas(found.text):
+            return is_right(found, number) or _rounded(found.numbers[0].value, number.value, precision)
         return True if len(found.numbers) == 1 and is_right(found, number) else _hedged(found)
+    left, equals, right = prediction.parts[0].rpartition("=")
+    if equals and _EQUATION.fullmatch(left) and read_number(right, units=True) is not None:
+        return same_number(replace(prediction, parts=(right,)), number, gold, precision)
+    offered = final_answer(f"<answer>{prediction.parts[0]}</answer>") if len(prediction.parts) == 1 else None
+    if offered is not None and len(offered.numbers) > 1 and is_right(offered, number):
+        return True
     content = plain_text(prediction.parts[0].strip().strip("$"))
     read = (
         None

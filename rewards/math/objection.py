@@ -11,7 +11,7 @@ import re
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement, plain
 from grpo.rewards.math.claim import claim, formulas, formulas_alone, is_set, result, several
-from grpo.rewards.numbers.answers import final_answer
+from grpo.rewards.numbers.answers import final_answer, is_right
 from grpo.rewards.numbers.numerals import Number, read_number
 
 _SHORT = 80
@@ -57,11 +57,21 @@ def objection(
         return "a question is no answer"
     if _denies(prediction, clause, number) and not _DENIAL.match(gold):
         return "the answer is denied"
-    if one and _offers(prediction, clause) and not _OR.search(gold):
+    same = number is not None and is_right(final_answer(f"<answer>{clause}</answer>"), number)
+    if one and not same and _offers(prediction, clause) and not _OR.search(gold):
         return "several answers where one is asked"
     if number is not None and any(map(_RELATION.search, prediction.parts)) and not _RELATION.search(gold):
         return "a relation where a number is asked"
+    if any(map(_contradicts, prediction.parts)):
+        return "two numbers that differ are set equal"
     return _left_open(result(clause), gold, number, question) if evaluated else None
+
+
+def _contradicts(content: str) -> bool:
+    """True for "5 = 6"; what one rounds to the other is no contradiction."""
+    sides = content.strip().strip("$").split("=")
+    values = [read.value for read in map(read_number, sides) if read is not None] if len(sides) == 2 else []
+    return len(values) == 2 and abs(values[0] - values[1]) * 100 > max(map(abs, values))
 
 
 def _left_open(outcome: str, gold: str, number: Number | None, question: str | None) -> str | None:

@@ -37,6 +37,10 @@ class Undecided(Exception):
     """The comparison came to no end within its limits."""
 
 
+class Unreadable(Undecided):
+    """The libraries broke off at one of the two texts."""
+
+
 class _Process:
     """One process that compares, and the socket to it."""
 
@@ -173,6 +177,7 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
 
     Raises:
         Undecided: it took longer, or its process died of it.
+        Unreadable: the libraries raised an exception.
         PluginError: the libraries are missing or broken.
     """
     idle = _IDLE
@@ -185,6 +190,6 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
             raise
         idle.put(process)
     if "ok" not in reply:
-        raise Undecided(reply["undecided"])
+        raise Unreadable(reply["unreadable"])
     ok: bool | None = reply["ok"]
     return ok

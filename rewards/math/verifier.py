@@ -16,13 +16,14 @@ from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, gold_letter
 from grpo.rewards.math.claim import claim, formulas, groups, listed_values, several
+from grpo.rewards.math.cue import behind_cue, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
 from grpo.rewards.math.normalize import choice_label, normalized
 from grpo.rewards.math.number import is_list, same_digits, same_number, term
 from grpo.rewards.math.objection import objection, repeats
-from grpo.rewards.math.process import SECONDS, Undecided, compare
+from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
 from grpo.rewards.math.quantity import turns, unit_ratio
 from grpo.rewards.math.radix import same_numeral
 from grpo.rewards.words import says
@@ -33,6 +34,7 @@ TIMEOUT = 60.0
 _END = 1000
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
+_PROSE = lazy_pattern(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
 _CUE = lazy_pattern(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
 
 CASES = [
@@ -51,7 +53,12 @@ CASES = [
     Case("\\boxed{\\sqrt{12}}", {"answer": "2\\sqrt{3}", "question": "Simplify $\\sqrt{12}$."}, False),
     Case("I cannot tell.", {"answer": "\\frac{1}{2}"}, False),
     Case("", {"answer": "\\frac{1}{2}"}, False),
-    Case("\\boxed{9^{9^{9}}}", {"answer": "72"}, None),
+    Case("\\boxed{9^{9^{9}}}", {"answer": "72"}, False),
+    Case("The answer is x^2+1.", {"answer": "x^2+1"}, True),
+    Case("**Answer:** (1, 2)", {"answer": "(1,2)"}, True),
+    Case("<think>It is 72.</think><answer></answer>", {"answer": "72"}, False),
+    Case("\\boxed{2}", {"answer": ["1", "2"]}, True),
+    Case("\\boxed{1, 2}", {"answer": ["1", "2"]}, False),
     Case("\\boxed{72}", {"answer": ""}, None),
 ]
 
@@ -71,7 +78,7 @@ def prepare(*, limit: float, precision: int, **_others: object) -> None:
 @verifier(version=1, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
 def math(
     completion: str,
-    answer: str,
+    answer: str | list[str],
     question: str | None = None,
     *,
     precision: int = 6,
@@ -83,25 +90,28 @@ def math(
     """Judges whether the stated answer is mathematically the same as the gold.
 
     The answer stands after the reasoning, in the last of an `<answer>` or `<SOLUTION>` block, a line `#### ...`,
-    `\\boxed{}` and "the final answer is ..."; without any of them, at the end of the text. The first of these decides:
+    `\\boxed{}` and "the final answer is ..."; without any of them, behind the last cue of the prose ("The answer is
+    x^2+1.", "**Answer:** (1, 2)", "So the area is 25\u03c0."), else at the end of the text. When the last block or box is
+    empty and nothing follows it, nothing is stated. The first of these decides:
     1. a gold that is empty, or neither text nor number: undecided; nothing stated, or the question alone: wrong;
     2. the same text but for spacing and LaTeX that does not matter: right;
     3. a gold that is a time of day or a date: right for the same moment, else wrong; a gold in words: right when they
        are the same but for case, punctuation and articles ("Yes, because ..." says yes), else wrong;
     4. a gold that is one capital letter: the letter chosen decides;
     5. digits with a base (`1011_2`): the same digits and base are right, others wrong;
-    6. an expression that would hang computer algebra (huge powers, factorials, numbers, deep brackets): undecided;
+    6. an expression that would hang computer algebra (huge powers, factorials, numbers, deep brackets): wrong;
     7. several values where the gold is one, a denial, a question, a problem left to compute (`\\int`, `\\sum`, 6*12),
        an expression of the question: wrong;
     8. a gold and an answer that are plain numbers: equal, or equal to `precision` decimals where one is a decimal, in
        units that agree where both name one;
     9. math-verify on sympy: simplified, to `precision` decimals, sets, intervals, matrices, relations, units, percent;
-       undecided at the time limit, or when it breaks its process;
+       undecided at the time limit or when its process was ended, wrong when the answer cannot be read at all;
     10. a gold that is no mathematics either: wrong.
 
     Args:
         completion: the text.
-        answer: the gold: LaTeX, a number, a text, or a worked solution that ends in `#### 72` or holds `\\boxed{}`.
+        answer: the gold: LaTeX, a number, a text, or a worked solution that ends in `#### 72` or holds `\\boxed{}`. Of
+            a list of golds any one will do.
         question: the question, where the rows have it; repeating an expression of it is then no answer.
         precision: decimal places to which numbers are compared.
         strict: False lets variables have other names, and a set equal a tuple.
@@ -110,12 +120,41 @@ def math(
         limit: seconds of processor time for one comparison by computer algebra, and a third of its wall time.
     """
     prepare(limit=limit, precision=precision)
+    options = {
+        "precision": precision,
+        "strict": strict,
+        "relations": relations,
+        "evaluated": evaluated,
+        "limit": limit,
+    }
+    if not isinstance(answer, list | tuple):
+        return _judged(completion, answer, question, **options)
+    verdicts = [_judged(completion, gold, question, **options) for gold in answer if read_gold(gold) is not None]
+    if not verdicts:
+        return Verdict(None, None, "none of the gold answers is a text or a number")
+    return min(verdicts, key=lambda verdict: (True, None, False).index(verdict.ok))
+
+
+def _judged(
+    completion: str,
+    answer: object,
+    question: str | None,
+    *,
+    precision: int,
+    strict: bool,
+    relations: bool,
+    evaluated: bool,
+    limit: float,
+) -> Verdict:
+    """The verdict by one gold."""
     gold = read_gold(answer)
     if gold is None:
         return Verdict(None, None, "the gold answer is empty or not a text or a number")
     prediction = None if repeats(completion, question) else statement(completion)
     if prediction is None:
         return Verdict(False, None, "nothing is stated")
+    if gold.words is None and gold.letter is None and not gold.moment:
+        prediction = behind_cue(prediction, gold.text)
     extracted = _shorten(prediction.parts[-1] if prediction.parts else claim(prediction))
     if gold.number is not None and len(prediction.parts) == 1:
         same, how = same_digits(prediction.parts[0], gold.core, gold.number, precision)
@@ -136,7 +175,8 @@ def math(
     if moment is not None:
         return Verdict(moment, extracted, f"{'the' if moment else 'not the'} time or date of the gold")
     if gold.words is not None:
-        same = says(_said(prediction), gold.words)
+        readings = () if prediction.parts else words_behind_cue(prediction.text)
+        same = any(says(reading, gold.words) for reading in (_said(prediction), *readings))
         return Verdict(same, extracted, "the words of the gold" if same else "other words than the gold's")
     if gold.letter:
         chosen = chosen_letter(prediction)
@@ -148,7 +188,7 @@ def math(
         return Verdict(False, extracted, f"several answers where one is asked ({prediction.form})")
     reason = next(filter(None, map(hostile, prediction.parts or (claim(prediction),))), None)
     if reason is not None:
-        return Verdict(None, extracted, f"not compared: {reason}")
+        return _refused(gold, extracted, reason)
     wrong = objection(prediction, gold.core, gold.number, question=question, evaluated=evaluated)
     if wrong is not None:
         return Verdict(False, extracted, f"{wrong} ({prediction.form})")
@@ -162,14 +202,20 @@ def math(
 def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **options: int | bool) -> Verdict:
     reason = None if prediction.parts else hostile(prediction.text[-_END:])
     if reason is not None:
-        return Verdict(None, extracted, f"not compared: {reason}")
+        return _refused(gold, extracted, reason)
     text = prediction.parts[0] if prediction.form in ("tag", "hash") else prediction.text
+    if not prediction.parts and not formulas(text):
+        text = claim(prediction)
+        if gold.number is None and "\\" not in text and not several(gold.core) and _PROSE.search(text):
+            return Verdict(False, extracted, f"no mathematics alone is stated ({prediction.form})")
     core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
     listed = listed_values(claim(prediction)) if not prediction.parts and several(gold.core) else None
     if listed is not None:
         text = core = rf"\boxed{{{listed}}}"
     try:
         same = compare("same", term(gold.text) or gold.text, text, core=core, seconds=limit, **options)
+    except Unreadable as error:
+        return _refused(gold, extracted, str(error))
     except Undecided as error:
         return Verdict(None, extracted, str(error))
     if same is None:
@@ -177,6 +223,11 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **
     if same and unit_ratio(core, gold.core) != 1 and not turns(core, gold.core):
         return Verdict(False, extracted, "another unit than the gold's")
     return Verdict(same, extracted, f"{'the same as' if same else 'differs from'} the gold by math-verify")
+
+
+def _refused(gold: Gold, extracted: str, reason: str) -> Verdict:
+    """Wrong for what no one would write as an answer, unless the gold is such a thing itself."""
+    return Verdict(None if hostile(gold.text) else False, extracted, f"not compared: {reason}")
 
 
 def _normalized(prediction: Statement, *, labels: bool) -> Statement:

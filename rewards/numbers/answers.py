@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -36,6 +36,7 @@ _CUE = lazy_pattern(
     "|\u7b54\u6848 ?[\u662f\u4e3a\u70ba:]",
     re.IGNORECASE | re.MULTILINE,
 )
+_TAG = lazy_pattern(r"</?(?:answer|solution|think|reasoning)\b[^<>\n]{0,80}>|<\|[^<>|\s]{1,40}\|>", re.IGNORECASE)
 _DIGIT = lazy_pattern(r"\d")
 _EQUALS = lazy_pattern(r"(?<![!<>])=")
 _THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
@@ -47,11 +48,25 @@ _DENIAL = lazy_pattern(
 )
 _BOUND = lazy_pattern(
     r"[\s$({\\]*(?:[<>](?=[=\s$-]*\d)|[\u2264\u2265\u2260]|!=|(?:leq?|geq?|lt|gt|neq?)(?![a-zA-Z])"
-    r"|(?:less|fewer|more|greater|larger|smaller|bigger)\s+than\b)",
+    r"|(?:less|fewer|more|greater|larger|smaller|bigger)\s+than\b|(?:at\s+(?:most|least)|up\s+to|no\s+more\s+than)\b)",
     re.IGNORECASE,
 )
+_UNDONE = lazy_pattern(
+    r"\W*(?:the\s+)?(?:half|double|twice|thrice|triple|(?:square|cube|reciprocal|factorial|(?:square|cube)\s+root)\s+of)"
+    r"\s+(?:of\s+)?[^\s=\d]{0,3}\d[\d.,]*[^=\d]*\Z",
+    re.IGNORECASE,
+)
+_TOTAL = lazy_pattern(
+    r"\b(?:(?:a|the|grand|combined)\s+total\s+(?:of|is|comes\s+to)|totall?ing|(?:giving|leaving|making|which\s+"
+    r"(?:is|makes|gives|leaves|means))(?:\s+(?:him|her|them|us|it|you|me|a|the|total|of|only|just|exactly)\b)*)"
+    r"(?=[\s$*({\[]*\d)",
+    re.IGNORECASE,
+)
+_EQUATED = lazy_pattern(r"[\s,;$]*(?:(?:and|or|&)\s+)?(?:maybe\s+|perhaps\s+)?\$?[a-zA-Z]\s*=[\s$]*", re.IGNORECASE)
+_EITHER_SIGN = lazy_pattern(r"\u00b1|\\(?:pm|mp)(?![a-z])|\+\s?/\s?-")
+_PLUS_MINUS = lazy_pattern(r"(?:\u00b1|\\(?:pm|mp)(?![a-z])|\+\s?/\s?-)[\s{$]*\Z")
 _ASIDE = lazy_pattern(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
-_GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013-]*+"
+_GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013\u00b1\u2213<>\u2264\u2265-]*+"
 _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
     **dict.fromkeys(("+", "plus"), lambda x: x + x),
     **dict.fromkeys(("-", "\u2013", "minus"), lambda x: x - x),
@@ -64,7 +79,8 @@ _OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reve
 _OPERATOR = lazy_pattern(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
 _JOINT = lazy_pattern(
     r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b))"
-    rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|{_OPERATORS}){_GAP})*+",
+    rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260"
+    rf"|\\(?:not\s?=|(?:neq?|leq?|geq?|lt|gt|pm|mp)(?![a-zA-Z]))|{_OPERATORS}){_GAP})*+",
     re.IGNORECASE,
 )
 
@@ -89,11 +105,10 @@ def final_answer(completion: str) -> Answer | None:
     """Finds the final answer of a completion, or None when it holds no number and no marked answer."""
     text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
-    for part in (text[split:], text[:split]):
-        answer = _explicit(part) or _cued(part) or _last_sentence(part) or _in_words(part)
-        if answer is not None:
-            return answer
-    return None
+    rest = text[split:]
+    part = rest if "</" in rest or any(map(str.isalnum, _TAG.sub("", rest))) else text[:split]
+    answer = _explicit(part) or _cued(part) or _last_sentence(part) or _in_words(part)
+    return answer if answer is not None and answer.text else None
 
 
 def gold_number(answer: object) -> Number | None:
@@ -118,26 +133,48 @@ def gold_number(answer: object) -> Number | None:
     return found if found is not None and is_exact(found) else None
 
 
-def is_right(answer: Answer | None, gold: Number) -> bool:
-    """True when the answer states the gold number and no other; exact, without tolerance."""
-    return answer is not None and bool(answer.numbers) and all(distance(n, gold) == 0 for n in answer.numbers)
+def gold_numbers(answer: object) -> tuple[Number, ...]:
+    """Reads the gold answers of a row, of which any one will do; none when it is unusable.
+
+    Args:
+        answer: as for `gold_number`, or a list of such golds, of which unusable ones are left out.
+    """
+    golds = answer if isinstance(answer, list | tuple) else [answer]
+    return tuple(found for found in map(gold_number, golds) if found is not None)
+
+
+def is_right(answer: Answer | None, *golds: Number) -> bool:
+    """True when the answer states one of the gold numbers and no other number; exact, without tolerance."""
+    if answer is None or not answer.numbers:
+        return False
+    return any(all(distance(number, gold) == 0 for number in answer.numbers) for gold in golds)
 
 
 def _explicit(text: str) -> Answer | None:
-    """The last explicit form that is not blank."""
-    after = len(text)
+    """The last explicit form that is not blank; without one, no number where a blank block or box ends the text."""
+    after, empty = len(text), False
     for mark in reversed(list(_MARK.finditer(text))):
         form, content = _content(text, mark, after)
+        content = content.strip()
+        rest = text[after:] if mark["tag"] else text[mark.end() :]
+        blank = not (content or mark["close"] or mark["hash"] or (mark["tag"] and after == len(text)))
+        empty = empty or (blank and not any(map(str.isalnum, _TAG.sub("", rest))))
         if mark["tag"]:
             after = mark.start()
-        content = content.strip()
         if not content or mark["close"]:
             continue
         if form == "hash" and not _leads(content) and _spoken(content) is None:
             continue
-        vague = _QUESTION.search(content) or _BOUND.match(content)
+        vague = _vague(content)
         return Answer(_shorten(content), (None if vague else _stated(content) or _spoken(content)) or (), form)
-    return None
+    return Answer("", (), "tag") if empty else None
+
+
+def _vague(content: str) -> bool:
+    """True for a question, a bound, and a number that something is still to be done with: "twice 36"."""
+    if _QUESTION.search(content) or _BOUND.match(content):
+        return True
+    return _UNDONE.fullmatch(content) is not None and _spoken(content) is None
 
 
 def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
@@ -161,7 +198,9 @@ def _cued(text: str) -> Answer | None:
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
         line = text[cue.end() : cue.end() + _LONGEST].lstrip().split("\n", 1)[0]
         sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
-        numbers = None if _QUESTION.search(sentence) else _stated(sentence) or _spoken(sentence)
+        if _QUESTION.search(sentence):
+            continue
+        numbers = () if _vague(sentence) else _stated(sentence) or _spoken(sentence)
         if numbers is not None:
             return Answer(_shorten(sentence), numbers, "sentence")
     return None
@@ -190,7 +229,7 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     if not _DIGIT.search(content):
         return None
     single = read_number(content)
-    if single is not None:
+    if single is not None and not _EITHER_SIGN.search(content):
         return (single,)
     outside = _ASIDE.sub(lambda aside: " " * len(aside[0]), content)
     found = list(numbers_in(outside)) or list(numbers_in(content))
@@ -202,7 +241,8 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     concluded = _after(_THEREFORE, content, numbers)
     equal = _after(_EQUALS, content, concluded or numbers)
     if equal:
-        return _joined(content, equal)
+        total = _after(_TOTAL, content, equal)
+        return _joined(content, total) if total else (*_joined(content, equal), *_equated(content, equal[0], numbers))
     if concluded:
         return _joined(content, concluded[::-1])
     if leading and _leads(content):
@@ -231,6 +271,8 @@ def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list
 
 def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
     chain, results = [numbers[0]], list[Number]()
+    if _PLUS_MINUS.search(content, max(0, numbers[0].start - 8), numbers[0].start):
+        results.append(replace(numbers[0], value=-numbers[0].value))
     for number in numbers[1:]:
         left, right = sorted((chain[-1], number), key=lambda n: n.start)
         if not _JOINT.fullmatch(content, left.end, right.start) and content[left.end : right.start] != ":":
@@ -239,6 +281,15 @@ def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
             results += _result(content[left.end : right.start], left)
         chain.append(number)
     return (*chain, *results)
+
+
+def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Number]:
+    """The numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
+    for earlier in reversed([one for one in numbers if one.end <= number.start]):
+        if not _EQUATED.fullmatch(content, earlier.end, number.start):
+            return
+        yield earlier
+        number = earlier
 
 
 def _result(joint: str, operand: Number) -> list[Number]:

@@ -61,3 +61,58 @@ def test_listing_everything_is_no_exact_match_and_dilutes_the_f1():
     every = "Paris, London, Rome and Berlin"
     assert text_match(f"<answer>{every}</answer>", "Paris") == 0.0
     assert text_match(f"<answer>{every}</answer>", "Paris", measure="f1") < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is Paris.",
+        "The answer is: Paris",
+        "Final answer: Paris",
+        "**Answer:** Paris",
+        "**Answer: Paris**",
+        "The answer is **Paris**.",
+        "### Answer\n\nParis",
+        "A: Paris",
+        "The answer is \"Paris\".",
+        "The answer is Paris. It is the capital of France.",
+        "The answer is Paris, the capital of France.",
+        "The answer is Paris because the Seine flows there.",
+        "The answer is Paris (France).",
+        "The answer is London. Wait, that is wrong. The answer is Paris.",
+        "<think>The answer is London.</think>The answer is Paris.",
+        "La respuesta es Paris.",
+        "\u7b54\u6848\u662fParis\u3002",
+        "The answer is Paris.<|im_end|>",
+    ],
+)
+def test_what_stands_behind_a_cue_is_the_answer(text):
+    assert text_match(text, "Paris") == 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is London.",
+        "The answer is London.\nParis",
+        "Paris. The answer is London.",
+        "The answer is not Paris.",
+        "The answer isn't Paris.",
+        "The answer is Paris or London.",
+        "The answer is Paris, or maybe London.",
+        "The answer is Paris, London, Rome.",
+        "The answer is Paris. Or London.",
+        "The answer is Paris. Wait, the answer is London.",
+        "The answer is Paris. No, London.",
+        "Is the answer Paris?",
+        "The answer is Paris?",
+        "If the answer is Paris, I am lucky.",
+        "Paris <answer></answer>",
+        "<think>The answer is Paris.</think><answer> </answer>",
+        "The answer is Paris. \\boxed{}",
+        "<think>Paris</think>I cannot tell.",
+        "<answer>London</answer> The answer is Paris.",
+    ],
+)
+def test_other_words_denials_and_hedges_behind_a_cue_are_not(text):
+    assert text_match(text, "Paris") == 0.0

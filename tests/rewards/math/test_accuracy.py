@@ -28,11 +28,13 @@ GOLDS = ["72", "$72$", "\\boxed{72}", "72\\%", "seventy-two", "x = 72"]
 def test_a_verdict_becomes_a_score():
     assert accuracy("\\boxed{\\frac24}", "1/2") == 1.0
     assert accuracy("\\boxed{\\frac23}", "1/2") == 0.0
-    assert accuracy("\\boxed{9^{9^{9}}}", "72") is None
+    assert accuracy("\\boxed{9^{9^{9}}}", "9^{9^{8}}") is None
 
 
 def test_undecided_answers_may_cost_but_unusable_golds_never_do():
-    assert accuracy("\\boxed{9^{9^{9}}}", "72", undecided=0.0) == 0.0
+    assert accuracy("\\boxed{9^{9^{9}}}", "72") == 0.0
+    assert accuracy("\\boxed{(1+x)^{10^9}}", "(x+1)^{10^9}") is None
+    assert accuracy("\\boxed{(1+x)^{10^9}}", "(x+1)^{10^9}", undecided=0.0) == 0.0
     assert accuracy("\\boxed{72}", "", undecided=0.0) is None
 
 

@@ -1,4 +1,4 @@
-"""Expressions made to hang or exhaust computer algebra: undecided within the limit, in any thread and process."""
+"""Expressions made to hang or exhaust computer algebra: wrong by their shape, or undecided at the limit, in any thread."""
 
 import asyncio
 import os
@@ -54,6 +54,11 @@ REFUSED = [
     r"\boxed{0." + "3" * 10**6 + "}",
     r"\boxed{" + ",".join(["999"] * 10**5) + "}",
     "9" * 10**6,
+    r"\boxed{" + "x^" * 1000 + "2}",
+    r"\boxed{" + "x^{" * 12 + "2" + "}" * 12 + "}",
+    r"\boxed{" + "x(" * 900,
+    "The answer is " + "9" * 5000,
+    "The answer is " + "((((" * 30 + "x+1",
     r"\boxed{" + r"\sqrt{2+" * 50 + "1" + "}" * 50 + "}",
     r"\boxed{" + r"\sqrt{2+" * 8 + r"\sqrt{3}" + "}" * 8 + "}",
     r"\boxed{" + "(" * 1000 + "1" + ")" * 1000 + "}",
@@ -65,13 +70,19 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:30])
-def test_a_hostile_expression_is_undecided_at_once(text):
+def test_a_degenerate_answer_is_wrong_at_once(text):
     for gold in ("72", "9", "x+1"):
         started = time.monotonic()
         verdict = math(text, gold, limit=30.0)
-        assert verdict.ok is None, verdict
+        assert verdict.ok is False, verdict
         assert verdict.reason.startswith("not compared: ")
         assert time.monotonic() - started < 2.0
+
+
+def test_a_degenerate_gold_is_nobodys_fault():
+    gold = "(x+1)^{100000000}"
+    assert math(f"\\boxed{{{gold}}}", gold).ok is True
+    assert math("\\boxed{(1+x)^{100000000}}", gold).ok is None
 
 
 @pytest.mark.slow
@@ -81,7 +92,6 @@ def test_a_hostile_expression_is_undecided_at_once(text):
         (SLOW, "x^2+y"),
         (r"\binom{10^9}{10^8}", "72"),
         (r"x^5+y^5+z^5=x^4y+\sin(x)", r"x^7+y^5+\cos(z)=3"),
-        ("x^" * 1000 + "2", "x"),
         ("x^2", SLOW),
     ],
 )
@@ -176,7 +186,7 @@ def test_the_engine_survives_hostile_rows():
     with Scorer([BoundVerifier(math, "grpo-kit", options={"limit": 1.0}, timeout=math.timeout)], workers=1) as scorer:
         judged = scorer.judge(rows)["math"]
         assert not scorer.first_failure
-    assert [judgement.verdict.ok for judgement in judged] == [None, None, True, False]
+    assert [judgement.verdict.ok for judgement in judged] == [None, False, True, False]
 
 
 @pytest.mark.slow

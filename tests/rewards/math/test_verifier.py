@@ -2,6 +2,7 @@
 
 import pytest
 from math_pairs import RIGHT, WRONG
+from math_stated import SECOND_RIGHT, SECOND_WRONG, STATED_RIGHT, STATED_WRONG
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
@@ -90,10 +91,48 @@ def test_options_change_what_counts_as_equal():
 
 
 def test_a_gold_that_is_nothing_to_compare_with_is_undecided():
-    for gold in ("", "  ", "#### ", "$", None, True, ["5"], 10**20_000):
+    for gold in ("", "  ", "#### ", "$", None, True, [], ["", None], 10**20_000):
         verdict = math("\\boxed{5}", gold)
         assert (verdict.ok, verdict.extracted) == (None, None)
         assert verdict.reason
+
+
+def test_of_several_golds_any_one_will_do():
+    for gold in (["x+1", "x-1"], ("x+1", "", "5"), ["Paris", "1+x"]):
+        assert math("The answer is x+1.", gold).ok is True, gold
+    assert math("\\boxed{x+2}", ["x+1", "x-1"]).ok is False
+    assert math("\\boxed{1, 2}", ["1", "2"]).ok is False
+    assert math("<answer>B</answer>", ["A", "(B)"]).ok is True
+    assert math("\\boxed{5}", [5, "6"]).ok is True
+
+
+def test_an_empty_block_states_nothing():
+    for text in ("72. <answer></answer>", "<think>72</think><answer> </answer>", "So 72. \\boxed{}"):
+        assert math(text, "72").ok is False, text
+    for text in ("I put it in \\boxed{}. The answer is 72.", "<answer>72</answer>\n<answer></answer>"):
+        assert math(text, "72").ok is True, text
+
+
+STATED_OTHERWISE = {
+    ("$$\n\\text{Answer: } 2\\sqrt{3}\n$$", "2\\sqrt3"): "words inside a formula that nothing marks",
+    ("The answer is 12 = 3\u00b74.", "12"): "the value stands before the product, not after it",
+    ("The answer is x^2 + y^2 = 25.", "25"): "the question may well have asked for x^2 + y^2",
+    ("The answer is cuberoot(2).", "\\sqrt[3]{2}"): "a name that nothing else knows",
+    ("The answer is 17_8.", "17"): "the base that the gold leaves out may be known from the question",
+    ("Therefore, Tom has $45 left of his $60.", "60"): "the last number of a sentence without a cue is its answer",
+    ("The answer is x = x.", "x"): "an equation may repeat the unknown",
+    ("The answer is 10!", "10"): "an exclamation mark behind a number is one, where the gold has no factorial",
+}
+"""Stated answers that are judged otherwise than their label: why."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*STATED_RIGHT, *STATED_WRONG, *SECOND_RIGHT, *SECOND_WRONG])
+def test_an_answer_behind_a_cue_is_read_as_it_is_meant(kind):
+    right, wrong = {**STATED_RIGHT, **SECOND_RIGHT}, {**STATED_WRONG, **SECOND_WRONG}
+    rows = [(row, True) for row in right.get(kind, ())] + [(row, False) for row in wrong.get(kind, ())]
+    differing = {row for row, label in rows if math(*row).ok is not label}
+    assert differing == STATED_OTHERWISE.keys() & {row for row, _ in rows}
 
 
 def test_golds_may_be_numbers_and_worked_solutions():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grpo.rewards.numbers.numerals import read_number
 from grpo.rewards.numbers.answers import final_answer, gold_number, is_right
 
 GOLD = gold_number("72")
@@ -92,12 +93,55 @@ def test_the_final_answer_is_found(text):
         "<answer>72?</answer>",
         "Is it 72?",
         "#### > 72",
+        "x=71, x=72",
+        "x=72, x=71",
+        "x = 71 or x = 72",
+        "<answer>a=71, b=72</answer>",
+        "71 \\pm 1",
+        "\\boxed{71 \\pm 1}",
+        "<answer>72 \u00b1 0.5</answer>",
+        "The answer is \u00b172.",
+        "<answer>+/- 72</answer>",
+        "71 \\neq 72",
+        "72 \\neq 71",
+        "\\boxed{71 \\ne 72}",
+        "<answer>71 < 72</answer>",
+        "71 \\le 72",
+        "The answer is less than 72.",
+        "The answer is at most 72.",
+        "The answer is twice 72.",
+        "The answer is the square of 72.",
+        "72 <answer></answer>",
+        "<think>72</think><answer></answer>",
+        "<reasoning>\n72\n</reasoning>\n<answer>\n</answer>",
+        "So 72. \\boxed{}",
+        "<think>72</think>I cannot tell.",
         "<answer>\u2265 72</answer>",
         "\\boxed{\\le 72}",
     ],
 )
 def test_what_is_not_the_final_answer_does_not_count(text):
     assert not is_right(final_answer(text), GOLD)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3*60=180 minutes a day, for a total of 540 minutes.",
+        "He reads 3*60=180 pages a week, giving him a total of 540.",
+        "It costs 3*180 = $540, a total of $540.",
+        "She runs 3*60=180 m each time, which makes 540 m.",
+        "3*60=180, so she runs 540 meters.",
+        "The first had 180, the second 360 = 2*180, totaling 540.",
+        "I write \\boxed{} around it: the answer is 540.",
+        "The answer is 540.<|im_end|>",
+        "<think>540</think><|im_end|>",
+        "x = 540",
+        "x = 500 + 40 = 540",
+    ],
+)
+def test_the_total_is_the_answer_and_not_what_it_was_made_of(text):
+    assert is_right(final_answer(text), read_number("540"))
 
 
 @pytest.mark.parametrize("text", ["", "\n", "I cannot tell.", "<reasoning></reasoning>", "<answer></answer>"])

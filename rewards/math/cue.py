@@ -1,0 +1,268 @@
+"""What prose states as its answer: a statement without marks in, the same with its answer marked out.
+
+"The answer is x^2+1.", "**Answer:** (1, 2)", "Respuesta: 2√3" and a last sentence such as "So the area is 25π." all name
+an answer behind a cue. Where that is mathematics and nothing else, it is taken as if it stood in a block; a reason or a
+remark behind it ("because ...", "(by Pythagoras)") is left out. Prose that says more than that is left to others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.math.answer import Statement
+from grpo.rewards.math.ascii import NAMES, latex_of
+from grpo.rewards.math.claim import claim
+from grpo.rewards.math.normalize import known_words
+from grpo.rewards.math.quantity import unit
+
+_LONGEST = 400
+_CUES = 8
+_NOUN = (
+    r"(?<![^\W_])(?:answers?|ans\b\.?|solutions?|results?|respuesta|antwort|l\u00f6sung|r\u00e9ponse|risposta|resposta"
+    r"|\u043e\u0442\u0432\u0435\u0442)(?![^\W_])|\u7b54\u6848|\u7b54\u3048|\u7b54(?=[:\uff1a])|\uc815\ub2f5"
+)
+_VERB = (
+    r"(?:\b(?:is|are|was|be|equals?|es|son|ist|est|sont|\u00e9|\u00e8|sono)\b|[:=\uff1a\u2013\u2014]|\s-(?=\s)"
+    r"|[\u662f\u4e3a\u70ba\u306f\uc740\ub294]|(?<=ans\.)(?=\s))"
+)
+_ADVERB = r"(?:\s*\b(?:equal to|therefore|then|thus|simply|just|exactly|indeed|approximately|about|roughly)\b)*"
+_CUE = lazy_pattern(
+    rf"(?:{_NOUN})(?:[^\n\d.?!:=\uff1a]{{0,60}}?|\s{{1,3}}){_VERB}{_ADVERB}\s{{0,3}}[:\uff1a]?"
+    rf"|(?:{_NOUN})[^\w\n]{{0,8}}\n|^[ \t>*]{{0,8}}A:(?!.*^[ \t>*]{{0,8}}B:)",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
+_COPULA = lazy_pattern(
+    r"(?:\b(?:is|are|was|equals?|becomes?|be|gets?|gives?|obtain|yields?|have|has|find|conclude)\b|[:\uff1a])"
+    rf"(?:\s+(?:us|that|to)\b)?{_ADVERB}\s*:?",
+    re.IGNORECASE,
+)
+_LEAD = lazy_pattern(
+    r"\s*(?:(?:so|thus|therefore|hence|then|finally|and|we (?:get|have|find|obtain))\b[,:]?\s*)+", re.IGNORECASE
+)
+_REFUSED = lazy_pattern(
+    r"\b(?:not|never|cannot|neither|nor|hardly|unlikely|if|suppose|assume|assuming|unless|whether|possible|candidates?"
+    r"|options?|choices?|either|between)\b|n['\u2019]t\b|\u4e0d",
+    re.IGNORECASE,
+)
+_RETRACTED = lazy_pattern(
+    r"\b(?:wait|actually|correction|mistaken?|oops|hmm|alternatively|not sure)\b|\b(?:is|was|be)\s+(?:wrong|incorrect|false)"
+    r"|(?:\A|[.!?\n])[\s*_]*(?:or|maybe|perhaps|possibly|no|rather|unless|but)\b",
+    re.IGNORECASE,
+)
+_HEDGE = lazy_pattern(
+    r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|otherwise|unless|either)\b", re.IGNORECASE
+)
+_TAIL = lazy_pattern(
+    r"[,;]?\s+(?:because|since|as|where|so|not|rather|meaning|given|in(?!\s+base)|of|after|namely|thanks|per)\b"
+    r"|\s+[\u2013\u2014-]\s+(?=[^\W\d_]{3})|,\s+(?=(?:and|but|we|the|this|that|it)\s)",
+    re.IGNORECASE,
+)
+_ALSO = lazy_pattern(
+    r",?\s+(?:which|that)\s+(?:is|equals|simplifies\s+to|reduces\s+to|gives|comes\s+to)\s+"
+    r"(?:(?:equal|equivalent)\s+to\s+|the\s+same\s+as\s+|just\s+|simply\s+)?",
+    re.IGNORECASE,
+)
+_REMARK = lazy_pattern(
+    r",?\s+(?:because|since|as|which|who|where|so)\b|,\s+(?=(?:the|an?|not|in|it)\s)|\s\((?=[^()]*\)\Z)", re.IGNORECASE
+)
+_ROUGH = lazy_pattern(r"\s*(?:approximately|about|roughly|around|\u2248)", re.IGNORECASE)
+_ASIDE = lazy_pattern(
+    r"\s\((?!\s*(?:or|maybe|perhaps|possibly|in\s+base|base)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)\s*\Z", re.IGNORECASE
+)
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?])[*_)\"'`]{0,4}\s+(?=[^\W\d_]|\$|\\|\*)|(?<=[\u3002\uff01\uff1f])")
+_COURTESY = lazy_pattern(
+    r"\b(?:hope|let me know|feel free|questions|completes|done|verified|help|thank)\b|\A[\s*_#-]*\Z", re.IGNORECASE
+)
+_WORD = lazy_pattern(r"\\?[^\W\d_]+")
+_SYMBOLS = frozenset(
+    "+-*/^=<>|!,;:()[]{}.%'_&~ \n\u2212\u00b1\u2213\u00d7\u00b7\u22c5\u00f7\u2264\u2265\u2260\u221a\u221b\u221e\u222a\u2229\u2208"
+    "\u2205\u00b0\u2026\u2248\u2032\u0304\u0305\u211d\u2124\u2115\u211a\\\u20ac\u00a3\u00a5\u20b9\u00a0\u2009\u202f\u2044\u2215"
+)
+_OPERANDS = frozenset("\u221e\u2205\u211d\u2124\u2115\u211a")
+_FUNCTIONS = frozenset(("sqrt", "cbrt", "cuberoot", "abs", "mod"))
+_COMMON = frozenset(
+    "am an any are as at big but by can did do due few for get got had has he her him his how its it i'm may me my new "
+    "nil no not now odd of off old on one our out own put set she so sum tbd the to too two up us use via was way we "
+    "who why yes yet you let see six ten all add is in if be tie win red day man men age bad box boy car cat dog fit "
+    "sun mon tue wed thu fri sat may and or dna usa na".split()
+)
+_UNIT = lazy_pattern(
+    r"(?P<size>.*?[\w)\]}\u03c0])\s*(?P<unit>(?<![^\W\d_])(?:(?:square|cubic|sq\.?|cu\.?)\s+)?(?:units?|[A-Za-z]{1,12})"
+    r"(?:\s?(?:/|per\b)\s?[A-Za-z]{1,12})?(?:\s?\^?[23\u00b2\u00b3])?)\s*",
+    re.DOTALL,
+)
+_UNITS = lazy_pattern(r"(?:(?:square|cubic|sq\.?|cu\.?)\s+)?units?(?:\s?\^?[23\u00b2\u00b3])?", re.IGNORECASE)
+_RAISED_UNIT = lazy_pattern(r"(?:(s)q(?:uare|\.)?|(c)u(?:bic|\.)?)\s+", re.IGNORECASE)
+_IN_BASE = lazy_pattern(r"\s+in\s+base\s+", re.IGNORECASE)
+_RAISED = lazy_pattern("[\u00b2\u00b3\u00b9\u2070-\u207c\u207f-\u208e]")
+_ENVIRONMENT = lazy_pattern(r"\\(?:begin|end)\{[a-z]+\*?\}")
+_PLAIN_SIZE = lazy_pattern(r"[-+\u2212]?[\d.,\s/]+")
+_FENCE = lazy_pattern(r"```\w*\s*\Z")
+
+
+def behind_cue(prediction: Statement, gold: str) -> Statement:
+    """Returns a statement in prose with the mathematics behind its cue as its one marked content; else unchanged.
+
+    Args:
+        prediction: the statement.
+        gold: the gold as text: a final "!" is a factorial only where the gold has one.
+    """
+    if prediction.parts:
+        return prediction
+    for sentence, named in _sentences(prediction):
+        content = _mathematics(sentence.removesuffix("!") if "!" not in gold else sentence, remarks=named)
+        if content is not None:
+            return replace(prediction, text=content, parts=(content,))
+    return prediction
+
+
+def words_behind_cue(text: str) -> tuple[str, ...]:
+    """Returns the sentence behind the last cue of prose, and it without a remark ("Paris, the capital of France").
+
+    Returns:
+        None of them without a cue, and where what follows takes the answer back.
+    """
+    for lead, sentence, after in _cued(text):
+        if _RETRACTED.search(after[:_LONGEST]) or _REFUSED.search(lead) or sentence.endswith("?"):
+            return ()
+        remark = next((found for found in _REMARK.finditer(sentence) if found.start() > 0), None)
+        short = remark is not None and not _HEDGE.search(sentence, remark.start())
+        return (sentence, sentence[: remark.start()]) if remark is not None and short else (sentence,)
+    return ()
+
+
+def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
+    """What may be the answer, the likeliest first, and whether it stands behind a word for the answer."""
+    text = prediction.text
+    for lead, sentence, after in _cued(text):
+        if _RETRACTED.search(after[:_LONGEST]):
+            return
+        if not _REFUSED.search(lead):
+            yield sentence, True
+        if any(character.isdigit() for character in sentence) or _RETRACTED.search(sentence):
+            break
+    last = _last(prediction)
+    if last.endswith("?") or "$" in last or "\\(" in last or "\\[" in last:
+        return
+    lead = _LEAD.match(last)
+    yield _stripped(last[lead.end() :]) if lead else last, False
+    for copula in _COPULA.finditer(last):
+        if _REFUSED.search(last, 0, copula.end()):
+            return
+        yield _stripped(last[copula.end() :]), False
+
+
+def _cued(text: str) -> Iterator[tuple[str, str, str]]:
+    """Of each of the last cues, from the last: the words before and in it, the sentence behind it, and what follows."""
+    for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
+        start = max(text.rfind(mark, 0, cue.start()) for mark in (".", "\n", "?", "!"))
+        rest = text[cue.end() :].lstrip("*_` \t\n>#~\u2248\uff1a:")
+        if text[cue.end() :].lstrip("*_ \t\n").startswith("```"):
+            rest = rest.partition("\n")[2].lstrip() if _FENCE.match(rest.partition("\n")[0]) else rest
+        line = rest.partition("\n")[0]
+        if line.strip() in ("\\[", "$$", "\\("):
+            line = rest[:_LONGEST]
+        sentence = _SENTENCE_END.split(line[: 4 * _LONGEST], maxsplit=1)[0]
+        if sentence.strip():
+            yield text[start + 1 : cue.end()], _stripped(sentence), rest[len(sentence) :]
+
+
+def _last(prediction: Statement) -> str:
+    """The last sentence that says something."""
+    sentences = [
+        sentence
+        for line in prediction.text[-2 * _LONGEST :].split("\n")[-4:]
+        for sentence in _SENTENCE_END.split(line)
+        if not _FENCE.match(sentence)
+    ]
+    while len(sentences) > 1 and _COURTESY.search(sentences[-1]) and not re.search(r"\d", sentences[-1]):
+        sentences.pop()
+    return _stripped(sentences[-1]) if sentences else claim(prediction)
+
+
+def _stripped(sentence: str) -> str:
+    """A sentence without emphasis, quotation and closing marks around it."""
+    sentence = sentence.strip("*_` \t\n>#\"\u201c\u201d\u2713\u2705\u220e\u25a1\u25a0\u3002\uff01,;")
+    if sentence.endswith("...."):
+        return sentence[:-1]
+    sentence = sentence if sentence.endswith("...") else sentence.removesuffix(".")
+    return sentence.rstrip("*_` \t,;")
+
+
+def _mathematics(text: str, *, remarks: bool) -> str | None:
+    """The mathematics that a sentence states, None for anything else; `remarks`: without what explains it."""
+    if not text or len(text) > _LONGEST or "$" in text or "\\(" in text or "\\[" in text:
+        return None
+    text = _IN_BASE.sub(" base ", _ASIDE.sub("", text))
+    measured = _measured(text)
+    if measured is not None:
+        return measured
+    if _formal(text):
+        return _listed(text)
+    if known_words(text) is not None:
+        return text
+    if not remarks:
+        return None
+    also = _ALSO.search(text)
+    if also is not None:
+        first, second = (_mathematics(part, remarks=True) for part in (text[: also.start()], text[also.end() :]))
+        if first is not None and _ROUGH.match(text, also.end()):
+            return first
+        return f"{first} = {second}" if first is not None and second is not None else None
+    for tail in _TAIL.finditer(text):
+        head = text[: tail.start()]
+        found = _measured(head) or (_listed(head) if _formal(head) else None)
+        if found is not None:
+            return None if _HEDGE.search(text, tail.start()) else found
+    return None
+
+
+def _measured(text: str) -> str | None:
+    """A quantity: the number and its unit as they stand, or an expression with its unit set in LaTeX."""
+    found = _UNIT.fullmatch(text)
+    if found is None or not _formal(found["size"]):
+        return None
+    known = unit(f"1 {found['unit']}") is not None or _UNITS.fullmatch(found["unit"]) is not None
+    if not known or (len(found["unit"]) == 1 and not text[: found.start("unit")].endswith(" ")):
+        return None
+    if _PLAIN_SIZE.fullmatch(found["size"].rpartition("=")[2]):
+        return text.rpartition("=")[2].strip()
+    if len(found["unit"]) == 1:
+        return None
+    raised = _RAISED_UNIT.match(found["unit"])
+    power = f"^{2 if raised[1] else 3}" if raised else ""
+    name = found["unit"][raised.end() :] if raised else found["unit"]
+    return latex_of(found["size"]) + ("" if _UNITS.fullmatch(name) else f"\\text{{ {name}}}{power}")
+
+
+def _formal(text: str) -> bool:
+    """True for numbers, names, signs and the words that join them, and nothing else."""
+    text = _RAISED.sub("1", _ENVIRONMENT.sub(" ", text))
+    if text.count("{") != text.count("}"):
+        return False
+    rest = _WORD.sub(" ", text)
+    if not all(c.isdigit() or c in _SYMBOLS or c.isnumeric() for c in rest):
+        return False
+    words = [word for word in _WORD.findall(text) if word.lower() not in ("and", "or", "to", "base")]
+    if not words and not any(c.isnumeric() or c in _OPERANDS for c in text):
+        return False
+    if re.match(r"\s*(?:and|or|to|base)\b|.*\b(?:and|or|to|base)\s*\Z", text, re.DOTALL | re.IGNORECASE):
+        return False
+    return all(map(_name, words))
+
+
+def _name(word: str) -> bool:
+    if word.startswith("\\") or len(word) == 1 or word in NAMES or word.lower() in _FUNCTIONS:
+        return True
+    if not word.isascii():
+        return all("\u0370" <= c <= "\u03ff" for c in word)
+    return len(word) <= 3 and word.lower() not in _COMMON
+
+
+def _listed(text: str) -> str:
+    """A list of values with commas alone between them."""
+    return re.sub(r"\s*,?\s+and\s+(?=[-+\u2212(\d\\\[{\u00b1\u221aA-Za-z])", ", ", text)
