@@ -27,6 +27,7 @@ _TESTS = (
     "values",
     "channel",
     "customs",
+    "failures",
     "handles",
     "arguments",
     "remote",

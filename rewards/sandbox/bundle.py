@@ -32,6 +32,7 @@ _PRELOADED = (
     "customs",
     "output",
     "solution",
+    "failures",
     "handles",
     "arguments",
     "remote",

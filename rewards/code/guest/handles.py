@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.values import DATA_METHODS
 
 MOST_ITEMS = 1_000_000
@@ -33,8 +34,9 @@ class Asked(Protocol):
     def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Asks for one thing to be done, and returns or raises what came of it."""
 
-    def failed(self, error: BaseException | None) -> bool:
-        """Returns whether that is a failed assertion of the tests."""
+    @property
+    def failures(self) -> Failures:
+        """What failed in the unit that runs."""
 
 
 class Inside:
@@ -226,8 +228,14 @@ class Handle:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         its = inside(self)
         given = None if error is None else ([base.__name__ for base in kind.__mro__], list(map(_told, error.args)))
-        ended = its.ask("exit", "", given)
-        return bool(ended) and not its.remote.failed(error)
+        failed = its.remote.failures.failed(error)
+        try:
+            ended = its.ask("exit", "", given)
+            return bool(ended) and not failed
+        except Exception:
+            if failed:
+                return False  # the failure goes on, and not what the solution would have instead of it
+            raise
 
     def __deepcopy__(self, memory: Any) -> Any:
         if inside(self).tested:

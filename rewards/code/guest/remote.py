@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo.rewards.code.guest.arguments import update
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late
+from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.handles import Handle, Inside, Unjudgeable, inside
 from grpo.rewards.code.guest.values import (
     Codec,
@@ -52,7 +53,7 @@ class Remote:
 
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
-        hidden: a failed assertion in a function of the tests that the solution called, and kept to itself.
+        failures: what failed in the unit that runs.
         apart: the solution runs elsewhere, so that what it raises is known.
     """
 
@@ -60,8 +61,7 @@ class Remote:
         self.channel = channel
         self.dead = ""
         self._raised: list[BaseException] = []
-        self._failed: list[BaseException] = []
-        self.hidden: BaseException | None = None
+        self.failures = Failures()
         self._returned: list[tuple[Any, Any]] = []
         self.apart = True
         self._later: list[tuple[Any, Any]] | None = None
@@ -110,6 +110,23 @@ class Remote:
             Unjudgeable: an argument is of a kind that cannot cross.
             BaseException: what the solution raised, as the built-in exception that it derives from.
         """
+        mark = self.failures.mark()
+        raised: BaseException | None = None
+        try:
+            result, raised = self._asked(kind, number, name, given, named)
+            if type(raised) is _Own:
+                raised = self.failures.given(mark, raised.args[0]) or RuntimeError("an exception that was not given")
+        finally:
+            self.failures.returned(mark, raised)
+        if raised is not None:
+            self._raised.append(raised)
+            raise raised
+        return result
+
+    def _asked(
+        self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[Any, BaseException | None]:
+        """Asks for one thing to be done; returns what came of it: a value, or an exception."""
         if self.dead:
             raise Gone
         self._given_back = False
@@ -122,6 +139,7 @@ class Remote:
             raise
         self._send([kind, number, name, wires, keywords, self._first])
         self._first = False
+        raised: BaseException | None = None
         answer = self._receive()
         while answer[0] == "callback":
             self._called_back(answer)
@@ -129,13 +147,13 @@ class Remote:
         try:
             if answer[0] == "value":
                 _, wire, changed, same, text = answer
-                result, raised = self._codec.read(wire), None
+                result = self._codec.read(wire)
                 if type(same) is int and 0 <= same < len(given) and (changed or wires)[same] == wire:
                     self._returned.append((result, given[same]))
             else:
-                _, kinds, said, wires, held, changed, text = answer
+                _, kinds, said, wires, held, own, changed, text = answer
                 values = [self._codec.read(wire) for wire in wires]
-                result, raised = None, self._error(kinds, said, values, held)
+                result, raised = None, self._error(kinds, said, values, held) if own is None else _Own(own)
             if changed is not None:
                 pairs = list(zip(given, [self._codec.read(wire) for wire in changed], strict=True))
                 self._later = self._later if self._later is None else [*self._later, *pairs]
@@ -145,25 +163,17 @@ class Remote:
                 sys.stdout.write(str(text))
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
-        if raised is not None:
-            self._raised.append(raised)
-            if isinstance(raised, AssertionError):
-                self.hidden = None
-            raise raised
-        return result
+        return result, raised
 
     def begin_unit(self) -> None:
         """Begins a unit, for all of whose calls together the solution has its processor time."""
         self._first = True
-        self._raised, self._failed, self._returned, self.hidden = [], [], [], None
+        self.failures.begin()
+        self._raised, self._returned = [], []
 
     def caused(self, error: BaseException | None) -> bool:
         """Returns whether the solution raised that in this unit."""
         return any(error is one for one in self._raised)
-
-    def failed(self, error: BaseException | None) -> bool:
-        """Returns whether that is a failed assertion of the tests, which the solution may not make undone."""
-        return any(error is one for one in self._failed)
 
     def identical(self, one: Any, other: Any) -> bool:
         """Returns whether two values are one object; an argument that came back is, whatever the way it went."""
@@ -189,8 +199,7 @@ class Remote:
         self._later = []
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None and issubclass(kind, AssertionError) and not self.caused(error):
-            self._failed.append(error)
+        self.failures.left(error)
         later, self._later = self._later, None
         self._update(later or [])
 
@@ -211,12 +220,12 @@ class Remote:
             raise self._ended("garbled", Garbled("a call cannot be read")) from fault
         try:
             answer = ["returned", self._codec.write(function(*given, **keywords))]
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             kinds = [kind.__name__ for kind in type(error).__mro__]
-            self.hidden = error if self.failed(error) else self.hidden
             if type(error).__module__ == TESTS:
                 self._errors.setdefault(kinds[0], type(error))
-            answer = ["raised", kinds, [self._plain(item) for item in error.args]]
+            self.failures.entered(error)
+            answer = ["raised", kinds, [self._plain(item) for item in error.args], self.failures.last]
         self._send(answer)
 
     def _plain(self, value: Any) -> Wire:
@@ -357,6 +366,10 @@ class Remote:
             if isinstance(known, type) and issubclass(known, (Exception, SystemExit)):
                 return known
         return RuntimeError
+
+
+class _Own(BaseException):
+    """Stands for an exception of the tests that the solution let through."""
 
 
 def _unmade(kind: Any, values: list[Any]) -> BaseException:

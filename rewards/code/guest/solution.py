@@ -70,6 +70,7 @@ class Server:
         self._numbers: dict[int, int] = {}
         self._shadows: dict[str, type] = {}
         self._waiting: dict[int, Exception] = {}
+        self._theirs: list[tuple[BaseException, int]] = []
         self._output = Output()
         self._loop: Any = None
         self._module = types.ModuleType(MODULE)
@@ -189,7 +190,7 @@ class Server:
         try:
             self._channel.send([*answer, text])
         except ValueError as error:
-            self._channel.send(["raise", ["ValueError", "Exception"], str(error), [str(error)], [], None, text])
+            self._channel.send(["raise", ["ValueError", "Exception"], str(error), [str(error)], [], None, None, text])
 
     def _safe(self, value: Any) -> Wire:
         """Returns the wire form of a result; what cannot cross by value stays here as an object."""
@@ -209,7 +210,10 @@ class Server:
         return None if after == wires else after
 
     def _error(self, error: BaseException) -> list[Any]:
-        """Returns the names of an exception's classes, its text, its arguments and its other attributes."""
+        """Returns the names of an exception's classes, its text, its arguments, its other attributes and whose it is.
+
+        One that a function of the tests raised is theirs, and known by its place.
+        """
         kinds = [kind.__name__ for kind in type(error).__mro__]
         try:
             text = str(error)[:MOST_OUTPUT]
@@ -222,7 +226,7 @@ class Server:
                 given.append(self._codec.write(argument))
             except (Unsendable, RecursionError):
                 given.append(type(argument).__name__)
-        return [kinds, text, given, held]
+        return [kinds, text, given, held, next((place for one, place in self._theirs if one is error), None)]
 
     def _number(self, value: Any) -> int:
         """Keeps an object and returns its number, the same one each time."""
@@ -287,7 +291,7 @@ class Server:
             (kind for kind in known if isinstance(kind, type) and issubclass(kind, BaseException)), Exception
         )
         kind: Any = found if found.__name__ == kinds[0] else type(kinds[0], (found,), {})
-        error: BaseException = kind.__new__(kind)
+        error: BaseException = kind(*given) if kind is SystemExit else kind.__new__(kind)
         error.args = tuple(given)
         return error
 
@@ -301,7 +305,9 @@ class Server:
             if message[0] == "returned":
                 return self._codec.read(message[1])
             if message[0] == "raised":
-                raise self._raised(message[1], [self._codec.read(wire) for wire in message[2]])
+                error = self._raised(message[1], [self._codec.read(wire) for wire in message[2]])
+                self._theirs.append((error, message[3]))
+                raise error
             self._do(message)
 
 
