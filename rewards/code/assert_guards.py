@@ -95,10 +95,10 @@ class _Guarded(ast.NodeTransformer):
 
     def _holding(self, node: _Holder) -> _Holder:
         """Guards what a block or function does up to the last assertion in it."""
-        places = [place for place, inner in enumerate(node.body) if self._asserts(inner)]
+        places: list[int] = [place for place, inner in enumerate(node.body) if self._asserts(inner)]
         self.generic_visit(node)
         if places and not _is_unit(node):
-            end = places[-1] + 1
+            end: int = places[-1] + 1
             node.body = [_with_guard("held", node.body[:end]), *node.body[end:]]
         return node
 

@@ -28,6 +28,7 @@ _TESTS = (
     "channel",
     "customs",
     "failures",
+    "frozen",
     "handles",
     "arguments",
     "remote",

@@ -33,6 +33,7 @@ _PRELOADED = (
     "output",
     "solution",
     "failures",
+    "frozen",
     "handles",
     "arguments",
     "remote",

@@ -8,19 +8,23 @@ Tests that name a class of the solution test that class and its operators. Only 
 are operators with plain data passed on, and the methods that data have too; and what comes of an operator with plain
 data stays a handle that is no number, because `abs(answer - 0.5) < 1e-6` must not be the solution's to decide.
 
+An object that the tests did not make answers each question once (`guest.frozen`), until the tests do something with it.
+
 This module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from grpo.rewards.code.guest.failures import Failures
+from grpo.rewards.code.guest.frozen import Answers, Items
 from grpo.rewards.code.guest.values import DATA_METHODS
 
-MOST_ITEMS = 1_000_000
-_ONE_BY_ONE = 16
+_CHANGES = frozenset({"add", "append", "clear", "discard", "extend", "insert", "remove", "reverse", "sort", "update"})
 _COLLECTIONS = (list, dict, set, frozenset, tuple)
 
 
@@ -29,7 +33,9 @@ class Unjudgeable(BaseException):
 
 
 class Asked(Protocol):
-    """What a handle needs of the other sandbox."""
+    """What a handle needs of the other sandbox; see `guest.remote.Remote`."""
+
+    objects_used: bool
 
     def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Asks for one thing to be done, and returns or raises what came of it."""
@@ -37,6 +43,9 @@ class Asked(Protocol):
     @property
     def failures(self) -> Failures:
         """What failed in the unit that runs."""
+
+    def answers(self, number: int) -> Answers:
+        """Returns what an object has said since the tests last did something with it."""
 
 
 class Inside:
@@ -52,10 +61,11 @@ class Inside:
             tested where a function or a method returned it.
         mixed: it came of an operator with plain data.
         own: the stand-in of the same object that is tested, if there is one.
+        used: the tests have used it as no data can be used.
         holds: it is a list, dictionary, set or tuple too, which compares with plain data by what it holds.
     """
 
-    __slots__ = ("constructs", "holds", "is_class", "mixed", "name", "number", "own", "remote", "tested")
+    __slots__ = ("constructs", "holds", "is_class", "mixed", "name", "number", "own", "remote", "tested", "used")
 
     def __init__(self, remote: Asked, number: int, name: str, is_class: bool) -> None:
         self.remote = remote
@@ -65,6 +75,7 @@ class Inside:
         self.constructs = False
         self.tested = False
         self.mixed = False
+        self.used = False
         self.own: Handle | None = None
         self.holds = False
 
@@ -89,6 +100,31 @@ class Inside:
         """Asks the other sandbox to do something with the object."""
         return self.remote.ask(kind, self.number, name, given, {})
 
+    @property
+    def live(self) -> bool:
+        """Whether the object may answer the same question anew: the tests made it, or name it."""
+        return self.tested or self.constructs
+
+    def answer(self, kind: str, name: str, *given: Any) -> Any:
+        """Asks for what does not change the object."""
+        if self.live:
+            return self.ask(kind, name, *given)
+        return self.remote.answers(self.number).once(kind, name, given, lambda: self.ask(kind, name, *given))
+
+    def items(self) -> Any:
+        """Returns the items of the object, to be iterated over."""
+        answers = self.remote.answers(self.number)
+        if answers.items is None:
+            iterator = self.ask("op", "__iter__")
+            if type(iterator) is not Handle:
+                seen = list(iterator)
+                answers.items = Items(lambda count: (True, seen), once=False)
+            else:
+                same = inside(iterator).number == self.number
+                answers.items = Items(lambda count: _some(iterator, count), once=same)
+            answers.agree()
+        return answers.items
+
 
 def inside(handle: Handle) -> Inside:
     """Returns what a handle stands for."""
@@ -101,7 +137,7 @@ def _unary(name: str, *, numeric: bool = False) -> Callable[[Handle], Any]:
         its = inside(self)
         if numeric and its.mixed:
             raise TypeError(f"{name} of what an operator of the solution made of plain data")
-        return its.ask("op", name)
+        return its.answer("op", name)
 
     return ask
 
@@ -113,9 +149,24 @@ def _compare(name: str) -> Callable[[Handle, Any], Any]:
             return getattr(held, name)(other) if type(held) in _COLLECTIONS else NotImplemented
         if inside(self).number == inside(other).number and name in ("__eq__", "__ne__"):
             return name == "__eq__"
-        return inside(self).ask("op", name, other) is True
+        if inside(self).live or inside(other).live:
+            return inside(self).ask("op", name, other) is True
+        return _compared(name, self, other)
 
     return compare
+
+
+def _compared(name: str, one: Handle, other: Handle) -> bool:
+    """Compares two objects that the tests did not make: numbers as such, others so that the answers agree."""
+    numbers = [inside(each).answer("number", "") for each in (one, other)]
+    if all(type(number) in (int, float) for number in numbers):
+        return bool(getattr(operator, name)(*numbers))
+    if name == "__ne__":
+        return not _compared("__eq__", one, other)
+    yes = inside(one).answer("op", name, other) is True
+    if yes and name in ("__lt__", "__gt__"):
+        return inside(other).answer("op", name, one) is not True
+    return yes
 
 
 def _operator(name: str) -> Callable[[Handle, Any], Any]:
@@ -125,6 +176,9 @@ def _operator(name: str) -> Callable[[Handle, Any], Any]:
         if plain and not its.tested:
             return NotImplemented
         result = its.made(its.ask("op", name, other))
+        live = its.live or (not plain and inside(other).live) or its.remote.objects_used
+        if type(result) is not Handle and not live:
+            raise TypeError(f"{name} of two objects of the solution gave plain data")
         mixed = plain or its.mixed or inside(other).mixed
         if mixed and type(result) is Handle:
             result = inside(result).copied()
@@ -155,9 +209,15 @@ class Handle:
             return its.name
         if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__"):
             raise AttributeError(name)
-        if name in DATA_METHODS and not its.tested and not its.constructs:
+        if name in DATA_METHODS and not (its.tested or its.constructs or its.used or name in _CHANGES):
             raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
-        return its.ask("get", name)
+        if its.live or its.is_class:
+            its.remote.objects_used = True
+            return its.ask("get", name)
+        found = its.answer("get", name)
+        its.used = its.used or (name[:2] != "__" and name not in DATA_METHODS)
+        its.remote.objects_used = its.remote.objects_used or name[:2] != "__"
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         inside(self).ask("set", name, value)
@@ -176,22 +236,40 @@ class Handle:
 
     def __contains__(self, item: Any) -> bool:
         its = inside(self)
-        if its.tested or type(item) is Handle:
+        if its.live or its.used:
             return its.ask("op", "__contains__", item) is True
         return any(item is each or item == each for each in self)
 
     def __iter__(self) -> Iterator[Any]:
-        iterator = inside(self).ask("op", "__iter__")
+        its = inside(self)
+        if not its.live:
+            return iter(its.items())
+        iterator = its.ask("op", "__iter__")
         return _items(iterator) if type(iterator) is Handle else iter(iterator)
 
     def __next__(self) -> Any:
+        if not inside(self).live:
+            answers = inside(self).remote.answers(inside(self).number)
+            answers.items = answers.items or Items(lambda count: _some(self, count), once=True)
+            return next(iter(answers.items))
         ended, items = _some(self, 1)
         if ended and not items:
             raise StopIteration
         return items[0]
 
     def __getitem__(self, key: Any) -> Any:
-        return inside(self).ask("op", "__getitem__", key)
+        its = inside(self)
+        found = its.answer("op", "__getitem__", key)
+        return found if its.live else its.remote.answers(its.number).at(key, found)
+
+    def __len__(self) -> int:
+        its = inside(self)
+        length: int = its.answer("op", "__len__")
+        if not its.live:
+            with contextlib.suppress(TypeError):  # it may have a length and no items
+                its.items()
+            its.remote.answers(its.number).length(length)
+        return length
 
     def __setitem__(self, key: Any, value: Any) -> None:
         inside(self).ask("op", "__setitem__", key, value)
@@ -215,10 +293,10 @@ class Handle:
         its = inside(self)
         if its.mixed:
             raise TypeError("__round__ of what an operator of the solution made of plain data")
-        return its.ask("op", "__round__", *digits)
+        return its.answer("op", "__round__", *digits)
 
     def __format__(self, form: str) -> str:
-        return str(inside(self).ask("op", "__format__", form)) if form else str(self)
+        return str(inside(self).answer("op", "__format__", form)) if form else str(self)
 
     def __enter__(self) -> Any:
         its = inside(self)
@@ -267,7 +345,7 @@ for _name in [
     setattr(Handle, f"__{_name}__", _operator(f"__{_name}__"))
     setattr(Handle, f"__r{_name}__", _operator(f"__r{_name}__"))
     setattr(Handle, f"__i{_name}__", _operator(f"__i{_name}__"))
-for _name in ("len", "str", "repr", "reversed", "bool"):
+for _name in ("str", "repr", "reversed", "bool"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__"))
 for _name in ("neg", "pos", "invert", "abs", "int", "float", "index"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__", numeric=True))
@@ -289,14 +367,5 @@ def _some(iterator: Handle, count: int) -> tuple[bool, list[Any]]:
 
 
 def _items(iterator: Handle) -> Iterator[Any]:
-    """Yields the items of an iterator: first one by one, as it may be endless, then more at once."""
-    taken, count = 0, 1
-    while taken < MOST_ITEMS:
-        ended, items = _some(iterator, count)
-        yield from items
-        if ended:
-            return
-        taken += len(items)
-        if taken >= _ONE_BY_ONE:
-            count = min(2 * count, 1000)
-    raise TypeError(f"the solution's iterator gave more than {MOST_ITEMS} items")
+    """Yields the items of an iterator of an object that the tests made."""
+    yield from Items(lambda count: _some(iterator, count), once=False)

@@ -17,6 +17,7 @@ from typing import Any
 from grpo.rewards.code.guest.arguments import update
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late
 from grpo.rewards.code.guest.failures import Failures
+from grpo.rewards.code.guest.frozen import Answers
 from grpo.rewards.code.guest.handles import Handle, Inside, Unjudgeable, inside
 from grpo.rewards.code.guest.values import (
     Codec,
@@ -29,7 +30,7 @@ from grpo.rewards.code.guest.values import (
 )
 
 TESTS = "tests"
-_MOST_ITEMS = 10_000
+_MOST_TAKEN = 1000
 _TEXT = "__grpo_text__"
 _ERRORS_OF_MODULES = {
     "FrozenInstanceError": "dataclasses",
@@ -40,6 +41,9 @@ _ERRORS_OF_MODULES = {
     "Empty": "queue",
     "Full": "queue",
 }
+_QUESTIONS = frozenset({"get", "number", "items", "held", "isinstance", "issubclass", "type"})
+_IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
+_CHANGING = frozenset({"__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)})
 _FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -54,6 +58,8 @@ class Remote:
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
         failures: what failed in the unit that runs.
+        objects_used: the tests use objects of the solution as such, by attributes that no data has; so what they do
+            with one may change another.
         apart: the solution runs elsewhere, so that what it raises is known.
     """
 
@@ -62,6 +68,9 @@ class Remote:
         self.dead = ""
         self._raised: list[BaseException] = []
         self.failures = Failures()
+        self.objects_used = False
+        self._answers: dict[int, Answers] = {}
+        self._named: list[int] = []
         self._returned: list[tuple[Any, Any]] = []
         self.apart = True
         self._later: list[tuple[Any, Any]] | None = None
@@ -70,9 +79,10 @@ class Remote:
         self._plain_classes = plain_classes
         self._entry_point = entry_point
         self._functions: list[Any] = []
+        self._iterators: dict[int, tuple[Any, Any]] = {}
         self._theirs: dict[int, Any] = {}
         self._given_back = False
-        self._errors: dict[str, type[Exception]] = {}
+        self._errors: dict[str, type[BaseException]] = {}
         self._handles: dict[int, Handle] = {}
 
     def loaded(self, names: list[str]) -> dict[str, Any] | str:
@@ -110,6 +120,8 @@ class Remote:
             Unjudgeable: an argument is of a kind that cannot cross.
             BaseException: what the solution raised, as the built-in exception that it derives from.
         """
+        acts = kind not in _QUESTIONS and not (kind == "op" and name not in _CHANGING)
+        self._named = [number]
         mark = self.failures.mark()
         raised: BaseException | None = None
         try:
@@ -118,6 +130,8 @@ class Remote:
                 raised = self.failures.given(mark, raised.args[0]) or RuntimeError("an exception that was not given")
         finally:
             self.failures.returned(mark, raised)
+            if acts:
+                self._forget()
         if raised is not None:
             self._raised.append(raised)
             raise raised
@@ -164,6 +178,17 @@ class Remote:
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
         return result, raised
+
+    def answers(self, number: int) -> Answers:
+        """Returns what an object has said since the tests last did something with it."""
+        return self._answers.setdefault(number, Answers())
+
+    def _forget(self) -> None:
+        """Forgets what those objects said that were just used; where the tests use objects as such, what any said."""
+        for number in list(self._answers) if self.objects_used else self._named:
+            answers = self._answers.pop(number, None)
+            if answers and answers.items and answers.items.once:
+                self.answers(number).items = answers.items  # what was taken of an iterator is not there any more
 
     def begin_unit(self) -> None:
         """Begins a unit, for all of whose calls together the solution has its processor time."""
@@ -258,6 +283,7 @@ class Remote:
 
     def _refer(self, value: Any) -> Wire:
         if type(value) is Handle:
+            self._named.append(inside(value).number)
             return ["h", inside(value).number]
         kind = type(value)
         held = attributes(value) if self._plain_classes.get(kind.__name__) is kind else None
@@ -272,10 +298,22 @@ class Remote:
             name = getattr(value, "__name__", "")
             return ["k", len(self._functions) - 1, name if type(name) is str else ""]
         if hasattr(kind, "__next__") and not hasattr(kind, "read"):
-            items = list(itertools.islice(value, _MOST_ITEMS + 1))
-            if len(items) <= _MOST_ITEMS:
-                return ["I", [self._codec_part().write(item) for item in items]]
+            return ["I", self._iterator(value)]
         raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
+
+    def _iterator(self, value: Any) -> int:
+        """Returns the number of a function that takes so many more items of an iterator of the tests."""
+        for number, (known, _) in self._iterators.items():
+            if known is value:
+                return number
+
+        def take(count: Any) -> Any:
+            taken = list(itertools.islice(value, min(count, _MOST_TAKEN)))
+            return taken, len(taken) < count
+
+        self._functions.append(take)
+        self._iterators[len(self._functions) - 1] = (value, take)
+        return len(self._functions) - 1
 
     def _resolve(self, tag: str, wire: list[Any]) -> Any:
         if tag in ("h", "a", "H"):
@@ -285,10 +323,13 @@ class Remote:
             if tag == "a":
                 return self._coroutine(number)
             handle = self._handle(number, name, is_class)
+            self._named.append(number)
             inside(handle).holds = tag == "H" or inside(handle).holds
             return handle
         if tag == "k":
             return self._functions[wire[1]]
+        if tag == "I":
+            return self._iterators[wire[1]][0]
         if tag == "o":
             _, name, pairs = wire
             return self._object(self._plain_classes[name], pairs)

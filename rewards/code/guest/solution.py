@@ -25,6 +25,7 @@ from grpo.rewards.code.guest.values import Codec, Malformed, Unsendable, Wire, a
 
 MODULE = "solution"
 _MOST_ATTRIBUTES = 16
+_ONE_BY_ONE, _MORE = 1000, 500
 _COLLECTIONS: Any = (list, dict, set, frozenset, tuple)
 _METHODS = (types.FunctionType, property, classmethod, staticmethod)
 _OPERATORS = (
@@ -69,6 +70,7 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._shadows: dict[str, type] = {}
+        self._iterators: dict[int, Given] = {}
         self._waiting: dict[int, Exception] = {}
         self._theirs: list[tuple[BaseException, int]] = []
         self._output = Output()
@@ -145,6 +147,8 @@ class Server:
             return delattr(target, name)
         if kind in ("isinstance", "issubclass"):
             return (isinstance if kind == "isinstance" else issubclass)(given[0], target)
+        if kind == "number":
+            return _number(target)
         if kind == "await":
             return self._awaited(target)
         if kind == "enter":
@@ -247,6 +251,8 @@ class Server:
     def _refer(self, value: Any) -> Wire:
         if isinstance(value, Callback):
             return ["k", value.number, ""]
+        if isinstance(value, Given):
+            return ["I", value.number]
         kind = type(value)
         held = attributes(value) if kind.__name__ in self._plain_classes else None
         if held is not None:
@@ -262,7 +268,7 @@ class Server:
         if tag == "k":
             return Callback(wire[1], wire[2], self._ask)
         if tag == "I":
-            return iter([self._codec_part_read(item) for item in wire[1]])
+            return self._iterators.setdefault(wire[1], Given(wire[1], self._ask))
         if tag == "o":
             _, name, pairs = wire
             own = vars(self._module).get(name)
@@ -323,6 +329,28 @@ class Callback:
         return self._ask(self.number, given, named)
 
 
+class Given:
+    """An iterator of the tests, as the solution sees it: first read one by one, as what is not read is not taken."""
+
+    def __init__(self, number: int, ask: Callable[[int, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self.number = number
+        self._ask = ask
+        self._items: list[Any] = []
+        self._taken, self._ended = 0, False
+
+    def __iter__(self) -> Given:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._items and not self._ended:
+            self._items, self._ended = self._ask(self.number, (1 if self._taken < _ONE_BY_ONE else _MORE,), {})
+            self._items.reverse()
+            self._taken += len(self._items)
+        if not self._items:
+            raise StopIteration
+        return self._items.pop()
+
+
 def _is_own_collection(value: Any, target: Any) -> bool:
     """Returns whether a class of the solution made an object of itself that is a collection with methods of its own."""
     kind = type(value)
@@ -331,6 +359,14 @@ def _is_own_collection(value: Any, target: Any) -> bool:
     bases = [base for base in kind.__mro__ if base.__module__ == MODULE]
     methods = {name for base in bases for name, part in vars(base).items() if isinstance(part, _METHODS)}
     return not issubclass(kind, tuple) or any(not name.startswith("_") for name in methods)
+
+
+def _number(value: Any) -> int | float | None:
+    """Returns the number that an object stands for, if it stands for one."""
+    kind = type(value)
+    if hasattr(kind, "__index__"):
+        return operator.index(value)
+    return float(value) if hasattr(kind, "__float__") else None
 
 
 def _as_plain(value: Any) -> Any:
