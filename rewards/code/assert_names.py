@@ -12,6 +12,7 @@ import importlib
 import symtable
 import sys
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
 from grpo.rewards.code.guest.values import DATA_METHODS
@@ -29,8 +30,8 @@ _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sym
 _LIBRARIES |= {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 _TESTERS = {
     "math": (
-        "acos asin atan cosh degrees dist e erf exp expm1 fabs fmod frexp fsum gamma isclose isfinite isinf isnan lgamma"
-        " log1p modf nan perm radians sinh tanh tau trunc"
+        "acos asin atan cosh degrees dist e erf exp expm1 fabs fmod frexp fsum gamma isclose isfinite isinf isnan"
+        " lgamma log1p modf nan perm radians sinh tanh tau trunc"
     ),
     "operator": "attrgetter itemgetter methodcaller",
     "itertools": "compress dropwhile filterfalse pairwise starmap takewhile tee",
@@ -75,6 +76,25 @@ def refuse_unsafe(every: Sequence[ast.stmt]) -> None:
             raise UnusableTests(f"the tests use '{named}', which cannot be judged in two sandboxes")
 
 
+def refuse_foreign_classes(every: Sequence[ast.stmt], names: set[str]) -> None:
+    """Refuses tests that need a class of the solution as a class of their own: patterns, metaclasses, decorated tests.
+
+    Raises:
+        UnusableTests: they do.
+    """
+    for node in (inner for statement in every for inner in ast.walk(statement)):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.MatchClass):
+            parts = [node.cls]
+        elif isinstance(node, ast.ClassDef):
+            parts = [word.value for word in node.keywords]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+            parts = list(node.decorator_list)
+        named = {inner.id for part in parts for inner in ast.walk(part) if isinstance(inner, ast.Name)} & names
+        if named:
+            raise UnusableTests(f"the tests use '{min(named)}' in a way that cannot be judged in two sandboxes")
+
+
 def _changes_what_is_elsewhere(node: ast.Attribute) -> bool:
     """Returns whether an attribute stands for a change here that the solution, in its own sandbox, would not see."""
     owner = node.value.id if isinstance(node.value, ast.Name) else ""
@@ -88,9 +108,9 @@ def _changes_what_is_elsewhere(node: ast.Attribute) -> bool:
 def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_point: str) -> set[str]:
     """Returns the globals that the solution must define.
 
-    With an entry point that the tests use those are it and what they import from the solution, and nothing else: another
-    name that nobody defines is a fault of the tests. Without one a customary name (`Counter`, `gcd`) is the tests' own
-    where they use it beside a name that is not, and the solution's where an assertion asks for nothing else.
+    With an entry point that the tests use those are it and what they import from the solution, and nothing else:
+    another name that nobody defines is a fault of the tests. Without one a customary name (`Counter`, `gcd`) is the
+    tests' own where they use it beside a name that is not, and the solution's where an assertion asks for nothing else.
 
     Raises:
         UnusableTests: the tests use a name that nobody defines.
@@ -178,6 +198,10 @@ def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
         if isinstance(target, ast.Name)
     }
     for node in nodes:
+        if _is_call_of(node, "isinstance") or _is_call_of(node, "issubclass"):
+            asked = {inner.id for part in node.args[1:] for inner in ast.walk(part) if isinstance(inner, ast.Name)}
+            if name in asked:
+                return True
         if isinstance(node, ast.Attribute) and node.attr not in DATA_METHODS and node.attr[:2] != "__":
             owner = node.value
             if _is_call_of(owner, name) or (isinstance(owner, ast.Name) and owner.id in {name, *made}):
@@ -185,7 +209,7 @@ def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
     return False
 
 
-def _is_call_of(node: ast.expr, name: str) -> bool:
+def _is_call_of(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 

@@ -21,6 +21,7 @@ from grpo.rewards.code.assert_names import (
     UNITS,
     free_names,
     missing_imports,
+    refuse_foreign_classes,
     refuse_unsafe,
     solution_aliases,
     used_as_class,
@@ -41,7 +42,7 @@ class Plan:
         units: how many units there are.
         names: the globals of the solution that the tests use.
         plain_classes: the classes that `setup` defines.
-        tests_a_class: the entry point is a class, and the tests use its objects as no plain data is used.
+        tested_classes: the globals of the solution that the tests use as no function is used.
     """
 
     setup: str
@@ -49,7 +50,7 @@ class Plan:
     units: int
     names: tuple[str, ...]
     plain_classes: tuple[str, ...]
-    tests_a_class: bool = False
+    tested_classes: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -77,6 +78,8 @@ def plan_tests(
     if safe:
         refuse_unsafe(every)
     names = wanted_names(every, setup, entry)
+    if safe:
+        refuse_foreign_classes(every, names | solution_aliases(every))
     imports = missing_imports(every, setup, names)
     arranged = _Arranged(every, names, entry_point)
     arranged.add_raw(imports)
@@ -90,8 +93,10 @@ def plan_tests(
         raise UnusableTests("the tests assert nothing")
     source = ast.unparse(guarded(arranged.top, every, arranged.asserting))
     classes = tuple(node.name for node in setup if isinstance(node, ast.ClassDef))
-    of_class = "." in entry_point or used_as_class(every, entry)
-    return Plan(ast.unparse(ast.Module(setup, [])), source, arranged.count, tuple(sorted(names)), classes, of_class)
+    tested = {name for name in names if used_as_class(every, name)} | ({entry} if "." in entry_point else set())
+    return Plan(
+        ast.unparse(ast.Module(setup, [])), source, arranged.count, tuple(sorted(names)), classes, tuple(sorted(tested))
+    )
 
 
 def leading_name(entry_point: str) -> str:

@@ -20,10 +20,13 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from grpo.rewards.code.guest.decoys import MOST_AGREED, shuffled
 from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.frozen import Answers, Items
 from grpo.rewards.code.guest.values import DATA_METHODS
 
+_SPECIAL = frozenset({"__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__", "__bases__", "__mro__"})
+_SPECIAL |= {"__qualname__", "__members__", "__slots__", "__defaults__", "__match_args__", "__abstractmethods__"}
 _CHANGES = frozenset({"add", "append", "clear", "discard", "extend", "insert", "remove", "reverse", "sort", "update"})
 _COLLECTIONS = (list, dict, set, frozenset, tuple)
 
@@ -62,16 +65,30 @@ class Inside:
         mixed: it came of an operator with plain data.
         own: the stand-in of the same object that is tested, if there is one.
         used: the tests have used it as no data can be used.
+        certain: it is a class that the tests use as no function is used, or the tests made it of one.
         holds: it is a list, dictionary, set or tuple too, which compares with plain data by what it holds.
     """
 
-    __slots__ = ("constructs", "holds", "is_class", "mixed", "name", "number", "own", "remote", "tested", "used")
+    __slots__ = (
+        "certain",
+        "constructs",
+        "holds",
+        "is_class",
+        "mixed",
+        "name",
+        "number",
+        "own",
+        "remote",
+        "tested",
+        "used",
+    )
 
     def __init__(self, remote: Asked, number: int, name: str, is_class: bool) -> None:
         self.remote = remote
         self.number = number
         self.name = name
         self.is_class = is_class
+        self.certain = False
         self.constructs = False
         self.tested = False
         self.mixed = False
@@ -86,14 +103,19 @@ class Inside:
             if its.own is None:
                 its.own = its.copied()
                 inside(its.own).tested = True
+                inside(its.own).certain = self.certain
             return its.own
         return result
+
+    def copy_of(self, result: Any) -> Any:
+        """Returns a copy of the object; that of one that the tests made is theirs too."""
+        return self.made(result) if self.tested else result
 
     def copied(self) -> Handle:
         """Returns another stand-in of the same object."""
         copy = Inside(self.remote, self.number, self.name, self.is_class)
         copy.constructs, copy.tested, copy.own = self.constructs, self.tested, self.own
-        copy.holds = self.holds
+        copy.holds, copy.certain = self.holds, self.certain
         return Handle(copy)
 
     def ask(self, kind: str, name: str, *given: Any) -> Any:
@@ -135,8 +157,8 @@ def inside(handle: Handle) -> Inside:
 def _unary(name: str, *, numeric: bool = False) -> Callable[[Handle], Any]:
     def ask(self: Handle) -> Any:
         its = inside(self)
-        if numeric and its.mixed:
-            raise TypeError(f"{name} of what an operator of the solution made of plain data")
+        if numeric and its.mixed and not its.certain:
+            raise Unjudgeable(f"{name} of what an operator of the solution made of plain data")
         return its.answer("op", name)
 
     return ask
@@ -146,7 +168,9 @@ def _compare(name: str) -> Callable[[Handle, Any], Any]:
     def compare(self: Handle, other: Any) -> Any:
         if type(other) is not Handle:
             held = inside(self).ask("held", "") if inside(self).holds else None
-            return getattr(held, name)(other) if type(held) in _COLLECTIONS else NotImplemented
+            if type(held) in _COLLECTIONS:
+                return getattr(held, name)(other)
+            return _tells(name, self, other) if inside(self).tested else NotImplemented
         if inside(self).number == inside(other).number and name in ("__eq__", "__ne__"):
             return name == "__eq__"
         if inside(self).live or inside(other).live:
@@ -154,6 +178,23 @@ def _compare(name: str) -> Callable[[Handle, Any], Any]:
         return _compared(name, self, other)
 
     return compare
+
+
+def _tells(name: str, self: Handle, other: Any) -> Any:
+    """Compares an object that the tests made with plain data; one that agrees with any data agrees with none.
+
+    Raises:
+        Unjudgeable: which is the greater cannot be left to the object.
+    """
+    its = inside(self)
+    if name not in ("__eq__", "__ne__"):
+        if its.certain:
+            return its.ask("op", name, other) is True
+        raise Unjudgeable(f"{name} of an object of the solution and plain data")
+    values, place = shuffled(other)
+    said = [its.ask("op", "__eq__", value) is True for value in values]
+    equal = said[place] and sum(said) <= 1 + MOST_AGREED
+    return equal if name == "__eq__" else not equal
 
 
 def _compared(name: str, one: Handle, other: Handle) -> bool:
@@ -183,8 +224,8 @@ def _operator(name: str) -> Callable[[Handle, Any], Any]:
         if mixed and type(result) is Handle:
             result = inside(result).copied()
             inside(result).mixed = True
-        elif mixed:
-            raise TypeError(f"{name} of the solution's object and plain data gave plain data")
+        elif mixed and not its.certain:
+            raise Unjudgeable(f"{name} of an object of the solution and plain data gave plain data")
         return result
 
     return operate
@@ -207,7 +248,7 @@ class Handle:
         its = inside(self)
         if name == "__name__" and its.name:
             return its.name
-        if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__"):
+        if name[:2] == "__" and name not in _SPECIAL:
             raise AttributeError(name)
         if name in DATA_METHODS and not (its.tested or its.constructs or its.used or name in _CHANGES):
             raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
@@ -291,8 +332,8 @@ class Handle:
 
     def __round__(self, *digits: Any) -> Any:
         its = inside(self)
-        if its.mixed:
-            raise TypeError("__round__ of what an operator of the solution made of plain data")
+        if its.mixed and not its.certain:
+            raise Unjudgeable("__round__ of what an operator of the solution made of plain data")
         return its.answer("op", "__round__", *digits)
 
     def __format__(self, form: str) -> str:
@@ -304,11 +345,15 @@ class Handle:
         return its.made(result) if type(result) is Handle and inside(result).number == its.number else result
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        return self._left("exit", kind, error)
+
+    def _left(self, question: str, kind: Any, error: Any) -> bool:
+        """Ends a `with` block; returns whether the solution may keep what left it."""
         its = inside(self)
         given = None if error is None else ([base.__name__ for base in kind.__mro__], list(map(_told, error.args)))
         failed = its.remote.failures.failed(error)
         try:
-            ended = its.ask("exit", "", given)
+            ended = its.ask(question, "", given)
             return bool(ended) and not failed
         except Exception:
             if failed:
@@ -316,12 +361,32 @@ class Handle:
             raise
 
     def __deepcopy__(self, memory: Any) -> Any:
-        if inside(self).tested:
-            raise Unjudgeable("the tests copy an object of the solution")
-        raise TypeError("an object of the solution cannot be copied")
+        its = inside(self)
+        return self if its.is_class else its.copy_of(its.ask("copy", "deepcopy"))
 
     def __copy__(self) -> Any:
-        return self.__deepcopy__({})
+        its = inside(self)
+        return self if its.is_class else its.copy_of(its.ask("copy", "copy"))
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        raise Unjudgeable("the tests put an object of the solution into a class of theirs")
+
+    async def __aenter__(self) -> Any:
+        its = inside(self)
+        result = its.ask("aenter", "")
+        return its.made(result) if type(result) is Handle and inside(result).number == its.number else result
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        return self._left("aexit", kind, error)
+
+    def __aiter__(self) -> Any:
+        return inside(self).ask("op", "__aiter__")
+
+    async def __anext__(self) -> Any:
+        found = inside(self).ask("anext", "")
+        if type(found) is not list or not found:
+            raise StopAsyncIteration
+        return found[0]
 
 
 Handle.__doc__ = property(lambda self: inside(self).ask("get", "__doc__"))  # type: ignore[assignment]
@@ -341,13 +406,14 @@ for _name in [
     "xor",
     "lshift",
     "rshift",
+    "divmod",
 ]:
     setattr(Handle, f"__{_name}__", _operator(f"__{_name}__"))
     setattr(Handle, f"__r{_name}__", _operator(f"__r{_name}__"))
     setattr(Handle, f"__i{_name}__", _operator(f"__i{_name}__"))
-for _name in ("str", "repr", "reversed", "bool"):
+for _name in ("str", "repr", "reversed", "bool", "bytes", "dir"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__"))
-for _name in ("neg", "pos", "invert", "abs", "int", "float", "index"):
+for _name in ("neg", "pos", "invert", "abs", "int", "float", "index", "complex", "floor", "ceil", "trunc"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__", numeric=True))
 
 

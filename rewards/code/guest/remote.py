@@ -53,7 +53,8 @@ class Remote:
     Args:
         channel: the socket to it.
         plain_classes: classes of the tests whose instances cross by value, by name.
-        entry_point: the function under test, which is never taken for a class that the tests test; "" if unknown.
+        entry_point: the function under test, which is not taken for a class by its name alone; "" if unknown.
+        classes: the globals of the solution that the tests use as no function is used.
 
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
@@ -63,7 +64,13 @@ class Remote:
         apart: the solution runs elsewhere, so that what it raises is known.
     """
 
-    def __init__(self, channel: Channel, plain_classes: dict[str, type], entry_point: str = "") -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        plain_classes: dict[str, type],
+        entry_point: str = "",
+        classes: frozenset[str] = frozenset(),
+    ) -> None:
         self.channel = channel
         self.dead = ""
         self._raised: list[BaseException] = []
@@ -78,6 +85,7 @@ class Remote:
         self._codec = Codec(self._refer, self._resolve, plain_classes, trusted=True)
         self._plain_classes = plain_classes
         self._entry_point = entry_point
+        self._classes = classes
         self._functions: list[Any] = []
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._theirs: dict[int, Any] = {}
@@ -108,6 +116,7 @@ class Remote:
                 if type(value) is Handle and inside(value).is_class and self._looks_like_a_class(name):
                     constructing = found[name] = inside(value).copied()
                     inside(constructing).constructs = True
+                    inside(constructing).certain = name in self._classes
             return found
         except _FAULTS as error:
             raise self._ended("garbled", Garbled("what it loaded cannot be read")) from error
@@ -256,7 +265,7 @@ class Remote:
     def _plain(self, value: Any) -> Wire:
         """Returns the wire form of an argument of an exception; of what does not cross, its text."""
         try:
-            return self._codec.write(value)
+            return self._codec_part().write(value)
         except (Unsendable, RecursionError, Unjudgeable):
             return str(value)
 
@@ -286,6 +295,8 @@ class Remote:
             self._named.append(inside(value).number)
             return ["h", inside(value).number]
         kind = type(value)
+        if isinstance(value, BaseException):
+            return ["x", [base.__name__ for base in kind.__mro__], [self._plain(item) for item in value.args]]
         held = attributes(value) if self._plain_classes.get(kind.__name__) is kind else None
         if held is not None:
             parts = self._codec_part()
@@ -328,6 +339,9 @@ class Remote:
             return handle
         if tag == "k":
             return self._functions[wire[1]]
+        if tag == "x":
+            _, kinds, said, wires, held = wire
+            return self._error(kinds, said, [self._codec_part().read(each) for each in wires], held)
         if tag == "I":
             return self._iterators[wire[1]][0]
         if tag == "o":
@@ -379,7 +393,7 @@ class Remote:
         A solution may put a class where a function is asked for, so that it is a class says nothing yet.
         """
         bare = name.lstrip("_")
-        return name != self._entry_point and bare[:1].isupper() and "_" not in bare
+        return name in self._classes or (name != self._entry_point and bare[:1].isupper() and "_" not in bare)
 
     def _error(self, kinds: list[str], said: Any, values: list[Any], held: list[list[Any]]) -> BaseException:
         kind = self._error_type(kinds)
@@ -388,20 +402,29 @@ class Remote:
         if issubclass(kind, StopIteration | StopAsyncIteration):
             kind = RuntimeError  # it would end a loop of the tests, and the assertions in it
         try:
-            error: BaseException = kind(*values)
+            error: BaseException = _unmade(kind, values) if self._is_own(kind) else kind(*values)
         except Exception:
             error = _unmade(kind, values)
+        if self._is_own(kind):
+            known = set(dir(type(error)))
+            vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
         if vars(type(error)).get("__str__") is _told:
             known = set(dir(type(error)))
             vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
             vars(error)[_TEXT] = said if type(said) is str else ""
         return error
 
+    def _is_own(self, kind: Any) -> bool:
+        """Returns whether a class is one that the prompt defines."""
+        return self._plain_classes.get(kind.__name__) is kind
+
     def _error_type(self, kinds: list[str]) -> Any:
         """Returns the tests' exception class for the names of the solution's, most derived first."""
         for name in kinds:
             if name in self._errors:
                 return self._errors[name]
+            if type(name) is str and issubclass(self._plain_classes.get(name, object), BaseException):
+                return self._plain_classes[name]
             owner = sys.modules.get(_ERRORS_OF_MODULES.get(name, "builtins")) if type(name) is str else None
             known = getattr(owner, name, None) if owner else None
             if isinstance(known, type) and issubclass(known, (Exception, SystemExit)):

@@ -11,6 +11,9 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import builtins
+import copy
+import importlib
+import math
 import operator
 import signal
 import sys
@@ -33,7 +36,7 @@ _OPERATORS = (
     " delitem iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift"
 )
 _BINARY = {f"__{name}__": getattr(operator, f"__{name}__") for name in _OPERATORS.split()}
-_BINARY |= {"__round__": round, "__format__": format}
+_BINARY |= {"__round__": round, "__format__": format, "__divmod__": divmod}
 _UNARY: dict[str, Callable[..., Any]] = {
     "__neg__": operator.neg,
     "__pos__": operator.pos,
@@ -50,6 +53,13 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "__iter__": iter,
     "__reversed__": reversed,
     "__round__": round,
+    "__bytes__": bytes,
+    "__complex__": complex,
+    "__floor__": math.floor,
+    "__ceil__": math.ceil,
+    "__trunc__": math.trunc,
+    "__dir__": dir,
+    "__aiter__": aiter,
 }
 
 
@@ -147,6 +157,18 @@ class Server:
             return delattr(target, name)
         if kind in ("isinstance", "issubclass"):
             return (isinstance if kind == "isinstance" else issubclass)(given[0], target)
+        if kind == "copy":
+            return getattr(copy, name)(target)
+        if kind == "library":
+            module, _, function = name.partition(".")
+            return getattr(importlib.import_module(module), function)(target, *given, **named)
+        if kind == "aenter":
+            return self._awaited(target.__aenter__())
+        if kind == "aexit":
+            error = None if given[0] is None else self._raised(*given[0])
+            return self._awaited(target.__aexit__(None if error is None else type(error), error, None))
+        if kind == "anext":
+            return self._next_awaited(target)
         if kind == "number":
             return _number(target)
         if kind == "await":
@@ -189,6 +211,17 @@ class Server:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(coroutine)
 
+    def _next_awaited(self, iterator: Any) -> list[Any]:
+        """Returns the next item of an asynchronous iterator, or nothing at its end."""
+
+        async def following() -> list[Any]:
+            try:
+                return [await anext(iterator)]
+            except StopAsyncIteration:
+                return []
+
+        return self._awaited(following())  # type: ignore[no-any-return]
+
     def _answer(self, answer: list[Any]) -> None:
         text = self._output.taken()
         try:
@@ -200,6 +233,13 @@ class Server:
         """Returns the wire form of a result; what cannot cross by value stays here as an object."""
         try:
             return self._codec.write(value)
+        except (Unsendable, RecursionError):
+            return self._kept(value)
+
+    def _safe_part(self, value: Any) -> Wire:
+        """Returns the same of a part of something that is being written."""
+        try:
+            return self._codec_part(value)
         except (Unsendable, RecursionError):
             return self._kept(value)
 
@@ -221,13 +261,13 @@ class Server:
         kinds = [kind.__name__ for kind in type(error).__mro__]
         try:
             text = str(error)[:MOST_OUTPUT]
-            held = [[name, self._safe(value)] for name, value in list(vars(error).items())[:_MOST_ATTRIBUTES]]
+            held = [[name, self._safe_part(value)] for name, value in list(vars(error).items())[:_MOST_ATTRIBUTES]]
         except Exception:
             text, held = "", []  # of an exception whose own methods fail only its class is told
         given = []
         for argument in error.args[:8]:
             try:
-                given.append(self._codec.write(argument))
+                given.append(self._codec_part(argument))
             except (Unsendable, RecursionError):
                 given.append(type(argument).__name__)
         return [kinds, text, given, held, next((place for one, place in self._theirs if one is error), None)]
@@ -254,6 +294,8 @@ class Server:
         if isinstance(value, Given):
             return ["I", value.number]
         kind = type(value)
+        if isinstance(value, BaseException):
+            return ["x", *self._error(value)[:4]]
         held = attributes(value) if kind.__name__ in self._plain_classes else None
         if held is not None:
             return ["o", kind.__name__, [[name, self._codec_part(item)] for name, item in held.items()]]
@@ -267,6 +309,8 @@ class Server:
             return self._objects[wire[1]]
         if tag == "k":
             return Callback(wire[1], wire[2], self._ask)
+        if tag == "x":
+            return self._raised(wire[1], [self._codec_part_read(item) for item in wire[2]])
         if tag == "I":
             return self._iterators.setdefault(wire[1], Given(wire[1], self._ask))
         if tag == "o":

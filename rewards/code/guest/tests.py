@@ -26,6 +26,7 @@ from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, given
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES, Captured, customary, mentions, offer_pytest
 from grpo.rewards.code.guest.failures import Failures, Guard
 from grpo.rewards.code.guest.handles import Unjudgeable
+from grpo.rewards.code.guest.library import offer_library
 from grpo.rewards.code.guest.remote import TESTS, Remote
 
 UNITS = "__grpo_units__"
@@ -288,6 +289,7 @@ def main(
     code: list[str],
     names: list[str],
     entry_point: str,
+    classes: list[str],
     first: int,
     seconds: float,
     stop: bool,
@@ -302,6 +304,7 @@ def main(
         code: the same compiled, see `guest_program.compiled`.
         names: the globals of the solution that the tests use.
         entry_point: the function under test, or "".
+        classes: those of the names that the tests use as no function is used.
         first: the first unit to run.
         seconds: wall time of one unit, and of loading.
         stop: end at the first unit that fails.
@@ -319,7 +322,7 @@ def main(
     plain: dict[str, type] = {}
     channel = Channel(descriptor, trusted=True)
     channel.deadline = time.monotonic() + seconds
-    remote = Remote(channel, plain, entry_point)
+    remote = Remote(channel, plain, entry_point, frozenset(classes))
     try:
         _run_setup(setup, space, names, plain)
         found = remote.loaded(names)
@@ -384,8 +387,10 @@ def _run_tests(source: str, compiled: list[str], space: dict[str, Any], remote: 
     """Runs the prepared tests; returns the last line of the report."""
     try:
         code = _code(source, *compiled)
-        if "pytest" in mentions(code):
+        mentioned = mentions(code)
+        if "pytest" in mentioned:
             offer_pytest()
+        offer_library(mentioned)
         exec(code, space)
     except Stop:
         return ["stopped", remote.dead]
