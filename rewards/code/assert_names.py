@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import symtable
 import sys
 from collections.abc import Sequence
+from typing import TypeGuard
 
-from grpo.rewards.code.guest.customs import SOLUTION_MODULES
+from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
 from grpo.rewards.code.guest.values import DATA_METHODS
 from grpo.rewards.code.results import UnusableTests
 
@@ -26,6 +28,33 @@ _ELSEWHERE_METHODS = frozenset({"write_text", "write_bytes"})
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}
 _LIBRARIES |= {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
+_TESTERS = {
+    "math": (
+        "acos asin atan cosh degrees dist e erf exp expm1 fabs fmod frexp fsum gamma isclose isfinite isinf isnan"
+        " lgamma log1p modf nan perm radians sinh tanh tau trunc"
+    ),
+    "operator": "attrgetter itemgetter methodcaller",
+    "itertools": "compress dropwhile filterfalse pairwise starmap takewhile tee",
+    "functools": "total_ordering wraps",
+    "collections": "UserDict UserList UserString",
+    "collections.abc": "AsyncGenerator AsyncIterator Awaitable Hashable MutableMapping MutableSequence Sized",
+    "contextlib": "contextmanager nullcontext redirect_stdout suppress",
+    "dataclasses": "asdict astuple fields is_dataclass",
+    "enum": "IntEnum",
+    "datetime": "date datetime timedelta timezone",
+    "decimal": "Decimal",
+    "fractions": "Fraction",
+    "copy": "deepcopy",
+    "io": "StringIO",
+    "statistics": "mean median stdev",
+    "string": "punctuation",
+    "types": "FunctionType GeneratorType SimpleNamespace",
+    "unittest": "TestCase",
+}
+CUSTOMARY = {name: module for name, (module, attribute) in NAMES.items() if attribute}
+"""The names that tests use without importing them, and the modules that have them."""
+CUSTOMARY |= {name: module for module, names in _TESTERS.items() for name in names.split()}
+CUSTOMARY |= {"bisect": "bisect", "copy": "copy"}
 
 
 def refuse_unsafe(every: Sequence[ast.stmt]) -> None:
@@ -47,6 +76,25 @@ def refuse_unsafe(every: Sequence[ast.stmt]) -> None:
             raise UnusableTests(f"the tests use '{named}', which cannot be judged in two sandboxes")
 
 
+def refuse_foreign_classes(every: Sequence[ast.stmt], names: set[str]) -> None:
+    """Refuses tests that need a class of the solution as a class of their own: patterns, metaclasses, decorated tests.
+
+    Raises:
+        UnusableTests: they do.
+    """
+    for node in (inner for statement in every for inner in ast.walk(statement)):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.MatchClass):
+            parts = [node.cls]
+        elif isinstance(node, ast.ClassDef):
+            parts = [word.value for word in node.keywords]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+            parts = list(node.decorator_list)
+        named = {inner.id for part in parts for inner in ast.walk(part) if isinstance(inner, ast.Name)} & names
+        if named:
+            raise UnusableTests(f"the tests use '{min(named)}' in a way that cannot be judged in two sandboxes")
+
+
 def _changes_what_is_elsewhere(node: ast.Attribute) -> bool:
     """Returns whether an attribute stands for a change here that the solution, in its own sandbox, would not see."""
     owner = node.value.id if isinstance(node.value, ast.Name) else ""
@@ -58,22 +106,85 @@ def _changes_what_is_elsewhere(node: ast.Attribute) -> bool:
 
 
 def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_point: str) -> set[str]:
-    """Returns the globals that the solution must define."""
-    free = _free_names(every)
-    imported = set()
-    own = {*SOLUTION_MODULES, *_aliases_of_modules(every)}
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_MODULES:
-            imported |= {alias.name for alias in node.names if alias.name != "*"}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own:
-            imported.add(node.attr)
+    """Returns the globals that the solution must define.
+
+    With an entry point that the tests use those are it and what they import from the solution, and nothing else:
+    another name that nobody defines is a fault of the tests. Without one a customary name (`Counter`, `gcd`) is the
+    tests' own where they use it beside a name that is not, and the solution's where an assertion asks for nothing else.
+
+    Raises:
+        UnusableTests: the tests use a name that nobody defines.
+    """
+    free = free_names(every)
+    imported, all_of_it = _imported_from_solution(every)
     trusted = _free_and_defined(setup)[1]
     modules = _module_names(every) & (sys.stdlib_module_names | _LIBRARIES.keys())
-    found = {name for name in free if not hasattr(builtins, name)} - trusted - modules - {UNITS}
-    found |= imported | ({entry_point} if entry_point else set())
-    if not found:
-        found = _outermost_called(every)
-    return {name for name in found if not (name.startswith("__") and name.endswith("__"))}
+    open_names = {name for name in free if not hasattr(builtins, name)} - trusted - modules - {UNITS}
+    open_names = {name for name in open_names - imported if not (name.startswith("__") and name.endswith("__"))}
+    open_names -= {"candidate"} if entry_point else set()
+    used = entry_point in free or _has_check(every)
+    found = imported | ({entry_point} if entry_point else set())
+    if (used or imported) and entry_point and not all_of_it:
+        found |= {"Solution"} & open_names
+        _refuse_unknown(open_names - found - CUSTOMARY.keys())
+    elif imported and not all_of_it:
+        _refuse_unknown(open_names - found - CUSTOMARY.keys())
+    else:
+        asked = _asked_for_alone(every, open_names)
+        found |= {name for name in open_names if name not in CUSTOMARY or name in asked}
+        _refuse_unknown(_bare_values(every, found - imported - {entry_point}) if len(found) > 1 else set())
+    return found or {name for name in _outermost_called(every) if name != UNITS}
+
+
+def _imported_from_solution(every: Sequence[ast.stmt]) -> tuple[set[str], bool]:
+    """Returns what the tests import from the solution by name, and whether they import all of it."""
+    imported: set[str] = set()
+    own = {*SOLUTION_MODULES, *_aliases_of_modules(every)} & _modules_imported(every)
+    for node in (inner for statement in every for inner in ast.walk(statement)):
+        if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_MODULES:
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own:
+            imported.add(node.attr)
+    return imported - {"*"}, "*" in imported
+
+
+def _modules_imported(every: Sequence[ast.stmt]) -> set[str]:
+    imports = [node for statement in every for node in ast.walk(statement) if isinstance(node, ast.Import)]
+    return {alias.asname or alias.name for node in imports for alias in node.names}
+
+
+def _has_check(every: Sequence[ast.stmt]) -> bool:
+    """Returns whether the tests are a function `check(candidate)`, which is called with the entry point."""
+    return any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in every)
+
+
+def _refuse_unknown(names: set[str]) -> None:
+    if names:
+        raise UnusableTests(f"the tests use '{min(names)}', which neither they nor the task define")
+
+
+def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
+    """Returns the names, customary ones, beside which some assertion asks for no other name of these."""
+    defined: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for statement in every:
+        used, bound = _free_and_defined([statement])
+        mentioned = set().union(*(defined.get(name, set()) for name in used)) | (used & names)
+        for name in bound:
+            defined[name] = defined.get(name, set()) | mentioned
+        if any(isinstance(node, ast.Assert) for node in ast.walk(statement)) and mentioned <= CUSTOMARY.keys():
+            found |= mentioned
+    return found
+
+
+def _bare_values(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
+    """Returns the names, written as variables are, that are never called and of which no attribute is asked."""
+    nodes = [node for statement in every for node in ast.walk(statement)]
+    asked = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    asked |= {node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    given = [argument for node in nodes if isinstance(node, ast.Call) for argument in node.args]
+    asked |= {node.id for node in given if isinstance(node, ast.Name)}
+    return {name for name in names - asked if name == name.lower()}
 
 
 def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
@@ -87,6 +198,10 @@ def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
         if isinstance(target, ast.Name)
     }
     for node in nodes:
+        if _is_call_of(node, "isinstance") or _is_call_of(node, "issubclass"):
+            asked = {inner.id for part in node.args[1:] for inner in ast.walk(part) if isinstance(inner, ast.Name)}
+            if name in asked:
+                return True
         if isinstance(node, ast.Attribute) and node.attr not in DATA_METHODS and node.attr[:2] != "__":
             owner = node.value
             if _is_call_of(owner, name) or (isinstance(owner, ast.Name) and owner.id in {name, *made}):
@@ -94,17 +209,42 @@ def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
     return False
 
 
-def _is_call_of(node: ast.expr, name: str) -> bool:
+def _is_call_of(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
-def missing_imports(every: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
-    """Returns the imports of the libraries that the tests use without importing them."""
-    missing = (_free_names(every) & _module_names(every) & _LIBRARIES.keys()) - names
-    return [ast.Import([ast.alias(_LIBRARIES[name], name)]) for name in sorted(missing)]
+def missing_imports(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
+    """Returns the imports of what the tests use without importing it: libraries, modules and customary names.
+
+    Raises:
+        UnusableTests: a name can stand for a module, but is not used as one.
+    """
+    free = free_names(every) - names - _free_and_defined(setup)[1]
+    dotted = free & _module_names(every)
+    imports: list[ast.stmt] = []
+    for name in sorted(free):
+        if name in dotted and name in _LIBRARIES:
+            imports.append(ast.Import([ast.alias(_LIBRARIES[name], name if name != _LIBRARIES[name] else None)]))
+        elif name in dotted and name in sys.stdlib_module_names and not _is_of_namesake(every, name):
+            imports.append(ast.Import([ast.alias(name)]))
+        elif name in CUSTOMARY and not hasattr(builtins, name):
+            module = CUSTOMARY[name]
+            imports.append(ast.ImportFrom(module, [ast.alias(name)], 0))
+    return imports
 
 
-def _free_names(every: Sequence[ast.stmt]) -> set[str]:
+def _is_of_namesake(every: Sequence[ast.stmt], name: str) -> bool:
+    """Returns whether tests ask for what the class of a module has, and the module has not: `datetime.now()`."""
+    if CUSTOMARY.get(name) != name:
+        return False
+    nodes = [node for statement in every for node in ast.walk(statement) if isinstance(node, ast.Attribute)]
+    asked = {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
+    module = importlib.import_module(name)
+    return not all(hasattr(module, attribute) for attribute in asked)
+
+
+def free_names(every: Sequence[ast.stmt]) -> set[str]:
+    """Returns the global names that statements use and do not define."""
     free, defined = _free_and_defined(every)
     return free - defined
 

@@ -16,9 +16,12 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from grpo.rewards.code.assert_guards import guarded
 from grpo.rewards.code.assert_names import (
     UNITS,
+    free_names,
     missing_imports,
+    refuse_foreign_classes,
     refuse_unsafe,
     solution_aliases,
     used_as_class,
@@ -39,7 +42,7 @@ class Plan:
         units: how many units there are.
         names: the globals of the solution that the tests use.
         plain_classes: the classes that `setup` defines.
-        tests_a_class: the entry point is a class, and the tests use its objects as no plain data is used.
+        tested_classes: the globals of the solution that the tests use as no function is used.
     """
 
     setup: str
@@ -47,7 +50,7 @@ class Plan:
     units: int
     names: tuple[str, ...]
     plain_classes: tuple[str, ...]
-    tests_a_class: bool = False
+    tested_classes: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -75,19 +78,25 @@ def plan_tests(
     if safe:
         refuse_unsafe(every)
     names = wanted_names(every, setup, entry)
+    if safe:
+        refuse_foreign_classes(every, names | solution_aliases(every))
+    imports = missing_imports(every, setup, names)
     arranged = _Arranged(every, names, entry_point)
-    arranged.add_raw(missing_imports(every, names))
+    arranged.add_raw(imports)
+    if entry == entry_point and "candidate" in free_names(every) - names:
+        arranged.add_raw(ast.parse(f"candidate = {entry}").body)
     arranged.add_raw(leading)
     for body in bodies:
         arranged.add(body, whole=len(bodies) > 1)
     arranged.finish(arranged.top)
     if arranged.count == 0:
         raise UnusableTests("the tests assert nothing")
-    guarded = _Guarded(every).visit(ast.Module(arranged.top, []))
-    source = ast.unparse(ast.fix_missing_locations(guarded))
+    source = ast.unparse(guarded(arranged.top, every, arranged.asserting))
     classes = tuple(node.name for node in setup if isinstance(node, ast.ClassDef))
-    of_class = "." in entry_point or used_as_class(every, entry)
-    return Plan(ast.unparse(ast.Module(setup, [])), source, arranged.count, tuple(sorted(names)), classes, of_class)
+    tested = {name for name in names if used_as_class(every, name)} | ({entry} if "." in entry_point else set())
+    return Plan(
+        ast.unparse(ast.Module(setup, [])), source, arranged.count, tuple(sorted(names)), classes, tuple(sorted(tested))
+    )
 
 
 def leading_name(entry_point: str) -> str:
@@ -112,10 +121,10 @@ class _Arranged:
         self._last: ast.With | None = None
         self._names = names | solution_aliases(every)
         functions = {node.name: node for node in every if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-        self._asserting = _asserting(functions)
+        self.asserting = _asserting(functions)
         called = _called_alone(every)
         self._entry = entry_point if "check" in functions and "check" not in called else ""
-        self._spread = {name for name in called | {"check"} if name in self._asserting and not name.startswith("test")}
+        self._spread = {name for name in called | {"check"} if name in self.asserting and not name.startswith("test")}
         self._spread = {name for name in self._spread if name == "check" or len(functions[name].args.args) <= 1}
         self._called = called
 
@@ -164,7 +173,7 @@ class _Arranged:
             body.extend(self._pending)
             self._pending, self._last = [], None
             body.append(node)
-        elif _asserts(node, self._asserting):
+        elif _asserts(node, self.asserting):
             self._unit(body, [node])
         elif _mentions(node, self._names) or self._pending:
             self._pending.append(node)
@@ -198,59 +207,6 @@ class _Arranged:
         self._names = known
         self._pending, self._last = outer
         return ast.FunctionDef(node.name, node.args, body or [ast.Pass()], [], node.returns, None, lineno=0)
-
-
-class _Guarded(ast.NodeTransformer):
-    """Puts each assertion into a `with` block of its own, and asks `Units` where identity or a class is asked for.
-
-    See `guest.remote.Remote`: `f(x) is x` and `type(f(x)) is C` compare what the tests have with what the solution has.
-    """
-
-    def __init__(self, every: Sequence[ast.stmt]) -> None:
-        nodes = [node for statement in every for node in ast.walk(statement)]
-        bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        self._has_type = "type" not in bound | {node.arg for node in nodes if isinstance(node, ast.arg)}
-
-    def visit_Assert(self, node: ast.Assert) -> ast.With:
-        self.generic_visit(node)
-        return _with_assertion(node)
-
-    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        self.generic_visit(node)
-        method = node.value.func if isinstance(node.value, ast.Call) else None
-        asserts = isinstance(method, ast.Attribute) and method.attr.startswith("assert")
-        return _with_assertion(node) if asserts else node
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        self.generic_visit(node)
-        sides = [node.left, node.comparators[0]]
-        if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Is | ast.IsNot):
-            return node
-        if any(isinstance(side, ast.Constant) for side in sides):
-            return node
-        same = _of_units("identical", sides)
-        return same if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), same)
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
-        plain = isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords
-        if not plain or not self._has_type or ast.unparse(node.func) != "type":
-            return node
-        return node if isinstance(node.args[0], ast.Starred) else _of_units("type_of", node.args)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        self.generic_visit(node)
-        asked = node.attr == "__class__" and isinstance(node.ctx, ast.Load)
-        return _of_units("type_of", [node.value]) if asked else node
-
-
-def _of_units(method: str, given: list[ast.expr]) -> ast.expr:
-    return ast.Call(ast.Attribute(ast.Name(UNITS, ast.Load()), method, ast.Load()), given, [])
-
-
-def _with_assertion(node: ast.stmt) -> ast.With:
-    assertion = ast.Attribute(ast.Name(UNITS, ast.Load()), "assertion", ast.Load())
-    return ast.With([ast.withitem(assertion)], [node])
 
 
 def _parsed(text: str, what: str) -> list[ast.stmt]:

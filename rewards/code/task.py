@@ -147,6 +147,8 @@ def _of_examples(inputs: Any, outputs: Any, name: str, row: Columns, tolerance: 
     if not isinstance(outputs, Sequence) or isinstance(outputs, str) or len(inputs) != len(outputs) or not inputs:
         raise UnusableTests("inputs and outputs must be lists of the same length, with one item for each test")
     if not name:
+        if any(each is None for each in outputs):
+            raise UnusableTests("a test of a program that prints has no expected output")
         return Task("", "", inputs=tuple(map(_stream, inputs)), outputs=tuple(map(_stream, outputs)))
     sources = tuple(_call(name, given, wanted, tolerance) for given, wanted in zip(inputs, outputs, strict=True))
     return Task(name, _code_prompt(row.prompt, name), sources)
@@ -174,10 +176,12 @@ def _literal(value: Any) -> str:
 
 
 def _stream(text: Any) -> bytes:
+    if text is None:
+        return b""
     if isinstance(text, bytes):
         return text
     if isinstance(text, Sequence) and not isinstance(text, str):
-        text = "\n".join(map(str, text))
+        text = "\n".join(str(line) for line in text if line is not None)
     return str(text).encode("utf-8", "surrogateescape")
 
 

@@ -8,18 +8,26 @@ Tests that name a class of the solution test that class and its operators. Only 
 are operators with plain data passed on, and the methods that data have too; and what comes of an operator with plain
 data stays a handle that is no number, because `abs(answer - 0.5) < 1e-6` must not be the solution's to decide.
 
+An object that the tests did not make answers each question once (`guest.frozen`), until the tests do something with it.
+
 This module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from grpo.rewards.code.guest.decoys import MOST_AGREED, shuffled
+from grpo.rewards.code.guest.failures import Failures
+from grpo.rewards.code.guest.frozen import Answers, Items
 from grpo.rewards.code.guest.values import DATA_METHODS
 
-MOST_ITEMS = 1_000_000
-_ONE_BY_ONE = 16
+_SPECIAL = frozenset({"__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__", "__bases__", "__mro__"})
+_SPECIAL |= {"__qualname__", "__members__", "__slots__", "__defaults__", "__match_args__", "__abstractmethods__"}
+_CHANGES = frozenset({"add", "append", "clear", "discard", "extend", "insert", "remove", "reverse", "sort", "update"})
 _COLLECTIONS = (list, dict, set, frozenset, tuple)
 
 
@@ -28,13 +36,19 @@ class Unjudgeable(BaseException):
 
 
 class Asked(Protocol):
-    """What a handle needs of the other sandbox."""
+    """What a handle needs of the other sandbox; see `guest.remote.Remote`."""
+
+    objects_used: bool
 
     def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Asks for one thing to be done, and returns or raises what came of it."""
 
-    def failed(self, error: BaseException | None) -> bool:
-        """Returns whether that is a failed assertion of the tests."""
+    @property
+    def failures(self) -> Failures:
+        """What failed in the unit that runs."""
+
+    def answers(self, number: int) -> Answers:
+        """Returns what an object has said since the tests last did something with it."""
 
 
 class Inside:
@@ -50,19 +64,35 @@ class Inside:
             tested where a function or a method returned it.
         mixed: it came of an operator with plain data.
         own: the stand-in of the same object that is tested, if there is one.
+        used: the tests have used it as no data can be used.
+        certain: it is a class that the tests use as no function is used, or the tests made it of one.
         holds: it is a list, dictionary, set or tuple too, which compares with plain data by what it holds.
     """
 
-    __slots__ = ("constructs", "holds", "is_class", "mixed", "name", "number", "own", "remote", "tested")
+    __slots__ = (
+        "certain",
+        "constructs",
+        "holds",
+        "is_class",
+        "mixed",
+        "name",
+        "number",
+        "own",
+        "remote",
+        "tested",
+        "used",
+    )
 
     def __init__(self, remote: Asked, number: int, name: str, is_class: bool) -> None:
         self.remote = remote
         self.number = number
         self.name = name
         self.is_class = is_class
+        self.certain = False
         self.constructs = False
         self.tested = False
         self.mixed = False
+        self.used = False
         self.own: Handle | None = None
         self.holds = False
 
@@ -73,19 +103,49 @@ class Inside:
             if its.own is None:
                 its.own = its.copied()
                 inside(its.own).tested = True
+                inside(its.own).certain = self.certain
             return its.own
         return result
+
+    def copy_of(self, result: Any) -> Any:
+        """Returns a copy of the object; that of one that the tests made is theirs too."""
+        return self.made(result) if self.tested else result
 
     def copied(self) -> Handle:
         """Returns another stand-in of the same object."""
         copy = Inside(self.remote, self.number, self.name, self.is_class)
         copy.constructs, copy.tested, copy.own = self.constructs, self.tested, self.own
-        copy.holds = self.holds
+        copy.holds, copy.certain = self.holds, self.certain
         return Handle(copy)
 
     def ask(self, kind: str, name: str, *given: Any) -> Any:
         """Asks the other sandbox to do something with the object."""
         return self.remote.ask(kind, self.number, name, given, {})
+
+    @property
+    def live(self) -> bool:
+        """Whether the object may answer the same question anew: the tests made it, or name it."""
+        return self.tested or self.constructs
+
+    def answer(self, kind: str, name: str, *given: Any) -> Any:
+        """Asks for what does not change the object."""
+        if self.live:
+            return self.ask(kind, name, *given)
+        return self.remote.answers(self.number).once(kind, name, given, lambda: self.ask(kind, name, *given))
+
+    def items(self) -> Any:
+        """Returns the items of the object, to be iterated over."""
+        answers = self.remote.answers(self.number)
+        if answers.items is None:
+            iterator = self.ask("op", "__iter__")
+            if type(iterator) is not Handle:
+                seen = list(iterator)
+                answers.items = Items(lambda count: (True, seen), once=False)
+            else:
+                same = inside(iterator).number == self.number
+                answers.items = Items(lambda count: _some(iterator, count), once=same)
+            answers.agree()
+        return answers.items
 
 
 def inside(handle: Handle) -> Inside:
@@ -97,9 +157,9 @@ def inside(handle: Handle) -> Inside:
 def _unary(name: str, *, numeric: bool = False) -> Callable[[Handle], Any]:
     def ask(self: Handle) -> Any:
         its = inside(self)
-        if numeric and its.mixed:
-            raise TypeError(f"{name} of what an operator of the solution made of plain data")
-        return its.ask("op", name)
+        if numeric and its.mixed and not its.certain:
+            raise Unjudgeable(f"{name} of what an operator of the solution made of plain data")
+        return its.answer("op", name)
 
     return ask
 
@@ -108,12 +168,46 @@ def _compare(name: str) -> Callable[[Handle, Any], Any]:
     def compare(self: Handle, other: Any) -> Any:
         if type(other) is not Handle:
             held = inside(self).ask("held", "") if inside(self).holds else None
-            return getattr(held, name)(other) if type(held) in _COLLECTIONS else NotImplemented
+            if type(held) in _COLLECTIONS:
+                return getattr(held, name)(other)
+            return _tells(name, self, other) if inside(self).tested else NotImplemented
         if inside(self).number == inside(other).number and name in ("__eq__", "__ne__"):
             return name == "__eq__"
-        return inside(self).ask("op", name, other) is True
+        if inside(self).live or inside(other).live:
+            return inside(self).ask("op", name, other) is True
+        return _compared(name, self, other)
 
     return compare
+
+
+def _tells(name: str, self: Handle, other: Any) -> Any:
+    """Compares an object that the tests made with plain data; one that agrees with any data agrees with none.
+
+    Raises:
+        Unjudgeable: which is the greater cannot be left to the object.
+    """
+    its = inside(self)
+    if name not in ("__eq__", "__ne__"):
+        if its.certain:
+            return its.ask("op", name, other) is True
+        raise Unjudgeable(f"{name} of an object of the solution and plain data")
+    values, place = shuffled(other)
+    said = [its.ask("op", "__eq__", value) is True for value in values]
+    equal = said[place] and sum(said) <= 1 + MOST_AGREED
+    return equal if name == "__eq__" else not equal
+
+
+def _compared(name: str, one: Handle, other: Handle) -> bool:
+    """Compares two objects that the tests did not make: numbers as such, others so that the answers agree."""
+    numbers = [inside(each).answer("number", "") for each in (one, other)]
+    if all(type(number) in (int, float) for number in numbers):
+        return bool(getattr(operator, name)(*numbers))
+    if name == "__ne__":
+        return not _compared("__eq__", one, other)
+    yes = inside(one).answer("op", name, other) is True
+    if yes and name in ("__lt__", "__gt__"):
+        return inside(other).answer("op", name, one) is not True
+    return yes
 
 
 def _operator(name: str) -> Callable[[Handle, Any], Any]:
@@ -123,12 +217,15 @@ def _operator(name: str) -> Callable[[Handle, Any], Any]:
         if plain and not its.tested:
             return NotImplemented
         result = its.made(its.ask("op", name, other))
+        live = its.live or (not plain and inside(other).live) or its.remote.objects_used
+        if type(result) is not Handle and not live:
+            raise TypeError(f"{name} of two objects of the solution gave plain data")
         mixed = plain or its.mixed or inside(other).mixed
         if mixed and type(result) is Handle:
             result = inside(result).copied()
             inside(result).mixed = True
-        elif mixed:
-            raise TypeError(f"{name} of the solution's object and plain data gave plain data")
+        elif mixed and not its.certain:
+            raise Unjudgeable(f"{name} of an object of the solution and plain data gave plain data")
         return result
 
     return operate
@@ -151,11 +248,17 @@ class Handle:
         its = inside(self)
         if name == "__name__" and its.name:
             return its.name
-        if name[:2] == "__" and name not in ("__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__"):
+        if name[:2] == "__" and name not in _SPECIAL:
             raise AttributeError(name)
-        if name in DATA_METHODS and not its.tested and not its.constructs:
+        if name in DATA_METHODS and not (its.tested or its.constructs or its.used or name in _CHANGES):
             raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
-        return its.ask("get", name)
+        if its.live or its.is_class:
+            its.remote.objects_used = True
+            return its.ask("get", name)
+        found = its.answer("get", name)
+        its.used = its.used or (name[:2] != "__" and name not in DATA_METHODS)
+        its.remote.objects_used = its.remote.objects_used or name[:2] != "__"
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         inside(self).ask("set", name, value)
@@ -174,22 +277,40 @@ class Handle:
 
     def __contains__(self, item: Any) -> bool:
         its = inside(self)
-        if its.tested or type(item) is Handle:
+        if its.live or its.used:
             return its.ask("op", "__contains__", item) is True
         return any(item is each or item == each for each in self)
 
     def __iter__(self) -> Iterator[Any]:
-        iterator = inside(self).ask("op", "__iter__")
+        its = inside(self)
+        if not its.live:
+            return iter(its.items())
+        iterator = its.ask("op", "__iter__")
         return _items(iterator) if type(iterator) is Handle else iter(iterator)
 
     def __next__(self) -> Any:
+        if not inside(self).live:
+            answers = inside(self).remote.answers(inside(self).number)
+            answers.items = answers.items or Items(lambda count: _some(self, count), once=True)
+            return next(iter(answers.items))
         ended, items = _some(self, 1)
         if ended and not items:
             raise StopIteration
         return items[0]
 
     def __getitem__(self, key: Any) -> Any:
-        return inside(self).ask("op", "__getitem__", key)
+        its = inside(self)
+        found = its.answer("op", "__getitem__", key)
+        return found if its.live else its.remote.answers(its.number).at(key, found)
+
+    def __len__(self) -> int:
+        its = inside(self)
+        length: int = its.answer("op", "__len__")
+        if not its.live:
+            with contextlib.suppress(TypeError):  # it may have a length and no items
+                its.items()
+            its.remote.answers(its.number).length(length)
+        return length
 
     def __setitem__(self, key: Any, value: Any) -> None:
         inside(self).ask("op", "__setitem__", key, value)
@@ -211,12 +332,12 @@ class Handle:
 
     def __round__(self, *digits: Any) -> Any:
         its = inside(self)
-        if its.mixed:
-            raise TypeError("__round__ of what an operator of the solution made of plain data")
-        return its.ask("op", "__round__", *digits)
+        if its.mixed and not its.certain:
+            raise Unjudgeable("__round__ of what an operator of the solution made of plain data")
+        return its.answer("op", "__round__", *digits)
 
     def __format__(self, form: str) -> str:
-        return str(inside(self).ask("op", "__format__", form)) if form else str(self)
+        return str(inside(self).answer("op", "__format__", form)) if form else str(self)
 
     def __enter__(self) -> Any:
         its = inside(self)
@@ -224,18 +345,48 @@ class Handle:
         return its.made(result) if type(result) is Handle and inside(result).number == its.number else result
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        return self._left("exit", kind, error)
+
+    def _left(self, question: str, kind: Any, error: Any) -> bool:
+        """Ends a `with` block; returns whether the solution may keep what left it."""
         its = inside(self)
         given = None if error is None else ([base.__name__ for base in kind.__mro__], list(map(_told, error.args)))
-        ended = its.ask("exit", "", given)
-        return bool(ended) and not its.remote.failed(error)
+        failed = its.remote.failures.failed(error)
+        try:
+            ended = its.ask(question, "", given)
+            return bool(ended) and not failed
+        except Exception:
+            if failed:
+                return False  # the failure goes on, and not what the solution would have instead of it
+            raise
 
     def __deepcopy__(self, memory: Any) -> Any:
-        if inside(self).tested:
-            raise Unjudgeable("the tests copy an object of the solution")
-        raise TypeError("an object of the solution cannot be copied")
+        its = inside(self)
+        return self if its.is_class else its.copy_of(its.ask("copy", "deepcopy"))
 
     def __copy__(self) -> Any:
-        return self.__deepcopy__({})
+        its = inside(self)
+        return self if its.is_class else its.copy_of(its.ask("copy", "copy"))
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        raise Unjudgeable("the tests put an object of the solution into a class of theirs")
+
+    async def __aenter__(self) -> Any:
+        its = inside(self)
+        result = its.ask("aenter", "")
+        return its.made(result) if type(result) is Handle and inside(result).number == its.number else result
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        return self._left("aexit", kind, error)
+
+    def __aiter__(self) -> Any:
+        return inside(self).ask("op", "__aiter__")
+
+    async def __anext__(self) -> Any:
+        found = inside(self).ask("anext", "")
+        if type(found) is not list or not found:
+            raise StopAsyncIteration
+        return found[0]
 
 
 Handle.__doc__ = property(lambda self: inside(self).ask("get", "__doc__"))  # type: ignore[assignment]
@@ -255,13 +406,14 @@ for _name in [
     "xor",
     "lshift",
     "rshift",
+    "divmod",
 ]:
     setattr(Handle, f"__{_name}__", _operator(f"__{_name}__"))
     setattr(Handle, f"__r{_name}__", _operator(f"__r{_name}__"))
     setattr(Handle, f"__i{_name}__", _operator(f"__i{_name}__"))
-for _name in ("len", "str", "repr", "reversed", "bool"):
+for _name in ("str", "repr", "reversed", "bool", "bytes", "dir"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__"))
-for _name in ("neg", "pos", "invert", "abs", "int", "float", "index"):
+for _name in ("neg", "pos", "invert", "abs", "int", "float", "index", "complex", "floor", "ceil", "trunc"):
     setattr(Handle, f"__{_name}__", _unary(f"__{_name}__", numeric=True))
 
 
@@ -281,14 +433,5 @@ def _some(iterator: Handle, count: int) -> tuple[bool, list[Any]]:
 
 
 def _items(iterator: Handle) -> Iterator[Any]:
-    """Yields the items of an iterator: first one by one, as it may be endless, then more at once."""
-    taken, count = 0, 1
-    while taken < MOST_ITEMS:
-        ended, items = _some(iterator, count)
-        yield from items
-        if ended:
-            return
-        taken += len(items)
-        if taken >= _ONE_BY_ONE:
-            count = min(2 * count, 1000)
-    raise TypeError(f"the solution's iterator gave more than {MOST_ITEMS} items")
+    """Yields the items of an iterator of an object that the tests made."""
+    yield from Items(lambda count: _some(iterator, count), once=False)

@@ -16,6 +16,8 @@ from typing import Any
 
 from grpo.rewards.code.guest.arguments import update
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late
+from grpo.rewards.code.guest.failures import Failures
+from grpo.rewards.code.guest.frozen import Answers
 from grpo.rewards.code.guest.handles import Handle, Inside, Unjudgeable, inside
 from grpo.rewards.code.guest.values import (
     Codec,
@@ -28,7 +30,7 @@ from grpo.rewards.code.guest.values import (
 )
 
 TESTS = "tests"
-_MOST_ITEMS = 10_000
+_MOST_TAKEN = 1000
 _TEXT = "__grpo_text__"
 _ERRORS_OF_MODULES = {
     "FrozenInstanceError": "dataclasses",
@@ -39,6 +41,9 @@ _ERRORS_OF_MODULES = {
     "Empty": "queue",
     "Full": "queue",
 }
+_QUESTIONS = frozenset({"get", "number", "items", "held", "isinstance", "issubclass", "type"})
+_IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
+_CHANGING = frozenset({"__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)})
 _FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -48,20 +53,31 @@ class Remote:
     Args:
         channel: the socket to it.
         plain_classes: classes of the tests whose instances cross by value, by name.
-        entry_point: the function under test, which is never taken for a class that the tests test; "" if unknown.
+        entry_point: the function under test, which is not taken for a class by its name alone; "" if unknown.
+        classes: the globals of the solution that the tests use as no function is used.
 
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
-        hidden: a failed assertion in a function of the tests that the solution called, and kept to itself.
+        failures: what failed in the unit that runs.
+        objects_used: the tests use objects of the solution as such, by attributes that no data has; so what they do
+            with one may change another.
         apart: the solution runs elsewhere, so that what it raises is known.
     """
 
-    def __init__(self, channel: Channel, plain_classes: dict[str, type], entry_point: str = "") -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        plain_classes: dict[str, type],
+        entry_point: str = "",
+        classes: frozenset[str] = frozenset(),
+    ) -> None:
         self.channel = channel
         self.dead = ""
         self._raised: list[BaseException] = []
-        self._failed: list[BaseException] = []
-        self.hidden: BaseException | None = None
+        self.failures = Failures()
+        self.objects_used = False
+        self._answers: dict[int, Answers] = {}
+        self._named: list[int] = []
         self._returned: list[tuple[Any, Any]] = []
         self.apart = True
         self._later: list[tuple[Any, Any]] | None = None
@@ -69,10 +85,12 @@ class Remote:
         self._codec = Codec(self._refer, self._resolve, plain_classes, trusted=True)
         self._plain_classes = plain_classes
         self._entry_point = entry_point
+        self._classes = classes
         self._functions: list[Any] = []
+        self._iterators: dict[int, tuple[Any, Any]] = {}
         self._theirs: dict[int, Any] = {}
         self._given_back = False
-        self._errors: dict[str, type[Exception]] = {}
+        self._errors: dict[str, type[BaseException]] = {}
         self._handles: dict[int, Handle] = {}
 
     def loaded(self, names: list[str]) -> dict[str, Any] | str:
@@ -98,6 +116,7 @@ class Remote:
                 if type(value) is Handle and inside(value).is_class and self._looks_like_a_class(name):
                     constructing = found[name] = inside(value).copied()
                     inside(constructing).constructs = True
+                    inside(constructing).certain = name in self._classes
             return found
         except _FAULTS as error:
             raise self._ended("garbled", Garbled("what it loaded cannot be read")) from error
@@ -110,6 +129,27 @@ class Remote:
             Unjudgeable: an argument is of a kind that cannot cross.
             BaseException: what the solution raised, as the built-in exception that it derives from.
         """
+        acts = kind not in _QUESTIONS and not (kind == "op" and name not in _CHANGING)
+        self._named = [number]
+        mark = self.failures.mark()
+        raised: BaseException | None = None
+        try:
+            result, raised = self._asked(kind, number, name, given, named)
+            if type(raised) is _Own:
+                raised = self.failures.given(mark, raised.args[0]) or RuntimeError("an exception that was not given")
+        finally:
+            self.failures.returned(mark, raised)
+            if acts:
+                self._forget()
+        if raised is not None:
+            self._raised.append(raised)
+            raise raised
+        return result
+
+    def _asked(
+        self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[Any, BaseException | None]:
+        """Asks for one thing to be done; returns what came of it: a value, or an exception."""
         if self.dead:
             raise Gone
         self._given_back = False
@@ -122,6 +162,7 @@ class Remote:
             raise
         self._send([kind, number, name, wires, keywords, self._first])
         self._first = False
+        raised: BaseException | None = None
         answer = self._receive()
         while answer[0] == "callback":
             self._called_back(answer)
@@ -129,13 +170,13 @@ class Remote:
         try:
             if answer[0] == "value":
                 _, wire, changed, same, text = answer
-                result, raised = self._codec.read(wire), None
+                result = self._codec.read(wire)
                 if type(same) is int and 0 <= same < len(given) and (changed or wires)[same] == wire:
                     self._returned.append((result, given[same]))
             else:
-                _, kinds, said, wires, held, changed, text = answer
+                _, kinds, said, wires, held, own, changed, text = answer
                 values = [self._codec.read(wire) for wire in wires]
-                result, raised = None, self._error(kinds, said, values, held)
+                result, raised = None, self._error(kinds, said, values, held) if own is None else _Own(own)
             if changed is not None:
                 pairs = list(zip(given, [self._codec.read(wire) for wire in changed], strict=True))
                 self._later = self._later if self._later is None else [*self._later, *pairs]
@@ -145,25 +186,28 @@ class Remote:
                 sys.stdout.write(str(text))
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
-        if raised is not None:
-            self._raised.append(raised)
-            if isinstance(raised, AssertionError):
-                self.hidden = None
-            raise raised
-        return result
+        return result, raised
+
+    def answers(self, number: int) -> Answers:
+        """Returns what an object has said since the tests last did something with it."""
+        return self._answers.setdefault(number, Answers())
+
+    def _forget(self) -> None:
+        """Forgets what those objects said that were just used; where the tests use objects as such, what any said."""
+        for number in list(self._answers) if self.objects_used else self._named:
+            answers = self._answers.pop(number, None)
+            if answers and answers.items and answers.items.once:
+                self.answers(number).items = answers.items  # what was taken of an iterator is not there any more
 
     def begin_unit(self) -> None:
         """Begins a unit, for all of whose calls together the solution has its processor time."""
         self._first = True
-        self._raised, self._failed, self._returned, self.hidden = [], [], [], None
+        self.failures.begin()
+        self._raised, self._returned = [], []
 
     def caused(self, error: BaseException | None) -> bool:
         """Returns whether the solution raised that in this unit."""
         return any(error is one for one in self._raised)
-
-    def failed(self, error: BaseException | None) -> bool:
-        """Returns whether that is a failed assertion of the tests, which the solution may not make undone."""
-        return any(error is one for one in self._failed)
 
     def identical(self, one: Any, other: Any) -> bool:
         """Returns whether two values are one object; an argument that came back is, whatever the way it went."""
@@ -189,8 +233,7 @@ class Remote:
         self._later = []
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None and issubclass(kind, AssertionError) and not self.caused(error):
-            self._failed.append(error)
+        self.failures.left(error)
         later, self._later = self._later, None
         self._update(later or [])
 
@@ -211,18 +254,18 @@ class Remote:
             raise self._ended("garbled", Garbled("a call cannot be read")) from fault
         try:
             answer = ["returned", self._codec.write(function(*given, **keywords))]
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             kinds = [kind.__name__ for kind in type(error).__mro__]
-            self.hidden = error if self.failed(error) else self.hidden
             if type(error).__module__ == TESTS:
                 self._errors.setdefault(kinds[0], type(error))
-            answer = ["raised", kinds, [self._plain(item) for item in error.args]]
+            self.failures.entered(error)
+            answer = ["raised", kinds, [self._plain(item) for item in error.args], self.failures.last]
         self._send(answer)
 
     def _plain(self, value: Any) -> Wire:
         """Returns the wire form of an argument of an exception; of what does not cross, its text."""
         try:
-            return self._codec.write(value)
+            return self._codec_part().write(value)
         except (Unsendable, RecursionError, Unjudgeable):
             return str(value)
 
@@ -249,8 +292,11 @@ class Remote:
 
     def _refer(self, value: Any) -> Wire:
         if type(value) is Handle:
+            self._named.append(inside(value).number)
             return ["h", inside(value).number]
         kind = type(value)
+        if isinstance(value, BaseException):
+            return ["x", [base.__name__ for base in kind.__mro__], [self._plain(item) for item in value.args]]
         held = attributes(value) if self._plain_classes.get(kind.__name__) is kind else None
         if held is not None:
             parts = self._codec_part()
@@ -263,10 +309,22 @@ class Remote:
             name = getattr(value, "__name__", "")
             return ["k", len(self._functions) - 1, name if type(name) is str else ""]
         if hasattr(kind, "__next__") and not hasattr(kind, "read"):
-            items = list(itertools.islice(value, _MOST_ITEMS + 1))
-            if len(items) <= _MOST_ITEMS:
-                return ["I", [self._codec_part().write(item) for item in items]]
+            return ["I", self._iterator(value)]
         raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
+
+    def _iterator(self, value: Any) -> int:
+        """Returns the number of a function that takes so many more items of an iterator of the tests."""
+        for number, (known, _) in self._iterators.items():
+            if known is value:
+                return number
+
+        def take(count: Any) -> Any:
+            taken = list(itertools.islice(value, min(count, _MOST_TAKEN)))
+            return taken, len(taken) < count
+
+        self._functions.append(take)
+        self._iterators[len(self._functions) - 1] = (value, take)
+        return len(self._functions) - 1
 
     def _resolve(self, tag: str, wire: list[Any]) -> Any:
         if tag in ("h", "a", "H"):
@@ -276,10 +334,16 @@ class Remote:
             if tag == "a":
                 return self._coroutine(number)
             handle = self._handle(number, name, is_class)
+            self._named.append(number)
             inside(handle).holds = tag == "H" or inside(handle).holds
             return handle
         if tag == "k":
             return self._functions[wire[1]]
+        if tag == "x":
+            _, kinds, said, wires, held = wire
+            return self._error(kinds, said, [self._codec_part().read(each) for each in wires], held)
+        if tag == "I":
+            return self._iterators[wire[1]][0]
         if tag == "o":
             _, name, pairs = wire
             return self._object(self._plain_classes[name], pairs)
@@ -329,7 +393,7 @@ class Remote:
         A solution may put a class where a function is asked for, so that it is a class says nothing yet.
         """
         bare = name.lstrip("_")
-        return name != self._entry_point and bare[:1].isupper() and "_" not in bare
+        return name in self._classes or (name != self._entry_point and bare[:1].isupper() and "_" not in bare)
 
     def _error(self, kinds: list[str], said: Any, values: list[Any], held: list[list[Any]]) -> BaseException:
         kind = self._error_type(kinds)
@@ -338,25 +402,38 @@ class Remote:
         if issubclass(kind, StopIteration | StopAsyncIteration):
             kind = RuntimeError  # it would end a loop of the tests, and the assertions in it
         try:
-            error: BaseException = kind(*values)
+            error: BaseException = _unmade(kind, values) if self._is_own(kind) else kind(*values)
         except Exception:
             error = _unmade(kind, values)
+        if self._is_own(kind):
+            known = set(dir(type(error)))
+            vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
         if vars(type(error)).get("__str__") is _told:
             known = set(dir(type(error)))
             vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
             vars(error)[_TEXT] = said if type(said) is str else ""
         return error
 
+    def _is_own(self, kind: Any) -> bool:
+        """Returns whether a class is one that the prompt defines."""
+        return self._plain_classes.get(kind.__name__) is kind
+
     def _error_type(self, kinds: list[str]) -> Any:
         """Returns the tests' exception class for the names of the solution's, most derived first."""
         for name in kinds:
             if name in self._errors:
                 return self._errors[name]
+            if type(name) is str and issubclass(self._plain_classes.get(name, object), BaseException):
+                return self._plain_classes[name]
             owner = sys.modules.get(_ERRORS_OF_MODULES.get(name, "builtins")) if type(name) is str else None
             known = getattr(owner, name, None) if owner else None
             if isinstance(known, type) and issubclass(known, (Exception, SystemExit)):
                 return known
         return RuntimeError
+
+
+class _Own(BaseException):
+    """Stands for an exception of the tests that the solution let through."""
 
 
 def _unmade(kind: Any, values: list[Any]) -> BaseException:

@@ -18,6 +18,7 @@ from typing import Any
 
 from grpo.rewards.code.guest.channel import given
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES, customary
+from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.tests import UNITS, Nowhere, Stop, Units
 
 
@@ -29,7 +30,7 @@ class Here:
 
     Attributes:
         dead: nothing ends here but the process.
-        hidden: nothing can be kept from the tests by another sandbox.
+        failures: what failed; nothing can be kept from the tests by another sandbox.
         apart: what the solution raises cannot be told from what the tests raise.
         channel: has the deadline that `Units` sets; nobody keeps it.
     """
@@ -37,12 +38,13 @@ class Here:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.dead = ""
-        self.hidden: BaseException | None = None
+        self.failures = Failures()
         self.apart = False
         self.channel = types.SimpleNamespace(deadline=None)
 
     def begin_unit(self) -> None:
         """Begins a unit: the process is ended when it takes more processor time."""
+        self.failures.begin()
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     def caused(self, error: BaseException | None) -> bool:

@@ -11,6 +11,9 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import builtins
+import copy
+import importlib
+import math
 import operator
 import signal
 import sys
@@ -25,6 +28,7 @@ from grpo.rewards.code.guest.values import Codec, Malformed, Unsendable, Wire, a
 
 MODULE = "solution"
 _MOST_ATTRIBUTES = 16
+_ONE_BY_ONE, _MORE = 1000, 500
 _COLLECTIONS: Any = (list, dict, set, frozenset, tuple)
 _METHODS = (types.FunctionType, property, classmethod, staticmethod)
 _OPERATORS = (
@@ -32,7 +36,7 @@ _OPERATORS = (
     " delitem iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift"
 )
 _BINARY = {f"__{name}__": getattr(operator, f"__{name}__") for name in _OPERATORS.split()}
-_BINARY |= {"__round__": round, "__format__": format}
+_BINARY |= {"__round__": round, "__format__": format, "__divmod__": divmod}
 _UNARY: dict[str, Callable[..., Any]] = {
     "__neg__": operator.neg,
     "__pos__": operator.pos,
@@ -49,6 +53,13 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "__iter__": iter,
     "__reversed__": reversed,
     "__round__": round,
+    "__bytes__": bytes,
+    "__complex__": complex,
+    "__floor__": math.floor,
+    "__ceil__": math.ceil,
+    "__trunc__": math.trunc,
+    "__dir__": dir,
+    "__aiter__": aiter,
 }
 
 
@@ -69,7 +80,9 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._shadows: dict[str, type] = {}
+        self._iterators: dict[int, Given] = {}
         self._waiting: dict[int, Exception] = {}
+        self._theirs: list[tuple[BaseException, int]] = []
         self._output = Output()
         self._loop: Any = None
         self._module = types.ModuleType(MODULE)
@@ -144,6 +157,20 @@ class Server:
             return delattr(target, name)
         if kind in ("isinstance", "issubclass"):
             return (isinstance if kind == "isinstance" else issubclass)(given[0], target)
+        if kind == "copy":
+            return getattr(copy, name)(target)
+        if kind == "library":
+            module, _, function = name.partition(".")
+            return getattr(importlib.import_module(module), function)(target, *given, **named)
+        if kind == "aenter":
+            return self._awaited(target.__aenter__())
+        if kind == "aexit":
+            error = None if given[0] is None else self._raised(*given[0])
+            return self._awaited(target.__aexit__(None if error is None else type(error), error, None))
+        if kind == "anext":
+            return self._next_awaited(target)
+        if kind == "number":
+            return _number(target)
         if kind == "await":
             return self._awaited(target)
         if kind == "enter":
@@ -184,17 +211,35 @@ class Server:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(coroutine)
 
+    def _next_awaited(self, iterator: Any) -> list[Any]:
+        """Returns the next item of an asynchronous iterator, or nothing at its end."""
+
+        async def following() -> list[Any]:
+            try:
+                return [await anext(iterator)]
+            except StopAsyncIteration:
+                return []
+
+        return self._awaited(following())  # type: ignore[no-any-return]
+
     def _answer(self, answer: list[Any]) -> None:
         text = self._output.taken()
         try:
             self._channel.send([*answer, text])
         except ValueError as error:
-            self._channel.send(["raise", ["ValueError", "Exception"], str(error), [str(error)], [], None, text])
+            self._channel.send(["raise", ["ValueError", "Exception"], str(error), [str(error)], [], None, None, text])
 
     def _safe(self, value: Any) -> Wire:
         """Returns the wire form of a result; what cannot cross by value stays here as an object."""
         try:
             return self._codec.write(value)
+        except (Unsendable, RecursionError):
+            return self._kept(value)
+
+    def _safe_part(self, value: Any) -> Wire:
+        """Returns the same of a part of something that is being written."""
+        try:
+            return self._codec_part(value)
         except (Unsendable, RecursionError):
             return self._kept(value)
 
@@ -209,20 +254,23 @@ class Server:
         return None if after == wires else after
 
     def _error(self, error: BaseException) -> list[Any]:
-        """Returns the names of an exception's classes, its text, its arguments and its other attributes."""
+        """Returns the names of an exception's classes, its text, its arguments, its other attributes and whose it is.
+
+        One that a function of the tests raised is theirs, and known by its place.
+        """
         kinds = [kind.__name__ for kind in type(error).__mro__]
         try:
             text = str(error)[:MOST_OUTPUT]
-            held = [[name, self._safe(value)] for name, value in list(vars(error).items())[:_MOST_ATTRIBUTES]]
+            held = [[name, self._safe_part(value)] for name, value in list(vars(error).items())[:_MOST_ATTRIBUTES]]
         except Exception:
             text, held = "", []  # of an exception whose own methods fail only its class is told
         given = []
         for argument in error.args[:8]:
             try:
-                given.append(self._codec.write(argument))
+                given.append(self._codec_part(argument))
             except (Unsendable, RecursionError):
                 given.append(type(argument).__name__)
-        return [kinds, text, given, held]
+        return [kinds, text, given, held, next((place for one, place in self._theirs if one is error), None)]
 
     def _number(self, value: Any) -> int:
         """Keeps an object and returns its number, the same one each time."""
@@ -243,7 +291,11 @@ class Server:
     def _refer(self, value: Any) -> Wire:
         if isinstance(value, Callback):
             return ["k", value.number, ""]
+        if isinstance(value, Given):
+            return ["I", value.number]
         kind = type(value)
+        if isinstance(value, BaseException):
+            return ["x", *self._error(value)[:4]]
         held = attributes(value) if kind.__name__ in self._plain_classes else None
         if held is not None:
             return ["o", kind.__name__, [[name, self._codec_part(item)] for name, item in held.items()]]
@@ -257,8 +309,10 @@ class Server:
             return self._objects[wire[1]]
         if tag == "k":
             return Callback(wire[1], wire[2], self._ask)
+        if tag == "x":
+            return self._raised(wire[1], [self._codec_part_read(item) for item in wire[2]])
         if tag == "I":
-            return iter([self._codec_part_read(item) for item in wire[1]])
+            return self._iterators.setdefault(wire[1], Given(wire[1], self._ask))
         if tag == "o":
             _, name, pairs = wire
             own = vars(self._module).get(name)
@@ -287,7 +341,7 @@ class Server:
             (kind for kind in known if isinstance(kind, type) and issubclass(kind, BaseException)), Exception
         )
         kind: Any = found if found.__name__ == kinds[0] else type(kinds[0], (found,), {})
-        error: BaseException = kind.__new__(kind)
+        error: BaseException = kind(*given) if kind is SystemExit else kind.__new__(kind)
         error.args = tuple(given)
         return error
 
@@ -301,7 +355,9 @@ class Server:
             if message[0] == "returned":
                 return self._codec.read(message[1])
             if message[0] == "raised":
-                raise self._raised(message[1], [self._codec.read(wire) for wire in message[2]])
+                error = self._raised(message[1], [self._codec.read(wire) for wire in message[2]])
+                self._theirs.append((error, message[3]))
+                raise error
             self._do(message)
 
 
@@ -317,6 +373,28 @@ class Callback:
         return self._ask(self.number, given, named)
 
 
+class Given:
+    """An iterator of the tests, as the solution sees it: first read one by one, as what is not read is not taken."""
+
+    def __init__(self, number: int, ask: Callable[[int, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self.number = number
+        self._ask = ask
+        self._items: list[Any] = []
+        self._taken, self._ended = 0, False
+
+    def __iter__(self) -> Given:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._items and not self._ended:
+            self._items, self._ended = self._ask(self.number, (1 if self._taken < _ONE_BY_ONE else _MORE,), {})
+            self._items.reverse()
+            self._taken += len(self._items)
+        if not self._items:
+            raise StopIteration
+        return self._items.pop()
+
+
 def _is_own_collection(value: Any, target: Any) -> bool:
     """Returns whether a class of the solution made an object of itself that is a collection with methods of its own."""
     kind = type(value)
@@ -325,6 +403,14 @@ def _is_own_collection(value: Any, target: Any) -> bool:
     bases = [base for base in kind.__mro__ if base.__module__ == MODULE]
     methods = {name for base in bases for name, part in vars(base).items() if isinstance(part, _METHODS)}
     return not issubclass(kind, tuple) or any(not name.startswith("_") for name in methods)
+
+
+def _number(value: Any) -> int | float | None:
+    """Returns the number that an object stands for, if it stands for one."""
+    kind = type(value)
+    if hasattr(kind, "__index__"):
+        return operator.index(value)
+    return float(value) if hasattr(kind, "__float__") else None
 
 
 def _as_plain(value: Any) -> Any:

@@ -23,8 +23,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, given
-from grpo.rewards.code.guest.customs import SOLUTION_MODULES, Captured, customary
+from grpo.rewards.code.guest.customs import SOLUTION_MODULES, Captured, customary, mentions, offer_pytest
+from grpo.rewards.code.guest.failures import Failures, Guard
 from grpo.rewards.code.guest.handles import Unjudgeable
+from grpo.rewards.code.guest.library import offer_library
 from grpo.rewards.code.guest.remote import TESTS, Remote
 
 UNITS = "__grpo_units__"
@@ -37,7 +39,7 @@ class Other(Protocol):
     """What `Units` needs to know of the solution's sandbox; see `guest.remote.Remote`."""
 
     dead: str
-    hidden: BaseException | None
+    failures: Failures
     apart: bool
     channel: Any
 
@@ -85,6 +87,15 @@ class Units:
         """Holds back changes of arguments while an assertion is decided; for use in a `with` statement."""
         return self._remote
 
+    @property
+    def held(self) -> Guard:
+        """Notes what leaves a block before its last assertion; for use in a `with` statement."""
+        return self._remote.failures.guard
+
+    def deliberate(self, error: Any) -> Any:
+        """Returns what a `raise` of the tests raises."""
+        return self._remote.failures.deliberate(error)
+
     def identical(self, one: Any, other: Any) -> bool:
         """Returns what `one is other` would be if nothing stood between the tests and the solution."""
         return self._remote.identical(one, other)
@@ -108,14 +119,15 @@ class Units:
         self._remote.channel.deadline = self._began + self._seconds
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        unit = self._open.pop()
+        unit, kept = self._open.pop(), self._remote.failures.kept
+        self._remote.failures.end()
         if isinstance(error, Stop):
             return False
         fault = self._fault(error)
         if fault:
             self._report(["unjudged", fault[:_LONGEST]])
             raise Stop
-        how, why = self._ending(error)
+        how, why = self._ending(kept or error)
         self._report(["unit", unit, how, why, time.monotonic() - self._began])
         self._remote.channel.deadline = time.monotonic() + self._seconds
         if self._remote.dead or (self._stop and how != "passed"):
@@ -175,9 +187,8 @@ class Units:
         """Returns how a unit ended, in one word, and why."""
         if self._remote.dead:
             return self._remote.dead, ""
-        if error is None and self._remote.hidden is None:
+        if error is None:
             return "passed", ""
-        error = error or self._remote.hidden
         if _is_skip(error):
             return "passed", "skipped"
         how = "raised" if self._remote.caused(error) else "failed"
@@ -278,6 +289,7 @@ def main(
     code: list[str],
     names: list[str],
     entry_point: str,
+    classes: list[str],
     first: int,
     seconds: float,
     stop: bool,
@@ -292,6 +304,7 @@ def main(
         code: the same compiled, see `guest_program.compiled`.
         names: the globals of the solution that the tests use.
         entry_point: the function under test, or "".
+        classes: those of the names that the tests use as no function is used.
         first: the first unit to run.
         seconds: wall time of one unit, and of loading.
         stop: end at the first unit that fails.
@@ -309,7 +322,7 @@ def main(
     plain: dict[str, type] = {}
     channel = Channel(descriptor, trusted=True)
     channel.deadline = time.monotonic() + seconds
-    remote = Remote(channel, plain, entry_point)
+    remote = Remote(channel, plain, entry_point, frozenset(classes))
     try:
         _run_setup(setup, space, names, plain)
         found = remote.loaded(names)
@@ -331,7 +344,7 @@ def main(
     units = Units(remote, report, first, seconds, stop)
     units.space, space[UNITS] = space, units
     channel.deadline = time.monotonic() + seconds
-    report(_run_tests(source, code, space, names, remote))
+    report(_run_tests(source, code, space, remote))
     if remote.dead == "gone":
         time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
 
@@ -370,17 +383,14 @@ def _code(source: str, magic: str, code: str) -> types.CodeType:
     return compile(source, "<tests>", "exec", dont_inherit=True)
 
 
-def _run_tests(source: str, compiled: list[str], space: dict[str, Any], names: list[str], remote: Remote) -> list[Any]:
-    """Runs the prepared tests; returns the last line of the report.
-
-    Customary names are the tests' to use, but for those that the solution must define: `gcd` would else be found in
-    `math` where a solution has none.
-    """
+def _run_tests(source: str, compiled: list[str], space: dict[str, Any], remote: Remote) -> list[Any]:
+    """Runs the prepared tests; returns the last line of the report."""
     try:
         code = _code(source, *compiled)
-        for name, value in customary(code).items():
-            if name not in names:
-                space.setdefault(name, value)
+        mentioned = mentions(code)
+        if "pytest" in mentioned:
+            offer_pytest()
+        offer_library(mentioned)
         exec(code, space)
     except Stop:
         return ["stopped", remote.dead]

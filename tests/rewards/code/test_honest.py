@@ -69,7 +69,7 @@ def test_tests_that_need_what_the_program_would_not_see_decide_nothing(results, 
         ),
         (
             "class Foo: pass\nclass f:\n    def __init__(self, x): pass\n    def __contains__(self, item): return True",
-            "assert Foo() and 4 in f(1)",
+            "from solution import Foo\nassert Foo() and 4 in f(1)",
         ),
         (
             "class f:\n    def __init__(self, x): pass\n    startswith = __contains__ = lambda *a: True",
