@@ -66,7 +66,7 @@ class Fused(torch.autograd.Function):
         vocabulary, width = weight.shape
         room = max(1, min(len(hidden), WORKSPACE // (vocabulary * head.exact.itemsize)))
         whole = Tile(room, vocabulary)
-        buffer = head.buffer(hidden, room * vocabulary)
+        buffer = head.buffer(hidden, room, vocabulary)
         mixed = torch.empty(room, width, dtype=head.exact, device=hidden.device)
         found = _HeadGradients(head, ctx.needs_input_grad[1:5])
         for first, last in spans(len(hidden), room):

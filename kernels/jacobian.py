@@ -34,7 +34,7 @@ class JacobianRows(torch.autograd.Function):
         rows = torch.empty(hidden.shape, dtype=hidden.dtype, device=hidden.device)
         sums = Sums.empty(len(hidden), hidden, head.exact)
         vocabulary, width = head.weight.shape
-        buffer = head.buffer(hidden, min(tile.rows, len(hidden)) * min(tile.columns, vocabulary))
+        buffer = head.buffer(hidden, min(tile.rows, len(hidden)), min(tile.columns, vocabulary))
         mixed = torch.empty(min(tile.rows, len(hidden)), width, dtype=head.exact, device=hidden.device)
         for first, last in spans(len(hidden), tile.rows):
             part = sums.part(first, last)

@@ -105,6 +105,46 @@ def test_confident_tokens_keep_their_gradient(margin: float, mode: str) -> None:
         assert error(gradient, torch.autograd.grad(exact.sum(), exact_weight)[0]) < 1e-4
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("columns", "softcap"), [(3000, None), (8192, 3.0), (8200, None), (9001, 3.0)])
+def test_tiles_of_every_width_give_the_same(columns: int, softcap: float | None, dtype: torch.dtype) -> None:
+    """Rows that stay in registers and rows that are read twice, each with a last tile that fills no whole line."""
+    for mode in ("jacobian", "recompute"):
+        given = problem(dtype, trained=mode == "recompute", softcap=softcap, shape=(3, 8, 9001))
+        logp, entropy = given.run(linear_logp, tile=Tile(2, columns), mode=mode, entropy="value")
+        exact = given.run(naive_logp)
+        assert error(logp, exact[0]) < 3 * LOGP_TOLERANCE[dtype]
+        assert error(entropy, exact[1]) < 3 * LOGP_TOLERANCE[dtype]
+        for one, other in zip(gradients(given, logp, None), gradients(given, exact[0], None), strict=True):
+            assert error(one, other) < TOLERANCE[dtype]
+
+
+@pytest.fixture
+def filled_with_nan() -> Iterator[None]:
+    """Memory that nobody wrote to holds NaN."""
+    torch.use_deterministic_algorithms(True)
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("softcap", [None, 3.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.usefixtures("filled_with_nan")
+def test_memory_that_nobody_wrote_to_reaches_no_result(softcap: float | None, dtype: torch.dtype) -> None:
+    assert torch.empty(4).isnan().all()
+    given = problem(dtype, trained=True, lora=True, softcap=softcap)
+    exact = given.run(naive_logp)
+    for settings in (
+        {"mode": "recompute"},
+        {"mode": "fused", "coefficients": lambda logp, rows: torch.ones_like(logp)},
+    ):
+        logp, _ = given.run(linear_logp, tile=Tile(7, 43), **settings)
+        assert error(logp, exact[0]) < 3 * LOGP_TOLERANCE[dtype]
+        for one in torch.autograd.grad(logp.sum(), given.parameters()):
+            assert one.isfinite().all()
+
+
 def test_an_offset_of_all_logits_cancels() -> None:
     given = problem(trained=False)
     plain = given.run(linear_logp, entropy="value")
