@@ -6,7 +6,6 @@ same passes.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -17,16 +16,6 @@ import pytest
 pytestmark = pytest.mark.triton
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = [str(Path(__file__).with_name(f"test_{name}.py")) for name in ("fused", "jacobian", "logp", "recompute")]
-
-
-@pytest.fixture(autouse=True)
-def triton_installed() -> None:
-    """Skips the test where triton is missing; fails it when GRPO_REQUIRE_TRITON is set."""
-    if importlib.util.find_spec("triton") is None:
-        message = "triton is missing; it comes with CUDA builds of torch and with vLLM (in a checkout: make vllm)"
-        if os.environ.get("GRPO_REQUIRE_TRITON"):
-            pytest.fail(message)
-        pytest.skip(message)
 
 
 def test_the_suite_passes_on_the_interpreted_passes() -> None:
