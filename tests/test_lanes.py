@@ -71,8 +71,8 @@ def test_a_test_of_the_fast_lane_that_trains_fails_even_where_it_swallows_the_er
 NEEDY = """
 import pytest
 
-@pytest.mark.parametrize("number", range(5))
-def test_reads_data(shared_data, number):
+@pytest.mark.parametrize("city", ["Aba", "Bath", "Cork", "Delft", "Enna"])
+def test_reads_data(shared_data, city):
     assert shared_data.is_dir()
 
 def test_needs_nothing():
@@ -84,7 +84,7 @@ def test_needs_nothing():
     ("options", "environment", "end"),
     [
         ((), {}, "1 passed, 1 skipped, 4 deselected"),
-        (("-k", "3 or nothing"), {}, "1 passed, 1 skipped, 4 deselected"),
+        (("-k", "Cork or needs_nothing"), {}, "1 passed, 1 skipped, 4 deselected"),
         ((), {"GRPO_REQUIRE_DATA": "1"}, "1 passed, 5 errors"),
     ],
     ids=["a fresh machine", "some of them", "CI"],
