@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from grpo.kernels import backend
 from grpo.kernels.head import HALF, Head, product
-from grpo.kernels.jacobian import jacobian_rows
+from grpo.kernels.jacobian import jacobian_rows, times
 from grpo.kernels.recompute import Gathered, Gradient, Known, gradients
 from grpo.kernels.sums import Sums
 from grpo.kernels.tiles import Tile, spans
@@ -92,7 +92,7 @@ class Fused(torch.autograd.Function):
         head, tile, gathered = ctx.settings
         if grad_logp is None:
             return (None,) * 11
-        d_hidden = (rows * grad_logp[:, None]).to(rows.dtype)
+        d_hidden = times(rows, grad_logp)
         factor = _common_factor(grad_logp, given)
         found, ctx.found = ctx.found, None  # they become the parameters' own; a second backward pass makes others
         if factor is not None and found is not None:

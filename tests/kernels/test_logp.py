@@ -179,6 +179,30 @@ def test_small_and_odd_shapes(shape: tuple[int, int, int], trained: bool) -> Non
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+def test_a_target_that_is_a_column_of_something_is_read_right() -> None:
+    given = problem()
+    column = torch.stack([given.target.flip(0), given.target], dim=1)[:, 1]
+    assert not column.is_contiguous()
+    assert torch.equal(replace(given, target=column).run(linear_logp)[0], given.run(linear_logp)[0])
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="there a failed assertion ends the process's use of the GPU")
+@pytest.mark.parametrize("wrong", [-100, -1, V])
+def test_a_target_outside_of_the_vocabulary_is_no_number(wrong: int) -> None:
+    for trained in (False, True):
+        given = problem(trained=trained)
+        given.target[3] = wrong
+        for one in (given, replace(given, hidden=given.hidden.detach())):
+            with pytest.raises(ValueError, match=r"every target must be from 0 to V - 1 = 100\. Leave out ignored"):
+                one.run(linear_logp)
+
+
+def test_a_target_on_another_device_is_refused() -> None:
+    given = problem()
+    with pytest.raises(ValueError, match="target on meta"):
+        replace(given, target=given.target.to("meta")).run(linear_logp)
+
+
 def test_masked_rows_give_zero_gradients() -> None:
     for trained in (False, True):
         given = problem(trained=trained)

@@ -40,3 +40,17 @@ def test_every_variant_that_is_launched_compiles_for_our_gpus_as_the_page_says()
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_where_triton_cannot_start_the_passes_run_in_torch_and_a_warning_says_why() -> None:
+    """So it is on a machine without a GPU, and on one where Triton finds no C compiler for its driver."""
+    code = (
+        "import warnings; from grpo.kernels import backend\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    warnings.simplefilter('always')\n"
+        "    print([backend.triton_starts(), backend.triton_starts()], [str(one.message) for one in told])"
+    )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[False, False] [")
+    assert done.stdout.count("Triton cannot start here") == 1
