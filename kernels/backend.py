@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
+import warnings
 from types import ModuleType
 
 import torch
@@ -17,8 +19,28 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's own switch: 
 
 def of(hidden: torch.Tensor, head: Head) -> ModuleType:
     """Returns `triton_folds` or `torch_folds`, which offer the same functions."""
-    if HAS_TRITON and head.dtype != torch.float64 and (hidden.is_cuda or INTERPRETED):
+    if HAS_TRITON and head.dtype != torch.float64 and (INTERPRETED or (hidden.is_cuda and triton_starts())):
         from grpo.kernels import triton_folds
 
         return triton_folds
     return torch_folds
+
+
+@functools.cache
+def triton_starts() -> bool:
+    """Whether Triton finds a GPU here and can speak to it: its driver is built with a C compiler at first use.
+
+    Where it cannot, it warns with the reason, once.
+    """
+    from triton.runtime import driver
+
+    try:
+        driver.active.get_current_target()
+    except Exception as error:
+        warnings.warn(
+            f"Triton cannot start here, so the passes over logits run in torch, which takes longer: {error} Where it "
+            "misses a C compiler, install one (on Debian and Ubuntu: apt install gcc libc6-dev), or name one in CC.",
+            stacklevel=2,
+        )
+        return False
+    return True

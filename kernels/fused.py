@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from grpo.kernels import backend
 from grpo.kernels.head import HALF, Head, product
-from grpo.kernels.jacobian import jacobian_rows
+from grpo.kernels.jacobian import jacobian_rows, times
 from grpo.kernels.recompute import Gathered, Gradient, Known, gradients
 from grpo.kernels.sums import Sums
 from grpo.kernels.tiles import Tile, spans
@@ -66,7 +66,7 @@ class Fused(torch.autograd.Function):
         vocabulary, width = weight.shape
         room = max(1, min(len(hidden), WORKSPACE // (vocabulary * head.exact.itemsize)))
         whole = Tile(room, vocabulary)
-        buffer = head.buffer(hidden, room * vocabulary)
+        buffer = head.buffer(hidden, room, vocabulary)
         mixed = torch.empty(room, width, dtype=head.exact, device=hidden.device)
         found = _HeadGradients(head, ctx.needs_input_grad[1:5])
         for first, last in spans(len(hidden), room):
@@ -92,7 +92,7 @@ class Fused(torch.autograd.Function):
         head, tile, gathered = ctx.settings
         if grad_logp is None:
             return (None,) * 11
-        d_hidden = (rows * grad_logp[:, None]).to(rows.dtype)
+        d_hidden = times(rows, grad_logp)
         factor = _common_factor(grad_logp, given)
         found, ctx.found = ctx.found, None  # they become the parameters' own; a second backward pass makes others
         if factor is not None and found is not None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from grpo.kernels.tiles import laid_out, stride_of
+
 HALF = (torch.bfloat16, torch.float16)
 
 
@@ -65,9 +67,9 @@ class Head:
         """This head with other tensors."""
         return replace(self, weight=weight, bias=bias, lora_a=lora_a, lora_b=lora_b)
 
-    def buffer(self, like: torch.Tensor, size: int) -> torch.Tensor:
-        """Uninitialised room for a tile of `size` logits."""
-        return torch.empty(size, dtype=self.exact, device=like.device)
+    def buffer(self, like: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+        """Uninitialised room for a tile of at most so many rows and columns of logits."""
+        return torch.empty(rows * stride_of(columns), dtype=self.exact, device=like.device)
 
     def rows(self, first: int, last: int) -> torch.Tensor:
         """W[first:last] in the dtype of the products."""
@@ -89,9 +91,9 @@ class Head:
             hidden: [n, H] in the dtype of the products.
             adapted: [n, r] from `adapted`.
             first, last: the columns.
-            out: a flat buffer with room for [n, last - first].
+            out: from `buffer`.
         """
-        y = out[: len(hidden) * (last - first)].view(len(hidden), last - first)
+        y = laid_out(out, len(hidden), last - first)
         product(y, hidden, self.rows(first, last).t(), scale=self.scale)
         if self.lora_b is not None and adapted is not None:
             b = self.lora_b[first:last].to(self.exact)

@@ -34,7 +34,7 @@ class JacobianRows(torch.autograd.Function):
         rows = torch.empty(hidden.shape, dtype=hidden.dtype, device=hidden.device)
         sums = Sums.empty(len(hidden), hidden, head.exact)
         vocabulary, width = head.weight.shape
-        buffer = head.buffer(hidden, min(tile.rows, len(hidden)) * min(tile.columns, vocabulary))
+        buffer = head.buffer(hidden, min(tile.rows, len(hidden)), min(tile.columns, vocabulary))
         mixed = torch.empty(min(tile.rows, len(hidden)), width, dtype=head.exact, device=hidden.device)
         for first, last in spans(len(hidden), tile.rows):
             part = sums.part(first, last)
@@ -54,7 +54,12 @@ class JacobianRows(torch.autograd.Function):
         (rows,) = ctx.saved_tensors
         if grad_logp is None:
             return None, None, None, None, None
-        return (rows * grad_logp[:, None]).to(rows.dtype), None, None, None, None
+        return times(rows, grad_logp), None, None, None, None
+
+
+def times(rows: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """Multiplies rows [N, H] by a number each, [N] in the dtype of sums; a GPU holds no rows in that dtype for it."""
+    return torch.mul(rows, factors[:, None], out=torch.empty_like(rows))
 
 
 def jacobian_rows(

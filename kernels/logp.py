@@ -56,7 +56,7 @@ def linear_logp(
     Args:
         hidden: [N, H] float32, bfloat16, float16 or float64.
         weight: [V, H] on the same device.
-        target: [N] int64, from 0 to V - 1.
+        target: [N] int64, from 0 to V - 1; elsewhere on a GPU, its own assertion fails, so that nothing waits for it.
         bias: [V].
         temperature: T, above 0.
         softcap: bound of the logits (Gemma 2), above 0.
@@ -91,8 +91,9 @@ def linear_logp(
     a, b, scale = lora if lora else (None, None, 0.0)
     head = Head(weight, bias, a, b, float(scale), float(temperature), softcap, float(logit_scale), dtype)
     tile = tile or default_tile(hidden.device, hidden.shape[1])
+    target = target.contiguous()  # kernels read it as one block
     with torch.autocast(device, enabled=False), gathered():
-        _check_head(hidden, head)
+        _check_head(hidden, head, target)
         if not differentiable:
             with torch.no_grad():
                 sums, _ = scan(hidden, head, target, tile, entropy=entropy != "none")
@@ -120,7 +121,7 @@ def _check(hidden: torch.Tensor, target: torch.Tensor, temperature: float, softc
         raise ValueError(f"softcap {softcap} must be above 0; pass None for a head without one")
 
 
-def _check_head(hidden: torch.Tensor, head: Head) -> None:
+def _check_head(hidden: torch.Tensor, head: Head, target: torch.Tensor) -> None:
     """Looks at the head's parameters, which must be whole."""
     weight = head.weight
     if not weight.is_floating_point():
@@ -135,6 +136,16 @@ def _check_head(hidden: torch.Tensor, head: Head) -> None:
         )
     if weight.device != hidden.device:
         raise ValueError(f"hidden is on {hidden.device} and the head on {weight.device}. Move hidden there.")
+    if target.device != hidden.device:
+        raise ValueError(f"hidden is on {hidden.device} and target on {target.device}. Move target there.")
+    words = (
+        f"every target must be from 0 to V - 1 = {len(weight) - 1}. Leave out ignored tokens, such as those of -100."
+    )
+    within = ((target >= 0) & (target < len(weight))).all()
+    if target.is_cuda:
+        torch._assert_async(within, words)
+    elif not within:
+        raise ValueError(words)
     if head.bias is not None and head.bias.shape != weight.shape[:1]:
         raise ValueError(f"bias must be [V] = [{len(weight)}], not {list(head.bias.shape)}")
     if head.lora_a is not None and head.lora_b is not None:

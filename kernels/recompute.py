@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 from grpo.kernels import backend
 from grpo.kernels.head import Head, product
 from grpo.kernels.sums import Sums
-from grpo.kernels.tiles import Tile, spans
+from grpo.kernels.tiles import Tile, laid_out, spans
 
 Gathered = Callable[[], AbstractContextManager[Any]]
 Gradient = torch.Tensor | None
@@ -38,7 +38,7 @@ def scan(
     vocabulary = len(head.weight)
     columns = vocabulary if keep else tile.columns
     kept = torch.empty(len(hidden), vocabulary, dtype=head.exact, device=hidden.device) if keep else None
-    buffer = head.buffer(hidden, min(tile.rows, len(hidden)) * min(columns, vocabulary))
+    buffer = head.buffer(hidden, min(tile.rows, len(hidden)), min(columns, vocabulary))
     folds = backend.of(hidden, head)
     for top, bottom in spans(len(hidden), tile.rows):
         part, own = sums.part(top, bottom), target[top:bottom]
@@ -136,7 +136,7 @@ def gradients(
     d_bias = torch.empty_like(head.bias) if want_bias and head.bias is not None else None
     d_b = torch.empty_like(head.lora_b) if want_b and head.lora_b is not None else None
     through_b = zeros(count, rank) if rank and (want_hidden or want_a) else None
-    buffer = head.buffer(hidden, min(tile.rows, count) * columns)
+    buffer = head.buffer(hidden, min(tile.rows, count), columns)
     weight_sums = zeros(columns, width) if want_weight else None
     for first, last in spans(vocabulary, columns):
         rows_w = head.rows(first, last) if want_hidden else None
@@ -145,7 +145,7 @@ def gradients(
         sums_bias, sums_b = zeros(last - first), zeros(last - first, rank)
         for top, bottom in spans(count, tile.rows):
             if known.kept is not None:
-                y = buffer[: (bottom - top) * columns].view(bottom - top, columns).copy_(known.kept[top:bottom])
+                y = laid_out(buffer, bottom - top, columns).copy_(known.kept[top:bottom])
             else:
                 own = adapted[top:bottom] if adapted is not None else None
                 y = head.logits(inputs[top:bottom], own, first, last, buffer)

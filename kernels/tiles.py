@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+LINE = 16  # logits
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -34,3 +36,14 @@ def default_tile(device: torch.device, hidden: int) -> Tile:
 def spans(total: int, step: int) -> list[tuple[int, int]]:
     """Cuts `range(total)` into pieces of at most `step`: their first and last-but-one-past numbers."""
     return [(first, min(first + step, total)) for first in range(0, total, step)]
+
+
+def stride_of(columns: int) -> int:
+    """Returns how far apart the rows of a tile begin: at multiples of LINE, so that a GPU moves 16 bytes at a time."""
+    return -(-columns // LINE) * LINE
+
+
+def laid_out(buffer: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    """Returns a tile [rows, columns] in the beginning of a flat buffer with room for rows * stride_of(columns)."""
+    stride = stride_of(columns)
+    return buffer[: rows * stride].view(rows, stride)[:, :columns]

@@ -1,10 +1,20 @@
 """The passes over a tile of logits in Triton: the same functions as torch_folds, one reading of the tile each.
 
-Theory of operation. `fold` runs one program per row. A first sweep finds the row's largest logit and picks up the
-target, a second writes exp(z - m) and sums; the row's part of the tile is small enough to come from the cache the
-second time. `gradient` is pointwise and runs a grid of rows and blocks. Arithmetic is float32 whatever the tile is
-stored in. For half-precision inputs the weights that the next matrix product reads are written in that dtype, beside
-the logits; float16 could lose small ones, so they are multiplied by `boost`, which the caller divides out of the sums.
+Theory of operation. `fold` runs one program per row. A row that fits a block stays in registers: it is read once, its
+largest logit found, exp(z - m) summed and written. A wider one is swept twice, first for the largest logit; each thread
+keeps sums of its own until the end, so that no iteration waits for the other warps. `gradient` is pointwise and runs a
+grid of rows and blocks. Which block and how many warps is for kernels/launch.py. Arithmetic is float32 whatever the
+tile is stored in. For half-precision inputs the weights that the next matrix product reads are written in that dtype,
+beside the logits; float16 could lose small ones, so they are multiplied by `boost`, which the caller divides out of the
+sums.
+
+A tile is overwritten where its weights have the dtype of the logits. The target's logit is therefore read before any
+other: the largest logit of the row, without which nothing is written, then waits for it.
+
+Rows begin at multiples of 16 logits (`tiles.laid_out`) and loads and stores are masked at such a multiple, too: a
+thread then moves 16 bytes at a time, however many logits the last tile of a vocabulary has. What lies between the last
+logit and the next row is written over and never used. Offsets of rows are 64-bit: a tile can have more than 2^31 bytes.
+Neither the width of a tile nor its place is specialised on, so nothing is compiled again for the vocabulary's last one.
 
 Only operations that Triton's interpreter knows are used (no libdevice, no autotuning, no bfloat16 arithmetic), so that
 TRITON_INTERPRET=1 runs these kernels on CPU tensors.
@@ -12,14 +22,24 @@ TRITON_INTERPRET=1 runs these kernels on CPU tensors.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 import triton
 import triton.language as tl
 
 from grpo.kernels.head import HALF, Head
+from grpo.kernels.launch import POINTWISE, fold_launch
 from grpo.kernels.sums import TAKEN_OUT, Sums
+from grpo.kernels.tiles import laid_out, stride_of
 
-BLOCK = 4096
+# Of the kernels' arguments: what changes from tile to tile, and vectors that are read at one place only.
+_VARYING = ("width", "first")
+_VECTORS = (
+    "target_ptr", "peak_ptr", "total_ptr", "spread_ptr", "at_target_ptr", "slope_ptr", "shrink_ptr",
+    "log_total_ptr", "missed_ptr", "grad_logp_ptr", "entropy_ptr", "grad_entropy_ptr",
+)  # fmt: skip
+
 FLOAT16_BOOST = 2048.0  # the largest gradient entry, about 13 nats, stays below float16's 65504
 
 
@@ -34,12 +54,15 @@ def fold(
     """As `torch_folds.fold`; the result is in the dtype of the products' inputs."""
     out = _room(y, head) if weights else y
     count, width = y.shape
+    launch = fold_launch(width)
     if count:
-        _fold_kernel[(count,)](
-            y, out, target, sums.peak, sums.total, sums.spread, sums.target, sums.slope, sums.shrink,
-            width, first, head.softcap or 1.0, 1.0 / head.temperature, boost(head), TAKEN_OUT,
-            is_capped=head.softcap is not None, with_entropy=entropy, with_weights=weights, block=_block(width),
-        )  # fmt: skip
+        with _on_device_of(y):
+            _fold_kernel[(count,)](
+                y, out, target, sums.peak, sums.total, sums.spread, sums.target, sums.slope, sums.shrink,
+                y.stride(0), width, first, head.softcap or 1.0, 1.0 / head.temperature, boost(head), TAKEN_OUT,
+                is_capped=head.softcap is not None, with_entropy=entropy, with_weights=weights,
+                in_one=launch.in_one, block=launch.block, num_warps=launch.warps,
+            )  # fmt: skip
     return out
 
 
@@ -57,101 +80,142 @@ def gradient(
     """As `torch_folds.gradient`; the result is in the dtype of the products' inputs."""
     out = _room(y, head)
     count, width = y.shape
-    block = _block(width)
     differentiable = entropy is not None and grad_entropy is not None
     if count:
-        _gradient_kernel[(count, triton.cdiv(width, block))](
-            y, out, target, log_total, missed, grad_logp.contiguous(),
-            entropy if differentiable else missed, grad_entropy.contiguous() if grad_entropy is not None else missed,
-            width, first, head.softcap or 1.0, 1.0 / head.temperature, boost(head),
-            is_capped=head.softcap is not None, with_entropy=differentiable, block=block,
-        )  # fmt: skip
+        with _on_device_of(y):
+            _gradient_kernel[(count, triton.cdiv(width, POINTWISE.block))](
+                y, out, target, log_total, missed, grad_logp.contiguous(),
+                entropy if differentiable else missed,
+                grad_entropy.contiguous() if grad_entropy is not None else missed,
+                y.stride(0), width, first, head.softcap or 1.0, 1.0 / head.temperature, boost(head),
+                is_capped=head.softcap is not None, with_entropy=differentiable,
+                block=POINTWISE.block, num_warps=POINTWISE.warps,
+            )  # fmt: skip
     return out
 
 
+def _on_device_of(y: torch.Tensor) -> AbstractContextManager[None]:
+    """Triton launches on the current device, whatever its arguments are on; this makes it the tile's."""
+    return torch.cuda.device(y.device) if y.is_cuda else nullcontext()
+
+
 def _room(y: torch.Tensor, head: Head) -> torch.Tensor:
-    return torch.empty(y.shape, dtype=head.dtype, device=y.device) if head.dtype in HALF else y
-
-
-def _block(width: int) -> int:
-    return min(BLOCK, int(triton.next_power_of_2(width)))
+    """A tile in the dtype of the products' inputs whose rows are as far apart as those of the logits; or the logits."""
+    if head.dtype not in HALF:
+        return y
+    count, width = y.shape
+    return laid_out(torch.empty(count * stride_of(width), dtype=head.dtype, device=y.device), count, width)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _capped(y, softcap, inv_t, is_capped: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The logits z, and tanh(y / softcap)."""
+    """The logits z: softcap * tanh(y / softcap) / T, or y."""
+    z = y
     if is_capped:
-        t = 2.0 * tl.sigmoid(2.0 * y / softcap) - 1.0
-        z = t * (softcap * inv_t)
-    else:
-        t = y
-        z = y
-    return z, t
+        z = (2.0 * tl.sigmoid(y * (2.0 / softcap)) - 1.0) * (softcap * inv_t)
+    return z
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
+def _slope(z, softcap, inv_t):  # type: ignore[no-untyped-def]
+    """1 - tanh(y / softcap)^2 from z, so that no thread has to keep more than z; 0 where the target was taken out."""
+    t = tl.minimum(tl.abs(z * (1.0 / (softcap * inv_t))), 1.0)
+    return 1.0 - t * t
+
+
+@triton.jit(do_not_specialize=_VARYING, do_not_specialize_on_alignment=_VECTORS)  # type: ignore[untyped-decorator]
 def _fold_kernel(  # type: ignore[no-untyped-def]
     y_ptr, out_ptr, target_ptr, peak_ptr, total_ptr, spread_ptr, at_target_ptr, slope_ptr, shrink_ptr,
-    width, first, softcap, inv_t, boost, taken_out,
-    is_capped: tl.constexpr, with_entropy: tl.constexpr, with_weights: tl.constexpr, block: tl.constexpr,
+    stride, width, first, softcap, inv_t, boost, taken_out,
+    is_capped: tl.constexpr, with_entropy: tl.constexpr, with_weights: tl.constexpr,
+    in_one: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
+    y_ptr += row * stride
+    out_ptr += row * stride
     column = tl.load(target_ptr + row) - first
-    old_peak = tl.load(peak_ptr + row)
-    peak = old_peak
-    for start in range(0, width, block):
-        offsets = start + tl.arange(0, block)
-        y = tl.load(y_ptr + row * width + offsets, mask=offsets < width, other=0.0)
-        z, t = _capped(y, softcap, inv_t, is_capped)
-        z = tl.where((offsets < width) & (offsets != column), z, taken_out)
-        peak = tl.maximum(peak, tl.max(z, axis=0))
     if (column >= 0) & (column < width):
-        y = tl.load(y_ptr + row * width + column)
-        z, t = _capped(y, softcap, inv_t, is_capped)
+        z = _capped(tl.load(y_ptr + column), softcap, inv_t, is_capped)
         tl.store(at_target_ptr + row, z)
         if is_capped:
-            tl.store(slope_ptr + row, 1.0 - t * t)
-    shrink = tl.exp(old_peak - peak)
-    total = tl.load(total_ptr + row)
-    spread = (tl.load(spread_ptr + row) + total * (old_peak - peak)) * shrink
-    total = total * shrink
-    for start in range(0, width, block):
-        offsets = start + tl.arange(0, block)
-        y = tl.load(y_ptr + row * width + offsets, mask=offsets < width, other=0.0)
-        z, t = _capped(y, softcap, inv_t, is_capped)
-        z = tl.where((offsets < width) & (offsets != column), z, taken_out) - peak
-        e = tl.exp(z)
-        total += tl.sum(e, axis=0)
-        if with_entropy:
-            spread += tl.sum(e * z, axis=0)
+            tl.store(slope_ptr + row, _slope(z, softcap, inv_t))
+    old_peak = tl.load(peak_ptr + row)
+    old_total = tl.load(total_ptr + row)
+    offsets = tl.arange(0, block)
+    if in_one:
+        z = _rest(y_ptr, offsets, stride, width, column, softcap, inv_t, taken_out, is_capped)
+        peak = tl.maximum(old_peak, tl.max(z, axis=0))
+        e = tl.exp(z - peak)
+        total = tl.sum(e, axis=0)
+        spread = tl.sum(e * (z - peak), axis=0)
         if with_weights:
-            if is_capped:
-                e = e * (1.0 - t * t)
-            e = (e * boost).to(out_ptr.dtype.element_ty)
-            tl.store(out_ptr + row * width + offsets, e, mask=offsets < width)
+            _write(out_ptr, offsets, e, z, stride, softcap, inv_t, boost, is_capped)
+    else:
+        peaks = tl.full([block], taken_out, tl.float32)
+        for start in range(0, width, block):
+            z = _rest(y_ptr, start + offsets, stride, width, column, softcap, inv_t, taken_out, is_capped)
+            peaks = tl.maximum(peaks, z)
+        peak = tl.maximum(old_peak, tl.max(peaks, axis=0))
+        totals = tl.zeros([block], tl.float32)
+        spreads = tl.zeros([block], tl.float32)
+        for start in range(0, width, block):
+            z = _rest(y_ptr, start + offsets, stride, width, column, softcap, inv_t, taken_out, is_capped)
+            e = tl.exp(z - peak)
+            totals += e
+            spreads += e * (z - peak)
+            if with_weights:
+                _write(out_ptr, start + offsets, e, z, stride, softcap, inv_t, boost, is_capped)
+        total = tl.sum(totals, axis=0)
+        spread = tl.sum(spreads, axis=0)
+    fallen = old_peak - peak
+    shrink = tl.exp(fallen)
     tl.store(peak_ptr + row, peak)
-    tl.store(total_ptr + row, total)
-    tl.store(spread_ptr + row, spread)
+    tl.store(total_ptr + row, old_total * shrink + total)
     tl.store(shrink_ptr + row, shrink)
+    if with_entropy:
+        old_spread = tl.load(spread_ptr + row)
+        tl.store(spread_ptr + row, (old_spread + old_total * fallen) * shrink + spread)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _rest(  # type: ignore[no-untyped-def]
+    y_ptr, offsets, stride, width, column, softcap, inv_t, taken_out, is_capped: tl.constexpr,
+):  # fmt: skip
+    """Logits z of a part of a row, without its target."""
+    y = tl.load(y_ptr + offsets, mask=offsets < stride, other=0.0)
+    y = tl.where(offsets < width, y, 0.0)
+    z = _capped(y, softcap, inv_t, is_capped)
+    return tl.where((offsets < width) & (offsets != column), z, taken_out)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _write(  # type: ignore[no-untyped-def]
+    out_ptr, offsets, e, z, stride, softcap, inv_t, boost, is_capped: tl.constexpr,
+):  # fmt: skip
+    if is_capped:
+        e = e * _slope(z, softcap, inv_t)
+    tl.store(out_ptr + offsets, (e * boost).to(out_ptr.dtype.element_ty), mask=offsets < stride)
+
+
+@triton.jit(do_not_specialize=_VARYING, do_not_specialize_on_alignment=_VECTORS)  # type: ignore[untyped-decorator]
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     y_ptr, out_ptr, target_ptr, log_total_ptr, missed_ptr, grad_logp_ptr, entropy_ptr, grad_entropy_ptr,
-    width, first, softcap, inv_t, boost,
+    stride, width, first, softcap, inv_t, boost,
     is_capped: tl.constexpr, with_entropy: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     offsets = tl.program_id(1) * block + tl.arange(0, block)
     column = tl.load(target_ptr + row) - first
     grad_logp = tl.load(grad_logp_ptr + row)
-    y = tl.load(y_ptr + row * width + offsets, mask=offsets < width, other=0.0)
-    z, t = _capped(y, softcap, inv_t, is_capped)
+    y = tl.load(y_ptr + row * stride + offsets, mask=offsets < stride, other=0.0)
+    y = tl.where(offsets < width, y, 0.0)
+    z = _capped(y, softcap, inv_t, is_capped)
     log_p = z - tl.load(log_total_ptr + row)
     p = tl.exp(log_p)
     dz = tl.where(offsets == column, tl.load(missed_ptr + row), -p) * grad_logp
     if with_entropy:
         dz -= tl.load(grad_entropy_ptr + row) * p * (log_p + tl.load(entropy_ptr + row))
     if is_capped:
-        dz = dz * (1.0 - t * t)
-    tl.store(out_ptr + row * width + offsets, (dz * boost).to(out_ptr.dtype.element_ty), mask=offsets < width)
+        dz = dz * _slope(z, softcap, inv_t)
+    dz = (dz * boost).to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + row * stride + offsets, dz, mask=offsets < stride)

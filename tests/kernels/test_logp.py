@@ -105,6 +105,46 @@ def test_confident_tokens_keep_their_gradient(margin: float, mode: str) -> None:
         assert error(gradient, torch.autograd.grad(exact.sum(), exact_weight)[0]) < 1e-4
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("columns", "softcap"), [(3000, None), (8192, 3.0), (8200, None), (9001, 3.0)])
+def test_tiles_of_every_width_give_the_same(columns: int, softcap: float | None, dtype: torch.dtype) -> None:
+    """Rows that stay in registers and rows that are read twice, each with a last tile that fills no whole line."""
+    for mode in ("jacobian", "recompute"):
+        given = problem(dtype, trained=mode == "recompute", softcap=softcap, shape=(3, 8, 9001))
+        logp, entropy = given.run(linear_logp, tile=Tile(2, columns), mode=mode, entropy="value")
+        exact = given.run(naive_logp)
+        assert error(logp, exact[0]) < 3 * LOGP_TOLERANCE[dtype]
+        assert error(entropy, exact[1]) < 3 * LOGP_TOLERANCE[dtype]
+        for one, other in zip(gradients(given, logp, None), gradients(given, exact[0], None), strict=True):
+            assert error(one, other) < TOLERANCE[dtype]
+
+
+@pytest.fixture
+def filled_with_nan() -> Iterator[None]:
+    """Memory that nobody wrote to holds NaN."""
+    torch.use_deterministic_algorithms(True)
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("softcap", [None, 3.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.usefixtures("filled_with_nan")
+def test_memory_that_nobody_wrote_to_reaches_no_result(softcap: float | None, dtype: torch.dtype) -> None:
+    assert torch.empty(4).isnan().all()
+    given = problem(dtype, trained=True, lora=True, softcap=softcap)
+    exact = given.run(naive_logp)
+    for settings in (
+        {"mode": "recompute"},
+        {"mode": "fused", "coefficients": lambda logp, rows: torch.ones_like(logp)},
+    ):
+        logp, _ = given.run(linear_logp, tile=Tile(7, 43), **settings)
+        assert error(logp, exact[0]) < 3 * LOGP_TOLERANCE[dtype]
+        for one in torch.autograd.grad(logp.sum(), given.parameters()):
+            assert one.isfinite().all()
+
+
 def test_an_offset_of_all_logits_cancels() -> None:
     given = problem(trained=False)
     plain = given.run(linear_logp, entropy="value")
@@ -137,6 +177,30 @@ def test_small_and_odd_shapes(shape: tuple[int, int, int], trained: bool) -> Non
     torch.testing.assert_close(entropy.double(), wanted[1], rtol=1e-5, atol=1e-6)
     for one, other in zip(gradients(given, logp, None), gradients(given, wanted[0], None), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_target_that_is_a_column_of_something_is_read_right() -> None:
+    given = problem()
+    column = torch.stack([given.target.flip(0), given.target], dim=1)[:, 1]
+    assert not column.is_contiguous()
+    assert torch.equal(replace(given, target=column).run(linear_logp)[0], given.run(linear_logp)[0])
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="there a failed assertion ends the process's use of the GPU")
+@pytest.mark.parametrize("wrong", [-100, -1, V])
+def test_a_target_outside_of_the_vocabulary_is_no_number(wrong: int) -> None:
+    for trained in (False, True):
+        given = problem(trained=trained)
+        given.target[3] = wrong
+        for one in (given, replace(given, hidden=given.hidden.detach())):
+            with pytest.raises(ValueError, match=r"every target must be from 0 to V - 1 = 100\. Leave out ignored"):
+                one.run(linear_logp)
+
+
+def test_a_target_on_another_device_is_refused() -> None:
+    given = problem()
+    with pytest.raises(ValueError, match="target on meta"):
+        replace(given, target=given.target.to("meta")).run(linear_logp)
 
 
 def test_masked_rows_give_zero_gradients() -> None:

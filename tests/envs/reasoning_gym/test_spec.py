@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import pickle
 from typing import Any
 
@@ -14,9 +12,6 @@ from grpo import validate
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound
 from grpo.plugins.host import Host
-
-if importlib.util.find_spec("reasoning_gym") is None and "GRPO_REQUIRE_REASONING_GYM" not in os.environ:
-    pytest.skip("reasoning-gym is not installed; in a checkout: make reasoning-gym", allow_module_level=True)
 
 pytestmark = [
     pytest.mark.reasoning_gym,

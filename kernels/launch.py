@@ -1,0 +1,48 @@
+"""How the Triton passes are launched: the width of a tile in, the block and the warps of each program out.
+
+Theory of operation. The passes are bound by memory, so what counts is how often a logit is moved and how many programs
+a multiprocessor holds at once: while one waits for its row or for its own warps, another has to have something to read.
+Both follow from the registers that a thread needs, which the compiler tells without a GPU (`benchmarks/gpu_code.py`;
+the table is on docs/kernels.md). A row of up to LARGEST logits stays in registers, is read once, and has 8 to 16 logits
+a thread; wider rows are read twice, in small blocks that leave room for many programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SMALLEST, LARGEST = 1024, 8192  # logits of a block; narrower rows are masked, so that few variants are compiled
+MOST_WARPS = 16  # of a program: with more, a multiprocessor holds one or two, which wait at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a pass is compiled for and launched with.
+
+    Attributes:
+        block: logits that a program works on at a time, a power of two.
+        warps: of 32 threads each.
+        in_one: whether a block holds the whole row.
+    """
+
+    block: int
+    warps: int
+    in_one: bool = True
+
+
+SWEEPS = Launch(block=1024, warps=8, in_one=False)
+POINTWISE = Launch(block=1024, warps=4)
+
+
+def fold_launch(width: int) -> Launch:
+    """Returns the launch of `fold` for rows of `width` logits, at least 1."""
+    if width > LARGEST:
+        return SWEEPS
+    block = max(SMALLEST, 1 << (width - 1).bit_length())
+    return Launch(block, min(MOST_WARPS, block // 256))
+
+
+def fold_launches() -> list[Launch]:
+    """Returns all that `fold_launch` can return."""
+    powers = range(SMALLEST.bit_length() - 1, LARGEST.bit_length())
+    return [*(fold_launch(1 << power) for power in powers), SWEEPS]
