@@ -43,6 +43,7 @@ from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.run.upkeep import Upkeep
+from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
 from grpo.core.train.stop import StopRequest
 from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
@@ -96,7 +97,9 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
 
 
 def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest) -> RunSummary:
+    state = ProcessState()
     plan = make_plan(absolute_paths(config), host)
+    state.put_back()  # what the modules of plugins changed when they were imported
     path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
     refuse_full_disk(path, plan.disk_bytes)
     record = _versions(plan, host)

@@ -5,8 +5,8 @@ Every process scores its own completions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 import torch
@@ -67,8 +67,11 @@ class Scoring:
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls | None = None) -> dict[str, list[Outcome]]:
         """Scores a batch, on all processes alike; reward name to one outcome per completion."""
-        with self._kept_state(), _kept_random_numbers():
+        with _kept_random_numbers():
             outcomes = scores_by_env(self.scorer, self._envs, completions, early)
+        begun, self._state = self._state, None
+        if begun is not None:
+            self.scorer.changed |= dict.fromkeys(begun.put_back())
         if PartialState().num_processes > 1:  # the first process tells of what fails on others, too
             for failures in gather_object([dict(self.scorer.first_failure)]):
                 self.scorer.first_failure |= {**failures, **self.scorer.first_failure}
@@ -77,30 +80,22 @@ class Scoring:
 
     def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
         """Says of each completion whether it is right, None where nobody knows."""
-        with self._kept_state(), _kept_random_numbers():
+        with _kept_random_numbers():
             right = right_by_env(self.scorer, self._envs, completions)
         self.tell_failures()
         return right
 
-    @contextmanager
-    def _kept_state(self) -> Iterator[None]:
-        """Puts back what plugins change of this process, and tells of it once."""
-        here = ProcessState()
-        yield
-        begun, self._state = self._state, None
-        changed = [*here.put_back(), *(begun.put_back() if begun is not None else ())]
-        new = [name for name in dict.fromkeys(changed) if name not in self._told]
-        if new:
-            self._told |= {*new}
-            self._warned(CHANGED.format(", ".join(new)))
-
     def tell_failures(self, what: str | None = None) -> None:
-        """Tells of plugins that failed for the first time; `what` says on what, where that is no completion."""
+        """Tells once of what plugins failed on or changed; `what` says on what, where that is no completion."""
         for name, traceback in list(self.scorer.first_failure.items()):  # calls for the next batch may add to it
             if name not in self._told:
                 self._told.add(name)
                 kind = REWARD_FAILED if name in self._rewards else VERIFIER_FAILED
                 self._warned(f"{what or kind}\n{traceback}")
+        new = [name for name in self.scorer.changed if name not in self._told]
+        if new:
+            self._told |= {*new}
+            self._warned(CHANGED.format(", ".join(new)))
 
 
 def _kept_random_numbers() -> AbstractContextManager[None]:
