@@ -249,8 +249,9 @@ def _train(
             unsaved()  # there is a directory to write to
             metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
             _wait()  # what ends the run is on record before any process leaves
-            stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
-            return metrics | (canaries.received(batch.step) if canaries else {})
+            with _told_by_the_first():
+                stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
+                return metrics | (canaries.received(batch.step) if canaries else {})
 
         trainer = PolicyTrainer(
             model=model,
@@ -396,6 +397,17 @@ def _explained(run_dir: RunDir) -> Iterator[None]:
                 f"rollout.batch_size, or set --checkpointing full or offload, {resume_with}"
             ) from error
         raise
+
+
+@contextmanager
+def _told_by_the_first() -> Iterator[None]:
+    """Lets the first process alone tell of an error that every process raises alike."""
+    try:
+        yield
+    except RunError:
+        if _is_main():
+            raise
+        raise SystemExit(1) from None
 
 
 def _unused(path: Path) -> Path:

@@ -47,6 +47,8 @@ class Scoring:
         self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
         self._envs = plan.envs
         self._group_size = plan.config.train.group_size
+        here = PartialState()
+        self._first_row = plan.batch_size // here.num_processes * here.process_index
         self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
         self._warned = warned
         self._told: set[str] = set()
@@ -63,12 +65,12 @@ class Scoring:
     def begin(self) -> EarlyCalls:
         """Returns what begins to score the completions of a batch as they end."""
         self._state = ProcessState(thread=False)  # gradients are off while the policy samples
-        return self.scorer.early(self._group_size)
+        return self.scorer.early(self._group_size, self._first_row)
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls | None = None) -> dict[str, list[Outcome]]:
         """Scores a batch, on all processes alike; reward name to one outcome per completion."""
         with _kept_random_numbers():
-            outcomes = scores_by_env(self.scorer, self._envs, completions, early)
+            outcomes = scores_by_env(self.scorer, self._envs, completions, early, self._first_row)
         begun, self._state = self._state, None
         if begun is not None:
             self.scorer.changed |= dict.fromkeys(begun.put_back())

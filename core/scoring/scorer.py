@@ -148,17 +148,18 @@ class Scorer:
             scored |= rubric.outcomes()
         return {name: scored[name] for name in self._names(order)}
 
-    def early(self, group_size: int | None = None) -> EarlyCalls:
+    def early(self, group_size: int | None = None, first_row: int = 0) -> EarlyCalls:
         """Returns what begins to score the completions of one batch before all of them are there, see `score`.
 
         Args:
             group_size: how many completions a group of the batch has, with which rewards of groups begin early too.
+            first_row: what is added to the rows that are begun; `score` is given the sums.
         """
         first = [name for name in self._order if name not in self._rubrics]
         for root in self._rubrics.values():
             first += [node.name for node in root.nodes() if not node.children and not node.guards]
         callers = {name: self._rewards[name] for name in first if self._executors.beside(self._rewards[name])}
-        return EarlyCalls(callers, self._executors.submit, group_size)
+        return EarlyCalls(callers, self._executors.submit, group_size, first_row)
 
     def judge(
         self,
