@@ -1,7 +1,6 @@
 """The `grpo` command: finds the subcommand, loads only what it needs, and turns deliberate errors into one line.
 
-Exit codes: 0 done, 1 a run or a plugin failed, 2 something the user wrote cannot be used, 130 interrupted,
-141 the reader of the output went away.
+Exit codes: 0 done, 1 a run or a plugin failed, 2 something the user wrote cannot be used, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import atexit
 import errno
 import importlib
 import os
-import signal
 import sys
 import threading
 import time
@@ -19,6 +17,7 @@ from typing import NoReturn
 import click
 
 import grpo
+from grpo.core.text.quiet import hush_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
 from grpo.plugins.errors import GrpoError, RunError, UsageError, did_you_mean
 
@@ -86,6 +85,7 @@ def main() -> NoReturn:
     """Runs the command line and exits."""
     # Idle OpenMP threads that spin starve whoever shares the cores: up to ten times slower. Read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    hush_unloaded()
     open_standard_streams()
     try:
         code = cli(standalone_mode=False)
@@ -101,7 +101,7 @@ def main() -> NoReturn:
         say("grpo: interrupted")
         leave(INTERRUPTED)
     except BrokenPipeError:
-        leave(128 + signal.SIGPIPE)  # as other programs whose reader has seen enough, for example `| head`
+        leave(1)  # without a word, as click does: the reader has seen enough, for example `| head`
     except OSError as error:
         if error.filename is not None or error.errno not in UNWRITABLE:
             raise

@@ -18,19 +18,31 @@ ELSEWHERE = Outcome("abstain", None, "it scores another environment")
 
 
 def scores_by_env(
-    scorer: Scorer, envs: Sequence[RunEnv], completions: Sequence[Completion], early: EarlyCalls | None = None
+    scorer: Scorer,
+    envs: Sequence[RunEnv],
+    completions: Sequence[Completion],
+    early: EarlyCalls | None = None,
+    first_row: int = 0,
 ) -> dict[str, list[Outcome]]:
-    """Scores each completion with the rewards of its environment; `early` holds calls that were begun already.
+    """Scores each completion with the rewards of its environment.
+
+    Args:
+        scorer: calls the rewards.
+        envs: of the run.
+        completions: those of this process.
+        early: calls that were begun already.
+        first_row: the number of the first one in the batch of all processes, for messages.
 
     Returns:
         Reward name to one outcome per completion, in order, as `Scorer.score` does.
     """
     if len(envs) == 1:
-        return scorer.score(completions, early=early)
+        return scorer.score(completions, rows=range(first_row, first_row + len(completions)), early=early)
     found: dict[str, list[Outcome]] = {}
     for part, places in _places(envs, completions).items():
         names = [reward.name for reward in envs[part].rewards]
-        own = scorer.score([completions[i] for i in places], rows=places, only=names, early=early)
+        rows = [first_row + place for place in places]
+        own = scorer.score([completions[i] for i in places], rows=rows, only=names, early=early)
         for name, outcomes in own.items():
             found[name] = [ELSEWHERE] * len(completions)
             for place, outcome in zip(places, outcomes, strict=True):

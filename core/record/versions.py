@@ -7,6 +7,8 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
+from grpo.core.text.quiet import hush_loggers
+
 LIBRARIES = (
     "grpo-kit",
     "torch",
@@ -34,10 +36,11 @@ def installed_versions() -> dict[str, str]:
 
 
 def hush_libraries() -> None:
-    """Switches off the progress bars of the libraries underneath; the run shows its own progress."""
+    """Switches off progress bars and chatter of the libraries underneath; the run tells what there is to tell."""
     import datasets
     import transformers
 
+    hush_loggers()
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
 

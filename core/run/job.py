@@ -43,6 +43,7 @@ from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.run.upkeep import Upkeep
+from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
 from grpo.core.train.stop import StopRequest
 from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
@@ -96,7 +97,9 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
 
 
 def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest) -> RunSummary:
+    state = ProcessState()
     plan = make_plan(absolute_paths(config), host)
+    state.put_back()  # what the modules of plugins changed when they were imported
     path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
     refuse_full_disk(path, plan.disk_bytes)
     record = _versions(plan, host)
@@ -246,8 +249,9 @@ def _train(
             unsaved()  # there is a directory to write to
             metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
             _wait()  # what ends the run is on record before any process leaves
-            stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
-            return metrics | (canaries.received(batch.step) if canaries else {})
+            with _told_by_the_first():
+                stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
+                return metrics | (canaries.received(batch.step) if canaries else {})
 
         trainer = PolicyTrainer(
             model=model,
@@ -393,6 +397,17 @@ def _explained(run_dir: RunDir) -> Iterator[None]:
                 f"rollout.batch_size, or set --checkpointing full or offload, {resume_with}"
             ) from error
         raise
+
+
+@contextmanager
+def _told_by_the_first() -> Iterator[None]:
+    """Lets the first process alone tell of an error that every process raises alike."""
+    try:
+        yield
+    except RunError:
+        if _is_main():
+            raise
+        raise SystemExit(1) from None
 
 
 def _unused(path: Path) -> Path:

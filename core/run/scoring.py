@@ -5,8 +5,8 @@ Every process scores its own completions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 import torch
@@ -47,6 +47,8 @@ class Scoring:
         self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
         self._envs = plan.envs
         self._group_size = plan.config.train.group_size
+        here = PartialState()
+        self._first_row = plan.batch_size // here.num_processes * here.process_index
         self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
         self._warned = warned
         self._told: set[str | tuple[str, str]] = set()
@@ -63,12 +65,15 @@ class Scoring:
     def begin(self) -> EarlyCalls:
         """Returns what begins to score the completions of a batch as they end."""
         self._state = ProcessState(thread=False)  # gradients are off while the policy samples
-        return self.scorer.early(self._group_size)
+        return self.scorer.early(self._group_size, self._first_row)
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls | None = None) -> dict[str, list[Outcome]]:
         """Scores a batch, on all processes alike; reward name to one outcome per completion."""
-        with self._kept_state(), _kept_random_numbers():
-            outcomes = scores_by_env(self.scorer, self._envs, completions, early)
+        with _kept_random_numbers():
+            outcomes = scores_by_env(self.scorer, self._envs, completions, early, self._first_row)
+        begun, self._state = self._state, None
+        if begun is not None:
+            self.scorer.changed |= dict.fromkeys(begun.put_back())
         if PartialState().num_processes > 1:  # the first process tells of what fails on others, too
             for failures in gather_object([dict(self.scorer.first_failure)]):
                 self.scorer.first_failure |= {**failures, **self.scorer.first_failure}
@@ -77,25 +82,13 @@ class Scoring:
 
     def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
         """Says of each completion whether it is right, None where nobody knows."""
-        with self._kept_state(), _kept_random_numbers():
+        with _kept_random_numbers():
             right = right_by_env(self.scorer, self._envs, completions)
         self.tell_failures()
         return right
 
-    @contextmanager
-    def _kept_state(self) -> Iterator[None]:
-        """Puts back what plugins change of this process, and tells of it once."""
-        here = ProcessState()
-        yield
-        begun, self._state = self._state, None
-        changed = [*here.put_back(), *(begun.put_back() if begun is not None else ())]
-        new = [name for name in dict.fromkeys(changed) if name not in self._told]
-        if new:
-            self._told |= {*new}
-            self._warned(CHANGED.format(", ".join(new)))
-
     def tell_failures(self, what: str | None = None) -> None:
-        """Tells once of plugins that failed or took long to import.
+        """Tells once of what plugins failed on, took long to import or changed.
 
         Args:
             what: on what they failed, where that is no completion.
@@ -109,6 +102,10 @@ class Scoring:
             if (name, "import") not in self._told:
                 self._told.add((name, "import"))
                 self._warned(note)
+        new = [name for name in self.scorer.changed if name not in self._told]
+        if new:
+            self._told |= {*new}
+            self._warned(CHANGED.format(", ".join(new)))
 
 
 def _kept_random_numbers() -> AbstractContextManager[None]:

@@ -18,6 +18,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from grpo.core.text.quiet import hush_loggers
+
 WAIT_POLICY = "OMP_WAIT_POLICY"  # as on the command line; read when torch loads
 ENGINE = ("grpo.core.run.books", "grpo.core.train.trainer", "grpo.core.rollout.open", "datasets", "pyarrow")
 
@@ -38,6 +40,7 @@ def unchanged_process() -> Iterator[None]:
                 back.callback(_put_back_logger, logger, *state)
         for put_back in _libraries():
             back.callback(put_back)
+        hush_loggers()
         back.callback(gc.collect)  # the trainer and its model refer to each other
         yield
 

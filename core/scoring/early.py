@@ -25,14 +25,20 @@ class EarlyCalls:
         callers: the rewards that can be called early.
         submit: hands a task to the executor where its reward runs.
         group_size: members of a group; None where nobody knows, and rewards of groups wait for the whole batch.
+        first_row: the number of this process's first completion in the batch of all processes, for messages.
     """
 
     def __init__(
-        self, callers: Mapping[str, Caller], submit: Callable[[Task], object], group_size: int | None = None
+        self,
+        callers: Mapping[str, Caller],
+        submit: Callable[[Task], object],
+        group_size: int | None = None,
+        first_row: int = 0,
     ) -> None:
         self._callers = callers
         self._submit = submit
         self._group_size = group_size
+        self._first_row = first_row
         self._groups: dict[int, list[tuple[int, Completion]]] = {}
         self._tasks: dict[str, list[tuple[Sequence[int], Task]]] = {name: [] for name in callers}
 
@@ -40,10 +46,10 @@ class EarlyCalls:
         """Begins to score completions that have ended.
 
         Args:
-            rows: their numbers in the batch.
+            rows: their numbers in the batch of this process.
             completions: a rollout that its environment failed is never called for.
         """
-        ended = list(zip(rows, completions, strict=True))
+        ended = [(self._first_row + row, one) for row, one in zip(rows, completions, strict=True)]
         whole = self._completed_by(ended) if any(caller.plugin.grouped for caller in self._callers.values()) else []
         for name, caller in self._callers.items():
             called = whole if caller.plugin.grouped else ended

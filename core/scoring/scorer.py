@@ -20,6 +20,7 @@ from grpo.core.scoring.call import Bound, Caller
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.loop import LoopExecutor, is_async
 from grpo.core.scoring.outcome import Judgement, Outcome, Result
+from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.rubric import Node, RubricBatch, tree
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.threads import ThreadExecutor
@@ -48,6 +49,7 @@ class Scorer:
 
     Attributes:
         first_failure: plugin name to its first failure in full: plugin, distribution, row and traceback.
+        changed: what plugins changed of this process, in their order; it was put back.
 
     Raises:
         UsageError: two rewards or two verifiers of one name, or a count below its minimum.
@@ -61,6 +63,7 @@ class Scorer:
         if retries < 0:
             raise UsageError(f"retries is {retries}; use 0 for none.")
         self.first_failure: dict[str, str] = {}
+        self.changed: dict[str, None] = {}
         self._rewards: dict[str, Caller] = {}
         self._verifiers: dict[str, Caller] = {}
         self._rubrics: dict[str, Node] = {}
@@ -151,17 +154,18 @@ class Scorer:
             scored |= rubric.outcomes()
         return {name: scored[name] for name in self._names(order)}
 
-    def early(self, group_size: int | None = None) -> EarlyCalls:
+    def early(self, group_size: int | None = None, first_row: int = 0) -> EarlyCalls:
         """Returns what begins to score the completions of one batch before all of them are there, see `score`.
 
         Args:
             group_size: how many completions a group of the batch has, with which rewards of groups begin early too.
+            first_row: what is added to the rows that are begun; `score` is given the sums.
         """
         first = [name for name in self._order if name not in self._rubrics]
         for root in self._rubrics.values():
             first += [node.name for node in root.nodes() if not node.children and not node.guards]
         callers = {name: self._rewards[name] for name in first if self._executors.beside(self._rewards[name])}
-        return EarlyCalls(callers, self._executors.submit, group_size)
+        return EarlyCalls(callers, self._executors.submit, group_size, first_row)
 
     def judge(
         self,
@@ -189,6 +193,8 @@ class Scorer:
         if not self._finalizer.alive:
             raise ValueError("this scorer is closed; make another one.")
         begun = list(early.tasks(list(tasks))) if early is not None else []
+        here = any(self._executors.shares_process(task.caller) for task in tasks.values())
+        state = ProcessState() if here else None
         try:
             if early is not None:
                 for name, task in tasks.items():
@@ -207,6 +213,9 @@ class Scorer:
             for task in (*begun, *tasks.values()):
                 task.fail_open("scoring was interrupted.")
             raise
+        finally:
+            if state is not None:
+                self.changed |= dict.fromkeys(state.put_back())
         return {name: task.results() for name, task in tasks.items()}
 
     def _await(self, task: Task) -> None:
@@ -242,6 +251,12 @@ class _Executors:
         """Says whether a reward needs no whole batch and is called beside the calling thread."""
         spec = caller.plugin.spec
         return not spec.batch and (is_async(spec.function) or spec.isolation != "inline")
+
+    @staticmethod
+    def shares_process(caller: Caller) -> bool:
+        """Says whether a plugin runs in this process, and may change what is everybody's there."""
+        spec = caller.plugin.spec
+        return is_async(spec.function) or spec.isolation != "process"
 
     def check(self) -> None:
         """Ends the waiting for calls that are past their time limit."""

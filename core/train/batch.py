@@ -93,7 +93,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
     Args:
         batch: the generation.
         rewards: those that scored it; the components of rubrics are looked at too, and named before their rubric.
-        limit: the share of completions that one reward, or the environment, may fail on.
+        limit: the share of rollouts that the environment may fail on, and of those that came to an end, one reward.
 
     Raises:
         RunError: names the environment or the reward, its distribution and the first reason.
@@ -110,7 +110,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         failures = [batch.outcomes[reward.name][i] for i in ended if batch.outcomes[reward.name][i].kind == "failure"]
-        count = len(_own(batch.completions, reward.env))
+        count = len({*ended} & {*_own(batch.completions, reward.env)})
         if len(failures) > limit * count:
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
@@ -139,9 +139,13 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     }
     if any(completion.info for completion in batch.completions):
         metrics |= _turn_metrics(batch.completions)
-    scores_of = torch.tensor([score_column(batch.outcomes[reward.name]) for reward in rewards], dtype=torch.float32)
-    for reward, column in zip(rewards, scores_of.T.contiguous().T, strict=True):
-        metrics |= _moments(reward.name, column)
+    exact = torch.tensor([score_column(batch.outcomes[reward.name]) for reward in rewards], dtype=torch.float64)
+    scores_of = exact.to(torch.float32)
+    for reward, column, whole in zip(rewards, scores_of.T.contiguous().T, exact, strict=True):
+        mean_of, deviation = _moments(column)
+        if not (math.isfinite(mean_of) and math.isfinite(deviation)):  # its squares are too large for 32 bits
+            mean_of, deviation = _moments(whole)
+        metrics |= {f"rewards/{reward.name}/mean": mean_of, f"rewards/{reward.name}/std": deviation}
     for name, every in batch.outcomes.items():
         outcomes = [every[place] for place in _own(batch.completions, env_of.get(name, ""))]
         for kind in ("abstain", "failure"):
@@ -155,11 +159,11 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     return metrics
 
 
-def _moments(name: str, scores: torch.Tensor) -> dict[str, float]:
-    """Returns mean and standard deviation of a reward over what it scored, [N]; the deviation of one score is NaN."""
+def _moments(scores: torch.Tensor) -> tuple[float, float]:
+    """Returns mean and standard deviation of the scores that are no NaN, [N]; the deviation of one score is NaN."""
     mean, known = scores.nanmean(), (~scores.isnan()).sum()
     deviation = ((scores - mean) ** 2).nanmean() * (known / (known - 1)) if known > 1 else torch.tensor(math.nan)
-    return {f"rewards/{name}/mean": mean.item(), f"rewards/{name}/std": deviation.sqrt().item()}
+    return mean.item(), deviation.sqrt().item()
 
 
 def length_metrics(lengths: Sequence[int], ended: Sequence[bool]) -> dict[str, float]:

@@ -336,6 +336,14 @@ def _inner(policy: Any) -> Any:
     return policy.get_base_model() if hasattr(policy, "peft_config") else policy
 
 
+def _on_a_numbered_cpu(storage: Any, location: str) -> Any:
+    """Restores what was saved for cpu:0, as each of several processes on a CPU calls its device; torch knows `cpu`."""
+    return storage if location.startswith("cpu:") else None
+
+
+torch.serialization.register_package(11, lambda storage: None, _on_a_numbered_cpu)  # after torch's own
+
+
 def _named_reward(name: str) -> Callable[..., list[float]]:
     """A function that carries a reward's name to TRL, which scores nothing here."""
 

@@ -205,7 +205,8 @@ def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small:
     command = [*small, "--out", str(tmp_path / "run"), "--set", "failures.stop_share=0.4"]
     done = in_two_processes(command, code=1)
     assert done.stderr.count("warning: a reward failed; its completion is masked, never a zero.") == 1
-    assert "failed on 4 of 8 completions in step 1, over failures.stop_share 0.4" in done.stderr
+    assert done.stderr.count("failed on 4 of 8 completions in step 1, over failures.stop_share 0.4") == 1
+    assert "row 4: ValueError: here" in done.stderr  # of the batch of all processes
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "failed"
 
 

@@ -8,7 +8,7 @@ import torch
 from grpo import Completion, reward
 from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.batch import Batch, advantages_of, batch_metrics, trained_of
+from grpo.core.train.batch import Batch, advantages_of, batch_metrics, stop_on_failures, trained_of
 from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import RunError
 
@@ -51,3 +51,30 @@ def test_rewards_that_overflow_end_the_run_instead_of_teaching_nothing(score: fl
     outcomes = {"graded": [Outcome("score", 0.0), Outcome("score", score), Outcome("score", -score)]}
     with pytest.raises(RunError, match="the rewards of a step overflow"):
         advantages_of(outcomes, [BoundReward(graded, "dist", weight=weight)], 3, "group", torch.device("cpu"))
+
+
+def batch_of(scores: list[Outcome], completions: tuple[Completion, ...] | None = None) -> Batch:
+    outcomes = {"graded": scores}
+    advantages = advantages_of(outcomes, [BoundReward(graded, "dist")], 2, "none", torch.device("cpu"))
+    return Batch(1, completions or (Completion("x"),) * len(scores), outcomes, advantages, 2, 0.0, 0.0)
+
+
+def test_the_spread_of_large_scores_is_known_and_that_of_others_keeps_its_digits() -> None:
+    rewards = [BoundReward(graded, "dist")]
+    large = batch_metrics(batch_of([Outcome("score", value) for value in (1e25, -1e25, 1e25, -1e25)]), rewards)
+    assert large["rewards/graded/std"] == pytest.approx(1e25 * (4 / 3) ** 0.5)
+    usual = batch_metrics(batch_of([Outcome("score", value) for value in (0.1, 0.7, 0.2, 0.4)]), rewards)
+    column = torch.tensor([0.1, 0.7, 0.2, 0.4])
+    assert usual["rewards/graded/mean"] == column.mean().item()
+    assert usual["rewards/graded/std"] == (((column - column.mean()) ** 2).mean() * (4 / 3)).sqrt().item()
+
+
+def test_rollouts_that_their_environment_failed_are_not_counted_for_a_reward() -> None:
+    """The reward failed on two of the three that it was called for."""
+    failed = Completion("x", finish_reason="error", info={"failure": "the game broke"})
+    scores = [Outcome("failure", reason="the game broke"), *[Outcome("failure", reason="it broke")] * 2]
+    scores += [Outcome("score", 1.0)]
+    batch = batch_of(scores, (failed, *(Completion("x"),) * 3))
+    stop_on_failures(batch, [BoundReward(graded, "dist")], 0.67)
+    with pytest.raises(RunError, match=r"failed on 2 of 3 completions in step 1, over failures.stop_share 0.6"):
+        stop_on_failures(batch, [BoundReward(graded, "dist")], 0.6)
