@@ -142,10 +142,11 @@ def _specs(entry: Entry, manager: pluggy.PluginManager, kind: Kind, hook: str) -
     if len(answers) < len(caller.get_hookimpls()):
         yield _problem(entry, "invalid", f"{hook} returned None; return a list, empty if there is nothing to offer")
     for answer in answers:
-        if not isinstance(answer, (list, tuple)):
+        if not issubclass(type(answer), (list, tuple)):
             yield _problem(entry, "invalid", f"{hook} returned a value of type {type(answer).__name__}; return a list")
             continue
-        yield from (_registered(entry, kind, hook, answer[place]) for place in range(len(answer)))
+        held = list.__iter__(answer) if issubclass(type(answer), list) else tuple.__iter__(answer)
+        yield from (_registered(entry, kind, hook, spec) for spec in held)  # whatever a class of the plugin's own says
 
 
 def _registered(entry: Entry, kind: Kind, hook: str, spec: Any) -> Registration | Problem:

@@ -52,13 +52,15 @@ def spec_fault(kind: Kind, spec: object) -> str:
 
 def metadata_fault(name: object, version: object, timeout: object) -> str:
     """Returns why a name, a version or a time limit in seconds cannot be used, or ""."""
+    if isinstance(name, str) and type(name) is not str:  # one whose methods are the plugin's own
+        return f"{name!r} cannot be a plugin name: it is of the class '{type(name).__name__}', not a plain str"
     if not isinstance(name, str) or not name or any(character in name for character in _SEPARATORS):
         return f"{name!r} cannot be a plugin name: SPECs use '/', '@', ':', ',', '=' and blanks as separators"
     if not name.isprintable():
         return f"{name!a} cannot be a plugin name: it has characters that a terminal obeys and does not show"
     if name in RESERVED_PREFIXES or name.endswith((".py", ".toml")):
         return f"'{name}' cannot be a plugin name: SPECs give it another meaning"
-    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+    if type(version) is not int or version < 0:
         return f"'{name}': version {version!r} must be a whole number, 1 or more"
     if version > sys.maxsize:
         return f"'{name}': its version has {version.bit_length()} bits; count releases: 1, 2, 3"
@@ -89,8 +91,8 @@ def case_fault(name: str, scope: str, cases: Sequence[Case]) -> str:
 
 def _fields_fault(spec: Any) -> str:
     where = f"'{spec.name}': "
-    if not isinstance(spec.doc, str):
-        return f"{where}doc must be text, got {_described(spec.doc)}"
+    if type(spec.doc) is not str:
+        return f"{where}doc must be text, a plain str, got {_described(spec.doc)}"
     for attribute, type_ in (("options", Option), ("columns", Column), ("cases", Case)):
         values = getattr(spec, attribute, ())
         if not isinstance(values, tuple) or not all(isinstance(value, type_) for value in values):

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.install
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels")
 EXAMPLES = ("grpo-reward-brevity", "grpo-env-reverse", "grpo-sandbox-spread")
-FAULTY = ("grpo-test-broken", "grpo-test-clash", "grpo-test-misspelt")
+FAULTY = ("grpo-test-broken", "grpo-test-clash", "grpo-test-exits", "grpo-test-misspelt")
 UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info", ".pytest_cache", ".mypy_cache", "build")
 
 
@@ -163,12 +163,14 @@ def test_faulty_neighbours_are_a_clear_line_each_and_stop_nothing(
     lines = {(p["distribution"], p["state"]): p["line"] for p in found["problems"]}
     assert set(lines) == {
         ("grpo-test-broken", "broken"),
+        ("grpo-test-exits", "broken"),
         ("grpo-test-misspelt", "misspelt"),
         ("grpo-test-clash", "clash"),
         ("grpo-kit", "clash"),
     }
     assert "No module named 'a_module_that_does_not_exist'" in lines["grpo-test-broken", "broken"]
     assert "grpo_test_broken/__init__.py:3" in lines["grpo-test-broken", "broken"]
+    assert "os._exit(3) (at grpo_test_exits/__init__.py:5)" in lines["grpo-test-exits", "broken"]
     assert "Did you mean 'grpo_verifiers'?" in lines["grpo-test-misspelt", "misspelt"]
     assert "write grpo-test-clash/proximity" in lines["grpo-test-clash", "clash"]
     assert "'proximity' alone means this one" in lines["grpo-kit", "clash"]

@@ -87,6 +87,9 @@ def test_ctrl_c_during_the_import_is_the_users(make_entry: HookSource) -> None:
         ("return [lambda completion: 1.0]", "invalid", "decorate it with @reward(version=1)"),
         ("return [judge]", "invalid", "expected a RewardSpec, got the verifier 'judge'"),
         ("return [good, good]", "invalid", "two rewards named 'good'"),
+        ("return type('L', (list,), {'__len__': lambda s: 1 / 0})(['x'])", "invalid", "got str 'x'"),
+        ("return [RewardSpec(type('S', (str,), {})('n'), 1, print)]", "invalid", "class 'S', not a plain str"),
+        ("return [RewardSpec('n', 1, print, doc=type('S', (str,), {})('d'))]", "invalid", "doc must be text, a plain"),
     ],
 )
 def test_a_hook_that_misbehaves_spoils_only_itself(make_entry: HookSource, hook: str, state: str, words: str) -> None:

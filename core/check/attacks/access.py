@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from grpo.core.check.attacks import SEVERAL, Attack, tried
+from grpo.core.check.attacks import QUICK, SEVERAL, Attack, tried
+from grpo.plugins.sandbox_job import JobOutcome
+
+_FEIGNED: tuple[JobOutcome, ...] = ("exited", "signalled", "policy")
 
 _SECRETS = (
     "/etc/shadow", "/etc/passwd", "/etc/hostname", "/root/.bashrc", "/root/.ssh/id_rsa", "/var/log", "/home",
@@ -132,6 +135,16 @@ ACCESS = (
         "    else: waiting += (item if isinstance(item, dict) else getattr(item, '__dict__', {})).values()\n"
         "os.write(2, b'setup failed')\nos._exit(111)",
         ("exited", "memory", "compile_error"),
+    ),
+    *(
+        Attack(f"a kill from outside, feigned by {name}{of}", f"import os, signal\n{program}", _FEIGNED, limits)
+        for of, limits in (("", QUICK), (" of several processes", SEVERAL))
+        for name, program in {
+            "a kill": "os.kill(os.getpid(), 9)",
+            "a kill of its group": "os.kill(0, 9)",
+            "a raised signal": "signal.raise_signal(9)",
+            "a child": "main = os.getpid()\nif os.fork() == 0:\n    os.kill(main, 9)\nsignal.sigtimedwait([1], 0.3)",
+        }.items()
     ),
     Attack(
         "its output moved out of sight",

@@ -18,7 +18,7 @@ from grpo.plugins.errors import OptionError
 from grpo.rewards.judge import endpoint as endpoint_module
 from grpo.rewards.judge.connection import MOST_BYTES
 
-pytestmark = pytest.mark.usefixtures("judge_key")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("judge_key")]
 
 
 @contextmanager
@@ -67,7 +67,6 @@ def answer(handler: Any, status: int, body: bytes = b"", **headers: str) -> None
     handler.wfile.write(body)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(stand_in: Any, outcomes: Any, status: int) -> None:
     there = stand_in.url.removesuffix("/v1").replace("127.0.0.1", "localhost")
@@ -107,7 +106,6 @@ def chunked(handler: Any) -> None:
         handler.wfile.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reply", [endless, chunked])
 def test_a_reply_without_an_end_is_a_failure(stand_in: Any, outcomes: Any, reply: Any) -> None:
     with serving(reply) as url:
@@ -119,7 +117,6 @@ def test_a_reply_without_an_end_is_a_failure(stand_in: Any, outcomes: Any, reply
     assert grown * 1024 < 20 * MOST_BYTES
 
 
-@pytest.mark.slow
 def test_a_compressed_reply_is_not_unpacked(stand_in: Any, outcomes: Any) -> None:
     bomb = gzip.compress(b" " * (256 * 2**20), 9)
     with serving(lambda at: answer(at, 200, bomb, Content_Encoding="gzip")) as url:
@@ -131,7 +128,6 @@ def test_a_compressed_reply_is_not_unpacked(stand_in: Any, outcomes: Any) -> Non
     assert grown < 100 * 2**10
 
 
-@pytest.mark.slow
 def test_a_reply_that_nests_without_end_is_a_failure(stand_in: Any, outcomes: Any, judges: Any) -> None:
     deep = b"[" * 500_000
     stand_in.script = [deep, b'{"choices": ' + deep, json.dumps(judges["reply"](deep.decode())).encode()]
@@ -139,7 +135,6 @@ def test_a_reply_that_nests_without_end_is_a_failure(stand_in: Any, outcomes: An
     assert [one.kind for one in found] == ["failure"] * 3
 
 
-@pytest.mark.slow
 def test_an_endpoint_that_drips_is_refused_in_time(stand_in: Any, bound: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(endpoint_module, "_PROBE", 0.5)
 

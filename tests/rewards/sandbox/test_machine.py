@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from machine_trouble import MARK, busy, killing
 
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
 from grpo.plugins.sandbox_pools import close_pools, run_jobs
+from grpo.rewards.sandbox import plan
+from grpo.rewards.sandbox.cgroup import places
+from grpo.rewards.sandbox.local import local
 
 pytestmark = pytest.mark.slow
 
@@ -138,3 +144,33 @@ def test_no_program_can_make_itself_wait(program: str, limits: Limits) -> None:
     with busy(4):
         result = run(program, limits=limits)
     assert (result.outcome, result.trouble) == ("time_wall", False)
+
+
+@pytest.mark.skipif("memory" not in places() or "cpu.stat" in places(), reason="needs control groups of version 1")
+def test_a_machine_without_memory_is_told_from_a_program_over_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = "import os, time\nfor _ in range(2):\n    if os.fork() == 0:\n        x = bytearray(b'x') * (150 * 2**20)\n"
+    two += "        time.sleep(1)\n        os._exit(0)\nfor _ in range(2): os.wait()"
+    limits = Limits(memory_bytes=192 * 2**20, disk_bytes=2**20, processes=8)
+    assert run(two, limits=limits).outcome == "memory"
+    assert run("x = bytearray(2**30)").outcome == "memory"
+    above = Path(places()["memory"]) / f"grpo-test-{os.getpid()}"
+    above.mkdir()
+    try:
+        (above / "memory.limit_in_bytes").write_text(str(160 * 2**20))
+        monkeypatch.setattr(plan, "places", lambda: {**places(), "memory": str(above)})
+        pool = local(slots=2)
+        try:
+            takes = "x = bytearray(b'x') * (300 * 2**20); print('has it')"
+            [starved, honest] = asyncio.run(pool.run([Job(takes), Job("print(1)")]))
+            assert (starved.outcome, starved.trouble) == ("sandbox_error", True)
+            assert "the machine had no memory left" in starved.reason
+            assert honest.stdout == b"1\n"
+            child = (
+                "import os, time\nif os.fork() == 0:\n    " + takes.replace("\n", "\n    ") + "\nprint(os.wait()[1])"
+            )
+            [starved] = asyncio.run(pool.run([Job(child, limits=_SEVERAL)]))
+            assert (starved.outcome, starved.trouble) == ("sandbox_error", True)
+        finally:
+            pool.close()
+    finally:
+        above.rmdir()
