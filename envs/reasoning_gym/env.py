@@ -11,14 +11,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo.envs.graders.remote import Graders, Reply, runner
+from grpo.envs.reasoning_gym import guest
 from grpo.envs.text.single_turn import Asked, OneTurnEnv
 from grpo.plugins.errors import DatasetError, OptionError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 TEST_SEED = 2**20  # what the seed of the test split is ahead
 SECONDS = 2.0
@@ -106,13 +104,7 @@ def graders(sandbox: str, seconds: float) -> Graders:
         SandboxUnavailable: this machine cannot run it.
     """
     run = runner("reasoning_gym", sandbox)
-    return Graders("reasoning_gym", _guest(), run, seconds=seconds, memory=_MEMORY)
-
-
-def _guest() -> ModuleType:
-    from grpo.envs.reasoning_gym import guest  # imports the library
-
-    return guest
+    return Graders("reasoning_gym", guest, run, seconds=seconds, memory=_MEMORY)
 
 
 def items_of(member: str, split: str, size: int, seed: int, config: Mapping[str, Any]) -> Items:

@@ -17,8 +17,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-import reasoning_gym
-
 Entry = Mapping[str, Any]
 
 _TOLERANCE = 1e-4  # of coin_flip
@@ -58,6 +56,8 @@ def handle(request: tuple[tuple[str, int, int, str], Entry, str, bool]) -> dict[
 
 @functools.cache
 def _dataset(recipe: tuple[str, int, int, str]) -> Any:
+    import reasoning_gym
+
     member, size, seed, config = recipe
     return reasoning_gym.create_dataset(member, size=size, seed=seed, **json.loads(config))
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.reasoning_gym.holes import warning
 from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
@@ -94,6 +93,8 @@ def resolve(member: str) -> EnvSpec:
     Raises:
         PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
     """
+    from grpo.envs.reasoning_gym.holes import warning
+
     _, config = _classes(member)
     taken = {*(option.name for option in REASONING_GYM.options), *RESERVED_OPTIONS, "seed"}
     inner = tuple(
