@@ -34,7 +34,7 @@ def make(
     system: str = SYSTEM,
     as_published: bool = False,
     sandbox: str = "",
-    seconds: float = 2.0,
+    seconds: float = 5.0,
     **config: Any,
 ) -> gymnasium.Env[str, str]:
     """A dataset of reasoning-gym: `reasoning_gym:chain_sum`, one question and one answer.
@@ -77,7 +77,7 @@ def rows(
     system: str = SYSTEM,
     as_published: bool = False,
     sandbox: str = "",
-    seconds: float = 2.0,
+    seconds: float = 5.0,
     **config: Any,
 ) -> list[Mapping[str, Any]]:
     """Returns the problems of a split, which the dataset makes."""
