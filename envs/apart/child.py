@@ -27,8 +27,9 @@ from typing import Any, NoReturn
 
 LENGTH = struct.Struct(">Q")
 ORDER = struct.Struct(">cQ")  # what to do, and with which process
-FORK, KILL = b"f", b"k"
+FORK, KILL, ASK = b"f", b"k", b"a"
 NUMBER = struct.Struct(">Q")
+OVERWHELMED = (MemoryError, RecursionError, OverflowError)
 
 
 def main(descriptor: int) -> None:
@@ -45,6 +46,7 @@ def main(descriptor: int) -> None:
     gc.freeze()
     sent(control, json.dumps({"value": None}).encode())
     children: set[int] = set()
+    ended: dict[int, int] = {}
     while True:
         order, descriptors, _, _ = socket.recv_fds(control, ORDER.size, 1)
         if len(order) < ORDER.size:
@@ -58,9 +60,18 @@ def main(descriptor: int) -> None:
             os.close(descriptors[0])
             children.add(child)
             control.sendall(NUMBER.pack(child))
-        elif number in children:
+        elif what == KILL and number in children:
             os.kill(number, signal.SIGKILL)
-        children = {each for each in children if os.waitpid(each, os.WNOHANG)[0] == 0}
+        elif what == ASK:
+            if number in children:
+                ended[number] = os.waitpid(number, 0)[1]
+                children.discard(number)
+            control.sendall(NUMBER.pack(ended.pop(number, 0)))
+        for each in tuple(children):
+            found, status = os.waitpid(each, os.WNOHANG)
+            if found:
+                children.discard(each)
+                ended[each] = status
     for each in children:
         os.kill(each, signal.SIGKILL)
 
@@ -97,6 +108,12 @@ def _called(env: Any, method: str, args: Any, options: Any) -> Any:
 
 
 def _raised(error: BaseException) -> bytes:
+    """Returns the answer for what was raised, by the name of what filled the memory or the like, if that caused it."""
+    chain: list[BaseException] = []
+    while error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__ or error
+    error = next((each for each in chain if isinstance(each, OVERWHELMED)), chain[0])
     try:
         said = str(error)
     except Exception:  # an exception that cannot be shown

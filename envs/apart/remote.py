@@ -11,23 +11,27 @@ import builtins
 import json
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from grpo.envs.apart.child import FORK, KILL, NUMBER, ORDER, exactly, received, sent
+from grpo.envs.apart.child import ASK, FORK, KILL, NUMBER, ORDER, exactly, received, sent
 from grpo.envs.text.spaces import AnyText
 from grpo.plugins import errors
 from grpo.plugins.errors import PluginError
 
 LOADING = 300.0  # seconds
 _ENDING = 5.0
+_BUSY = 0.2  # of the time on the clock: what waits for something computes next to nothing
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _KEPT = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"),
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NLTK_DATA"),
@@ -37,6 +41,30 @@ _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
     "from grpo.envs.apart.child import main; main(int(sys.argv[2]))"
 )
+
+
+class ProcessEnded(RuntimeError):
+    """The process of an environment ended while it was at work.
+
+    Attributes:
+        by_itself: of what it did, as far as can be told, and not killed from outside.
+    """
+
+    def __init__(self, said: str, *, by_itself: bool) -> None:
+        super().__init__(said)
+        self.by_itself = by_itself
+
+
+class TookTooLong(TimeoutError):
+    """The process of an environment was ended at its time limit.
+
+    Attributes:
+        busy: it computed for a good part of that time, and did not wait.
+    """
+
+    def __init__(self, said: str, *, busy: bool) -> None:
+        super().__init__(said)
+        self.busy = busy
 
 
 class Nursery:
@@ -79,6 +107,14 @@ class Nursery:
         with self._lock:
             if self._control is not None and self._process is not None and self._process.poll() is None:
                 self._control.sendall(ORDER.pack(KILL, number))
+
+    def ending(self, number: int) -> int:
+        """Returns how a process ended that has closed its socket, as `os.waitstatus_to_exitcode` tells it."""
+        with self._lock:
+            if self._control is None or self._process is None or self._process.poll() is not None:
+                return -signal.SIGKILL
+            self._control.sendall(ORDER.pack(ASK, number))
+            return os.waitstatus_to_exitcode(NUMBER.unpack(exactly(self._control, NUMBER.size))[0])
 
     def close(self) -> None:
         """Ends the process and all that it forked; the next call starts another."""
@@ -152,8 +188,8 @@ class ApartEnv(gymnasium.Env[str, str]):
         """Calls a method over there; what it raises is raised here, by its name where that is known.
 
         Raises:
-            TimeoutError: it took too long, and its process is ended.
-            RuntimeError: its process ended.
+            TookTooLong: its process is ended.
+            ProcessEnded: its process ended.
         """
         with self._one_at_a_time:
             if self._channel is None:
@@ -163,13 +199,16 @@ class ApartEnv(gymnasium.Env[str, str]):
                 sent(self._channel, pickle.dumps((method, args, options)))
                 answer = json.loads(received(self._channel))
             except TimeoutError:
+                busy = _computed(self._number) > _BUSY * self._seconds
                 self._end()
-                raise TimeoutError(f"{self._nursery.name}: no answer within {self._seconds:g} s") from None
+                raise TookTooLong(f"{self._nursery.name}: no answer within {self._seconds:g} s", busy=busy) from None
             except OSError:
-                self._end()
-                raise RuntimeError(
-                    f"{self._nursery.name}: the process of this rollout ended while it was at work, of its memory "
-                    "limit or of a crash"
+                self._channel.close()
+                self._channel = None
+                code = self._nursery.ending(self._number)
+                raise ProcessEnded(
+                    f"{self._nursery.name}: the process of this rollout ended with status {code} while it was at work",
+                    by_itself=-code not in _FROM_OUTSIDE,
                 ) from None
         if "raised" in answer:
             raise _error(*answer["raised"])
@@ -195,6 +234,15 @@ class ApartEnv(gymnasium.Env[str, str]):
             self._channel.close()
             self._channel = None
             self._nursery.kill(self._number)
+
+
+def _computed(number: int) -> float:
+    """Returns the seconds of processor time that a process has used; 0 where that is not told."""
+    try:
+        fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _error(name: str, said: str) -> Exception:

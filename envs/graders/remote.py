@@ -93,6 +93,7 @@ class Reply:
 class _Asked:
     request: Any
     works: Sequence[Any]
+    alone: bool
     reply: Future[Reply] = field(default_factory=Future)
 
 
@@ -119,17 +120,18 @@ class Graders:
         self._most_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._threads = 0
 
-    def ask(self, request: Any, works: Sequence[Any]) -> Reply:
+    def ask(self, request: Any, works: Sequence[Any], *, alone: bool = False) -> Reply:
         """Has one request handled.
 
         Args:
             request: what `handle` is given.
             works: requests of which one at least has a value wherever the grader works.
+            alone: no other request goes into the same process, as one that runs programs could answer for them.
 
         Raises:
             TransientError: the grader or the sandbox does not work here.
         """
-        asked = _Asked(request, works)
+        asked = _Asked(request, works, alone)
         with self._lock:
             self._waiting.append(asked)
             starts = self._threads < self._most_threads
@@ -142,7 +144,7 @@ class Graders:
         """Handles what waits, until nothing does."""
         while True:
             with self._lock:
-                batch = [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
+                batch = self._next()
                 if not batch:
                     self._threads -= 1
                     return
@@ -152,6 +154,13 @@ class Graders:
                 for asked in batch:
                     if not asked.reply.done():
                         asked.reply.set_exception(error)
+
+    def _next(self) -> list[_Asked]:
+        """Takes what goes into the next process."""
+        batch: list[_Asked] = []
+        while self._waiting and len(batch) < _TOGETHER and not (batch and (batch[0].alone or self._waiting[0].alone)):
+            batch.append(self._waiting.popleft())
+        return batch
 
     def _handle(self, batch: list[_Asked]) -> None:
         while batch:

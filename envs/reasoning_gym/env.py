@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo.envs.graders.remote import Graders, Reply, runner
+from grpo.envs.reasoning_gym import guest
+from grpo.envs.reasoning_gym.holes import HOLES
 from grpo.envs.rows.size import refuse_size
 from grpo.envs.text.single_turn import Asked, OneTurnEnv
 from grpo.plugins.errors import DatasetError, OptionError
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 TEST_SEED = 2**20  # what the seed of the test split is ahead
-SECONDS = 2.0
+SECONDS = 5.0
 _MEMORY = 2**30  # of a process with the library, which takes a third of it
+_SMALL = 16_384  # bytes of an attribute that goes along with every batch
 _HARMLESS = ("", "0", "[]", "{}")  # one of them is read by every grader whose dataset tells no answer
 # Where datasets whose problems have several right answers keep the one that they know.
 _KNOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -46,7 +47,8 @@ class Items:
     def __init__(self, data: Any, split: str, recipe: tuple[str, int, int, str]) -> None:
         self._data = data
         self._split = split
-        self._recipe = recipe
+        self._member = recipe[0]
+        self._recipe = (*recipe, *_without_large(data))
         self._made: dict[int, dict[str, Any]] = {}
 
     def __len__(self) -> int:
@@ -65,7 +67,7 @@ class Items:
 
     def known(self, index: int) -> str | None:
         """Returns a right answer, or None where the dataset knows none."""
-        entry, member = self.entry(index), self._recipe[0]
+        entry, member = self.entry(index), self._member
         if entry["answer"] is None and member in _KNOWN:
             return _KNOWN[member](entry["metadata"])
         return str(entry["answer"]) if isinstance(entry["answer"], str) else None
@@ -94,7 +96,9 @@ class Items:
         entry, known = self.entry(index), self.known(index)
         works = _HARMLESS if known is None else (known,)
         return graders(sandbox, seconds).ask(
-            (self._recipe, entry, answer, as_published), [(self._recipe, entry, each, True) for each in works]
+            (self._recipe, entry, answer, as_published),
+            [(self._recipe, entry, each, True) for each in works],
+            alone=as_published and self._member in HOLES,
         )
 
 
@@ -107,13 +111,19 @@ def graders(sandbox: str, seconds: float) -> Graders:
         SandboxUnavailable: this machine cannot run it.
     """
     run = runner("reasoning_gym", sandbox)
-    return Graders("reasoning_gym", _guest(), run, seconds=seconds, memory=_MEMORY)
+    return Graders("reasoning_gym", guest, run, seconds=seconds, memory=_MEMORY)
 
 
-def _guest() -> ModuleType:
-    from grpo.envs.reasoning_gym import guest  # imports the library
-
-    return guest
+def _without_large(data: Any) -> tuple[bytes, frozenset[str]]:
+    """Returns the small attributes of a dataset as a pickle, and the names of the others."""
+    small: dict[str, Any] = {}
+    for name, value in vars(data).items():
+        try:
+            if len(pickle.dumps(value, protocol=5)) <= _SMALL:
+                small[name] = value
+        except (pickle.PicklingError, TypeError, AttributeError):  # a lambda, or another thing of its own process
+            continue
+    return pickle.dumps(small, protocol=5), frozenset(vars(data)).difference(small)
 
 
 def items_of(member: str, split: str, size: int, seed: int, config: Mapping[str, Any]) -> Items:

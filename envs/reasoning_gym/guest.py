@@ -12,14 +12,14 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import pickle
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-import reasoning_gym
-
 Entry = Mapping[str, Any]
+Recipe = tuple[str, int, int, str, bytes, frozenset[str]]
 
 _TOLERANCE = 1e-4  # of coin_flip
 _TOKENS = re.compile(r"\s+|[0-9]+\.?[0-9]*|\.[0-9]+|[A-Za-z_][A-Za-z_0-9]*|\*\*|[-+*/(),]")
@@ -31,12 +31,12 @@ _FUNCTIONS = frozenset((*_ELEMENTARY.split(" "), *_SPECIAL.split(" ")))
 _CONSTANTS = frozenset(("pi",))
 
 
-def handle(request: tuple[tuple[str, int, int, str], Entry, str, bool]) -> dict[str, Any]:
+def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
     """Scores an answer.
 
     Args:
-        request: how the dataset is made (name, size, seed, settings as JSON), the problem, the answer, and whether
-            the grader decides alone.
+        request: the dataset (name, size, seed and settings as JSON; its small attributes as a pickle, and the names of
+            the others), the problem, the answer, and whether the grader decides alone.
 
     Returns:
         `score`, and `refused`: why the answer is, or "". Raises what the grader raises.
@@ -46,7 +46,7 @@ def handle(request: tuple[tuple[str, int, int, str], Entry, str, bool]) -> dict[
     refused = "" if as_published or answer == entry["answer"] else _refused(member, answer, entry)
     if refused:
         return {"score": 0.0, "refused": refused}
-    score = float(_dataset(recipe).score_answer(answer, entry))
+    score = _graded(recipe, answer, entry)
     if as_published:
         return {"score": score, "refused": ""}
     if not 0.0 <= score <= 1.0:
@@ -56,9 +56,44 @@ def handle(request: tuple[tuple[str, int, int, str], Entry, str, bool]) -> dict[
     return {"score": 0.0 if refused else score, "refused": refused}
 
 
+def _graded(recipe: Recipe, answer: str, entry: Entry) -> float:
+    """Returns the grader's score, of the whole dataset only where the grader asks for what makes it large."""
+    small, missed = _small(recipe)
+    missed.clear()
+    try:
+        score = float(small.score_answer(answer, entry))
+    except BaseException:
+        if not missed:
+            raise
+    if missed:  # whatever the grader made of that
+        score = float(_whole(recipe).score_answer(answer, entry))
+    return score
+
+
 @functools.cache
-def _dataset(recipe: tuple[str, int, int, str]) -> Any:
-    member, size, seed, config = recipe
+def _small(recipe: Recipe) -> tuple[Any, list[str]]:
+    """Returns a dataset without its large attributes, and the list of those that were asked for."""
+    from reasoning_gym.factory import DATASETS
+
+    member, _, _, _, attributes, left_out = recipe
+    missed: list[str] = []
+
+    def miss(self: Any, name: str) -> Any:
+        if name in left_out:
+            missed.append(name)
+        raise AttributeError(name)
+
+    kind: Any = DATASETS[member][0]
+    made: Any = object.__new__(type(kind.__name__, (kind,), {"__getattr__": miss}))
+    made.__dict__.update(pickle.loads(attributes))
+    return made, missed
+
+
+@functools.cache
+def _whole(recipe: Recipe) -> Any:
+    import reasoning_gym
+
+    member, size, seed, config, _, _ = recipe
     return reasoning_gym.create_dataset(member, size=size, seed=seed, **json.loads(config))
 
 

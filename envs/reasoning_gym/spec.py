@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.reasoning_gym.holes import warning
 from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
@@ -35,7 +34,7 @@ def make(
     system: str = SYSTEM,
     as_published: bool = False,
     sandbox: str = "",
-    seconds: float = 2.0,
+    seconds: float = 5.0,
     **config: Any,
 ) -> gymnasium.Env[str, str]:
     """A dataset of reasoning-gym: `reasoning_gym:chain_sum`, one question and one answer.
@@ -78,7 +77,7 @@ def rows(
     system: str = SYSTEM,
     as_published: bool = False,
     sandbox: str = "",
-    seconds: float = 2.0,
+    seconds: float = 5.0,
     **config: Any,
 ) -> list[Mapping[str, Any]]:
     """Returns the problems of a split, which the dataset makes."""
@@ -94,6 +93,8 @@ def resolve(member: str) -> EnvSpec:
     Raises:
         PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
     """
+    from grpo.envs.reasoning_gym.holes import warning
+
     _, config = _classes(member)
     taken = {*(option.name for option in REASONING_GYM.options), *RESERVED_OPTIONS, "seed"}
     inner = tuple(

@@ -19,6 +19,8 @@ from gymnasium.error import ResetNeeded
 from grpo.envs.graders.remote import PROCESS, Graders, runner
 from grpo.envs.own_numbers import SEEDS, OwnNumbers
 from grpo.envs.text.spaces import AnyText
+from grpo.envs.textarena import guest
+from grpo.envs.textarena.guest import outcome_of, said_by
 from grpo.plugins.errors import OptionError, TransientError
 
 _MEMORY = 2**30  # of a process with the library
@@ -92,8 +94,6 @@ def players(sandbox: str, seconds: float) -> Graders:
         UsageError: no sandbox has that SPEC.
         SandboxUnavailable: this machine cannot run it.
     """
-    from grpo.envs.textarena import guest  # imports the library
-
     return Graders("textarena", guest, runner("textarena", sandbox), seconds=seconds, memory=_MEMORY)
 
 
@@ -133,8 +133,6 @@ class ArenaGame(gymnasium.Env[str, str]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts a game; the same for the same seed."""
-        from grpo.envs.textarena.guest import said_by
-
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
@@ -189,8 +187,6 @@ class ArenaGame(gymnasium.Env[str, str]):
         return players(*self._how).ask(request, [before])
 
     def _played_here(self) -> dict[str, Any]:
-        from grpo.envs.textarena.guest import outcome_of, said_by
-
         with self._numbers.used():
             ended, _ = self._game.step(action=self._moves[-1])
             return outcome_of(self._game, bool(ended), said_by(self._game))

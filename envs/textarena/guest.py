@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
-import textarena
 
 
 def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
@@ -60,6 +59,8 @@ def outcome_of(game: Any, ended: bool, told: str) -> dict[str, Any]:
 
 def said_by(game: Any) -> str:
     """Returns what a game said to the player since it was asked last."""
+    import textarena
+
     _, observations = game.get_observation()
     own = textarena.ObservationType.PLAYER_ACTION
     return "\n".join(str(text) for _, text, kind in observations if kind is not own).strip()

@@ -3,6 +3,10 @@
 What reads the policy's text, which is tools, environments that talk and rewards, runs in a fork of a process that has
 loaded the taskset (`grpo.envs.apart`). It gets no environment variables of the run but harmless ones and those that
 the user names.
+
+A first answer at which that process crashes, fills its memory or computes without an end is wrong where the text is the
+cause: the same task can be played with an empty answer, and the text has the same effect again. Whatever else is raised
+is a failure, for a judge that could not be reached is nobody's wrong answer.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from typing import Any
 
 from gymnasium.error import ResetNeeded
 
-from grpo.envs.apart.remote import ApartEnv, Nursery
+from grpo.envs.apart.child import OVERWHELMED
+from grpo.envs.apart.remote import ApartEnv, Nursery, ProcessEnded, TookTooLong
 from grpo.envs.verifiers.env import Step, TaskEnv
 from grpo.envs.verifiers.tasks import source_of
 
@@ -49,6 +54,16 @@ def _nursery(options: str, variables: str, memory: int) -> Nursery:
     return Nursery(f"verifiers:{given['member']}", (__name__, maker.__name__), given, names, memory)
 
 
+_OVERWHELMED = (ProcessEnded, TookTooLong, *OVERWHELMED)
+
+
+def _by_the_text(error: Exception) -> bool:
+    """Returns whether what ended the work may be the text: nobody killed it, and it was not just waiting."""
+    if isinstance(error, TookTooLong):
+        return error.busy
+    return not isinstance(error, ProcessEnded) or error.by_itself
+
+
 class ApartTool:
     """A function that the policy may call, over there."""
 
@@ -76,6 +91,8 @@ class ApartTaskEnv(ApartEnv):
         super().__init__(nursery, seconds)
         self._tasks = tasks
         self._open = False
+        self._row: Any = None
+        self._untouched = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of a task.
@@ -91,7 +108,8 @@ class ApartTaskEnv(ApartEnv):
         super().reset(seed=seed)
         row = (options or {}).get("row", {"task": int(self.np_random.integers(self._tasks))})
         shown, info = self.ask("reset", options={"row": row})
-        self._open = True
+        self._open = self._untouched = True
+        self._row = row
         return shown, info
 
     @property
@@ -108,11 +126,23 @@ class ApartTaskEnv(ApartEnv):
             RuntimeError: the task or its environment failed, or its process ended.
             TimeoutError: it took too long.
         """
-        return self._stepped("step", action)
+        first, self._untouched = self._untouched, False
+        try:
+            return self._stepped("step", action)
+        except _OVERWHELMED as error:
+            if not first or not _by_the_text(error) or self._raises("") is not None:
+                raise
+            again = error if isinstance(error, TookTooLong) else self._raises(action)
+            if not isinstance(again, _OVERWHELMED) or not _by_the_text(again):
+                raise
+            self._open = False
+            reason = f"{type(error).__name__}: {error}"
+            return "", 0.0, True, False, {"scores": {}, "success": False, "reason": reason}
 
     def tools_used(self, messages: Sequence[Mapping[str, Any]]) -> bool:
         """Takes a turn that called tools and what they answered; returns whether that ended the episode."""
         self._refuse_closed()
+        self._untouched = False
         return bool(self.ask("tools_used", [dict(message) for message in messages]))
 
     def cut(self) -> Step:
@@ -129,6 +159,18 @@ class ApartTaskEnv(ApartEnv):
         told, reward, ended, cut, info = self.ask(method, *args)
         self._open = not (ended or cut)
         return told, reward, ended, cut, info
+
+    def _raises(self, action: str) -> Exception | None:
+        """Returns what the same task raises at an answer in a fresh process, or None."""
+        super().close()
+        try:
+            self.ask("reset", options={"row": self._row})
+            self.ask("step", action)
+        except Exception as error:
+            return error
+        finally:
+            super().close()
+        return None
 
     def _refuse_closed(self) -> None:
         if not self._open:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
+import time
 from collections.abc import Iterable
 
 import verifiers.v1 as vf
@@ -16,6 +20,19 @@ class Data(vf.TaskData):
 class ColoursTask(vf.Task[Data]):
     @vf.reward(weight=0.8)
     async def named(self, task: Data, trace: vf.Trace) -> float:
+        match trace.last_reply.partition(" "):
+            case ("crash", _, _):
+                ctypes.string_at(0)
+            case ("fill", _, size):
+                return float(len(bytearray(int(size))))
+            case ("spin", _, number):
+                return float(int(number) ** int(number) ** int(number) > 0)
+            case ("wait", _, seconds):
+                time.sleep(float(seconds))
+            case ("secret", _, name):
+                return float(name in os.environ)
+            case ("kill", _, _):
+                os.kill(os.getpid(), signal.SIGKILL)
         return float(task.answer in trace.last_reply)
 
     @vf.reward(weight=0.2)

@@ -51,6 +51,13 @@ def handle(request):
         return sorted(os.environ)
     if kind == "write":
         open(value, "w").write("x")
+    if kind == "forge":
+        for number in range(3, 20):
+            try:
+                os.write(number, b'{"value": 99}\\n' * 9)
+            except OSError:
+                pass
+        return 0
     if kind == "object":
         return object()
 """
@@ -116,6 +123,13 @@ def test_a_process_that_is_killed_is_a_failure(graders: Graders) -> None:
 
 def test_what_a_library_prints_is_no_answer(graders: Graders) -> None:
     assert graders.ask(("print", None), WORKS).value == 1
+
+
+def test_a_program_that_writes_an_answer_of_its_own_writes_nobody_elses(graders: Graders) -> None:
+    requests = [("sum", [n]) if n % 2 else ("forge", None) for n in range(24)]
+    with ThreadPoolExecutor(24) as threads:
+        replies = list(threads.map(lambda each: graders.ask(each, WORKS, alone=each[0] == "forge"), requests))
+    assert [reply.value for reply in replies[1::2]] == list(range(1, 24, 2))
 
 
 def test_secrets_and_files_are_out_of_reach(graders: Graders, tmp_path: Path) -> None:

@@ -91,9 +91,22 @@ def test_honest_answers_pass_every_rule(member: str) -> None:
 )
 def test_an_answer_that_a_grader_cannot_stand_is_wrong_and_soon(member: str, answer: str) -> None:
     started = time.monotonic()
-    assert asked(member, answer)[0] <= 0.01
-    assert asked(member, answer, as_published=True)[0] <= 0.05
+    assert asked(member, answer, seconds=2.0)[0] <= 0.01
+    assert asked(member, answer, seconds=2.0, as_published=True)[0] <= 0.05
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("member", ["arc_1d", "arc_agi", "string_manipulation", "spell_backward", "word_ladder"])
+def test_a_grader_in_the_sandbox_scores_as_it_does_here(member: str) -> None:
+    """Datasets that hold functions, or word lists that do not go along with every batch."""
+    from grpo.envs.reasoning_gym.env import items_of
+
+    items = items_of(member, "train", 3, 5, {})
+    for index in range(3):
+        gold, other = items.known(index) or "", items.known((index + 1) % 3) or ""
+        for text in (gold, other, f"{gold} and more", gold[:-1], "x", "[]"):
+            here = float(items._data.score_answer(text, items.entry(index)))
+            assert asked(member, text, index, as_published=True) == (pytest.approx(here), ""), text
 
 
 def test_answers_beside_a_hanging_one_keep_their_scores() -> None:
@@ -103,9 +116,10 @@ def test_answers_beside_a_hanging_one_keep_their_scores() -> None:
 
     items = items_of("countdown", "train", 3, 5, {})
     gold = items.known(0) or ""
+    how = {"as_published": True, "seconds": 2.0}
     texts = [gold, "9**9**9**9", gold, "1 + 1", "__import__('os').kill(1, 9)", gold] * 3
     with ThreadPoolExecutor(len(texts)) as threads:
-        replies = list(threads.map(lambda text: items.ask(text, 0, as_published=True), texts))
+        replies = list(threads.map(lambda text: items.ask(text, 0, **how), texts))
     scores = [0.0 if reply.value is None else reply.value["score"] for reply in replies]
     assert scores == [1.0, 0.0, 1.0, 0.05, scores[4], 1.0] * 3
     assert scores[4] < 1
