@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,7 +56,8 @@ def plan(
     from grpo.core.planning.memory.budget import Device, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.shapes import shape_of
-    from grpo.core.policy.load import policy_source
+    from grpo.core.policy.weights import training_source
+    from grpo.core.record.run_dir import is_run
     from grpo.core.rollout.types import context_length
 
     if bits and not rank:
@@ -63,7 +65,8 @@ def plan(
     if share_weights and (rollout != "vllm" or bits):
         raise UsageError("--share-weights is for --rollout vllm with weights that are not quantised.")
     device = Device("cuda", parse_size(gpu)) if gpu else this_device()
-    config = shape_of(model or policy_source(None).path)
+    named = model is None or is_run(Path(model).expanduser())
+    config = shape_of(training_source(model).path if named else str(model))
     lora = LoraSection(enabled=True, rank=rank, bits=4 if bits else None) if rank else LoraSection()
     measured = shape(config, dtype, lora, reference=kl)
     longest = context_length(config)
