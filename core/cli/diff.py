@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from grpo.plugins._binding import BoundReward
 
 _WIDTH = 100
+Recorded = tuple[dict[str, Any], dict[str, float]]  # outcomes and weights by reward
 
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path), metavar="RUN_OR_JSONL")
-@click.option("--old", multiple=True, required=True, metavar="SPEC", help="A reward as it was; may be repeated.")
+@click.option("--old", multiple=True, metavar="SPEC", help="A reward as it was; may be repeated.  [default: the run's]")
 @click.option("--new", multiple=True, required=True, metavar="SPEC", help="A reward as it is to be; may be repeated.")
 @click.option(
     "--group-column",
@@ -53,26 +54,26 @@ def diff(
     """Show what a change of rewards does to the advantages of recorded completions.
 
     RUN_OR_JSONL is a run directory, of which all recorded steps count, or a file of rows for `grpo score`. The sets
-    of rewards take SPECs with weights, as `grpo run` does.
+    of rewards take SPECs with weights, as `grpo run` does. Without --old, a run's own rewards are meant: the
+    scores that it recorded.
     """
     host = Host.discover()
     before, after = host.rewards(old), host.rewards(new)
+    recorded: Recorded | None = None
     if source.is_dir():
         if group_column is not None:
             raise UsageError("--group-column is for JSONL files; a run knows its groups. Leave it out.")
-        groups, completions = _of_run(source)
+        groups, completions, recorded = _of_run(source)
     else:
+        if not old:
+            raise UsageError("--old is missing: a file does not say which rewards it was scored with. Name them.")
         groups, completions = _of_file(source, group_column)
     from grpo.core.check.diff import compare
 
-    difference = compare(
-        groups,
-        _scored(before, completions),
-        _scored(after, completions),
-        {reward.name: reward.weight for reward in before},
-        {reward.name: reward.weight for reward in after},
-        scale,
-    )
+    if old or recorded is None:
+        recorded = _scored(before, completions), {reward.name: reward.weight for reward in before}
+    weights = {reward.name: reward.weight for reward in after}
+    difference = compare(groups, recorded[0], _scored(after, completions), recorded[1], weights, scale)
     worst = difference.worst(limit)
     if as_json:
         click.echo(json.dumps(_values(difference, worst, completions), indent=2))
@@ -90,20 +91,14 @@ def _scored(rewards: Sequence[BoundReward], completions: Sequence[Completion]) -
     return {reward.name: outcomes[reward.name] for reward in rewards}
 
 
-def _of_run(path: Path) -> tuple[list[str], list[Completion]]:
-    from grpo.core.record.browse import read_step, to_completion
-    from grpo.core.record.run_dir import open_run_dir, rollout_steps
+def _of_run(path: Path) -> tuple[list[str], list[Completion], Recorded]:
+    from grpo.core.record.browse import to_completion
+    from grpo.core.scoring.recorded_run import own_outcomes, rollouts_of
 
-    run = open_run_dir(path)
-    groups: list[str] = []
-    completions = []
-    for step in rollout_steps(run):
-        for rollout in read_step(run, step)[1]:
-            groups.append(f"step {step}, group {rollout.group}")
-            completions.append(to_completion(rollout))
-    if not completions:
-        raise UsageError(f"{path} has no rollouts yet. They appear with the first step.")
-    return groups, numbered(groups, completions)
+    found = list(rollouts_of(path))
+    groups = [f"step {step}, group {rollout.group}" for step, rollout in found]
+    completions = [to_completion(rollout) for _, rollout in found]
+    return groups, numbered(groups, completions), own_outcomes(path, [rollout for _, rollout in found])
 
 
 def _of_file(path: Path, column: str | None) -> tuple[list[str], list[Completion]]:

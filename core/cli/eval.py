@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from grpo.plugins.host import Host
 if TYPE_CHECKING:
     from grpo.core.measure.model import EvaluationPlan, Measurement
     from grpo.core.text.stats import Estimate
+    from grpo.plugins._binding import BoundReward, BoundVerifier
 
 AT_LEAST_ONE = click.IntRange(min=1)
 
@@ -68,7 +70,7 @@ def evaluate(
         choices = for_each_env(weights, host, Choices(**given), envs)
         plans = [plan_evaluation(weights, host, chosen) for chosen in choices]
     used = [bound.spec for plan in plans for bound in (plan.env, *plan.rewards, plan.verifier) if bound]
-    notes = [weights.note, *(plan.env.spec.note for plan in plans), *map(version_note, used)]
+    notes = [weights.note, *(plan.env.spec.note for plan in plans), *map(version_note, used), *changes(plans, host)]
     for note in dict.fromkeys(filter(None, notes)):
         click.echo(f"note: {note}", err=True)
     found: list[tuple[EvaluationPlan, Measurement]] = []
@@ -96,6 +98,22 @@ def evaluate(
         verdicts = measurement.evaluation.verdicts
         if verdicts and all(judgement.kind == "failure" for judgement in verdicts):
             raise RunError(f"the verifier of {plan.env.name} failed on every completion: nothing is known of accuracy.")
+
+
+def changes(plans: Sequence[EvaluationPlan], host: Host) -> Iterator[str]:
+    """Yields how what scores and judges differs from what the run was trained with, of which the weights are."""
+    from grpo.core.record.run_dir import read_json
+    from grpo.plugins._lock import drift
+
+    for plan in plans:
+        if plan.weights.run is None:
+            continue
+        before = (read_json(plan.weights.run.versions) or {}).get("plugins", {})
+        used: list[BoundReward | BoundVerifier] = [*plan.rewards, *([plan.verifier] if plan.verifier else [])]
+        for bound in used:
+            record = before.get(f"{bound.spec.kind} {bound.name}")
+            for line in drift(record, host.lock(bound)) if record else ():
+                yield f"since the run, {line}. Its figures then and these are not alike."
 
 
 def refuse_unwritable_file(file: Path) -> None:

@@ -65,14 +65,17 @@ def plan(
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.shapes import built_in, shape_of
     from grpo.core.planning.sync import refuse_impossible_sync
-    from grpo.core.policy.load import PolicySource, policy_source
+    from grpo.core.policy.load import PolicySource
+    from grpo.core.policy.weights import training_source
+    from grpo.core.record.run_dir import is_run
     from grpo.core.rollout.types import context_length
     from grpo.plugins.host import Host
 
     config = load_config(config_file, pairs, given(values), env_required=False)
     refuse_impossible_sync(config)
     device = Device("cuda", parse_size(gpu)) if gpu else this_device()
-    model_config = shape_of(config.model or policy_source(None).path)
+    named = config.model is None or is_run(Path(config.model).expanduser())
+    model_config = shape_of(training_source(config.model).path if named else str(config.model))
     on_gpu = device.kind == "cuda" and config.model is not None
     dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")
     longest = context_length(model_config)

@@ -35,7 +35,12 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
     callback=_print_schema,
     help="Print the JSON schema of configuration files, for editors, and exit.",
 )
-@click.option("--resume", "resume_from", type=click.Path(path_type=Path), help="Continue this run directory.")
+@click.option(
+    "--resume",
+    "resume_from",
+    type=click.Path(path_type=Path),
+    help="Continue this run directory; with --steps, up to so many.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, train nothing.")
 @click.option("--quiet", is_flag=True, help="Print warnings and errors only.")
 def run(
@@ -51,6 +56,7 @@ def run(
     Without --model it trains the embedded demonstration model on embedded problems: no network, no GPU, about a
     minute. Every setting of docs/configuration.md can be given with --set or in a --config file.
     """
+    from grpo.core.policy.weights import run_config
     from grpo.core.record.run_dir import open_run_dir
     from grpo.core.run.display import display_for
     from grpo.core.run.given import refuse_missing
@@ -63,10 +69,15 @@ def run(
         display = display_for(quiet=quiet)
         try:
             if resume_from is not None:
-                if flags or pairs or config_file or dry_run:
-                    raise UsageError("--resume continues a run with its own settings; leave the other options out.")
-                refuse_missing(load_config(open_run_dir(resume_from).config, [], {}), resume_from)
-                return _exit_code(resume(resume_from, Host.discover(), display))
+                if set(flags) - {"train.steps"} or pairs or config_file or dry_run:
+                    raise UsageError(
+                        "--resume continues a run with its own settings; leave the other options out, but for --steps, "
+                        "which makes it longer."
+                    )
+                own = run_config(open_run_dir(resume_from))
+                refuse_missing(own, resume_from)
+                longer = load_config(None, [], {"env": own.env, **flags}).train.steps
+                return _exit_code(resume(resume_from, Host.discover(), display, longer))
             config = load_config(config_file, pairs, flags)
             host = Host.discover()
             if dry_run:

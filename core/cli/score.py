@@ -1,5 +1,7 @@
 """`grpo score` and `grpo verify`: recorded completions in, the same rows with outcomes out, a summary on stderr.
 
+They are read from a file of JSON lines, a Parquet file or a run.
+
 Both stream in blocks of 512 rows and keep the order; with a reward that scores groups, all rows are one block, because
 a group may stand anywhere. The output is opened when the SPECs and the first block have
 been read without fault, so a mistake does not cost an older output.
@@ -20,6 +22,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from grpo.core.scoring.recorded_run import is_recorded, read_recorded
 from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, numbered, read_rows
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.core.scoring.tally import ScoreTally, table
@@ -32,7 +35,9 @@ _BLOCK = 512
 
 Addition = tuple[str, Any]
 _FILES = (
-    click.option("--input", "source", default="-", show_default=True, help="JSONL file of rows; - for stdin."),
+    click.option(
+        "--input", "source", default="-", show_default=True, help="A run, or a JSONL or Parquet file; - for stdin."
+    ),
     click.option("--output", "target", default="-", show_default=True, help="JSONL file to write; - for stdout."),
     click.option("--workers", type=click.IntRange(min=1), help="Worker processes.  [default: the processors]"),
 )
@@ -58,7 +63,7 @@ def score(rewards: tuple[str, ...], group_column: str | None, source: str, targe
 
     A row is {"completion": "...", <columns>}; the output row adds "scores": for each reward its outcome (score,
     abstain or failure), its score and the reason of a failure. The components of a rubric follow it as
-    rubric.component. A completion may be a list of chat messages.
+    rubric.component. A completion may be a list of chat messages. Of a run, all recorded completions are scored.
     """
     with _results_apart(target) as stdout:
         bound = Host.discover().rewards(rewards)
@@ -148,8 +153,7 @@ def _stream(
         UsageError: a file that cannot be opened, or a broken line.
     """
     with contextlib.ExitStack() as open_files:
-        lines = _open_input(source, open_files)
-        rows = read_rows(lines, _name(source))
+        rows = _open_rows(source, open_files)
         block, fault = _next_block(rows, _BLOCK if gather is None else None)
         if fault is not None and (gather is not None or not block):
             raise fault
@@ -187,13 +191,15 @@ def _name(source: str) -> str:
     return "stdin" if source == "-" else source
 
 
-def _open_input(source: str, open_files: contextlib.ExitStack) -> BinaryIO:
+def _open_rows(source: str, open_files: contextlib.ExitStack) -> Iterator[RecordedRow]:
     if source == "-":
-        return sys.stdin.buffer
+        return read_rows(sys.stdin.buffer, "stdin")
+    if is_recorded(Path(source)):
+        return read_recorded(Path(source))
     try:
-        return open_files.enter_context(Path(source).open("rb"))
+        return read_rows(open_files.enter_context(Path(source).open("rb")), source)
     except OSError as error:
-        raise UsageError(f"--input {source}: {error.strerror}.") from error
+        raise UsageError(f"--input {source}: {error.strerror}. Name a run, or a JSONL or Parquet file.") from error
 
 
 def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> BinaryIO:

@@ -130,11 +130,12 @@ def _serve(server: RolloutServer, card: ServerCard, memory_share: float, tensor_
 
 def _chosen(model: str | None) -> tuple[RunConfig, str]:
     """Returns the settings of the run that is named, or those that a run of the model would have, and its base."""
-    from grpo.core.config.schema import RunConfig, load_config
+    from grpo.core.config.schema import RunConfig
     from grpo.core.policy.load import policy_source
+    from grpo.core.policy.weights import run_config
     from grpo.core.record.run_dir import is_run, open_run_dir
 
     if model is not None and is_run(Path(model).expanduser()):
-        config = load_config(open_run_dir(Path(model).expanduser()).config, [], {})
+        config = run_config(open_run_dir(Path(model).expanduser()))
         return config, policy_source(config.model).path
     return RunConfig(env="", model=model), policy_source(model).path

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode
+from grpo.core.policy.weights import training_source
 from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.host import Host
@@ -98,8 +99,9 @@ def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
     defaults = {option.name: option.default for option in env.spec.options}
     several = len(config.envs) > 1
     value = None if several else config.dataset
-    if value is None and config.model is not None and "dataset" not in env.options:
-        value = env.spec.hub_dataset
+    hub = env.spec.hub_dataset if "dataset" not in env.options else None
+    if value is None and hub is not None and not training_source(config.model).embedded:
+        value = hub
     if value is None:
         return env.settled()
     if "dataset" not in defaults:

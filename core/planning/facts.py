@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.mixture import bound_envs
-from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer, policy_source
+from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer
+from grpo.core.policy.weights import training_source
 from grpo.core.rollout.types import context_length, refuse_unsafe_rope
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.host import Host
@@ -79,7 +80,7 @@ def gather_facts(config: RunConfig, host: Host) -> Facts:
         UsageError: a model, an environment or a reward that there is not, or that cannot be used so.
     """
     facts = Facts(
-        source=policy_source(config.model),
+        source=training_source(config.model),
         envs=bound_envs(config, host),
         host=host,
         processes=int(os.environ.get("WORLD_SIZE", "1")),

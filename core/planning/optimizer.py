@@ -40,5 +40,7 @@ def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
     if lr is None:
         lr = DEFAULT_LR["embedded" if facts.source.embedded else "named"] * (LORA_LR_FACTOR if lora.enabled else 1.0)
     return OptimizerPart(
-        lr=lr, warmup_lr=train.warmup_lr or lr * WARMUP_LR_FACTOR, dtype=dtype_of(train.dtype, config.model)
+        lr=lr,
+        warmup_lr=train.warmup_lr or lr * WARMUP_LR_FACTOR,
+        dtype=dtype_of(train.dtype, None if facts.source.embedded else config.model),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.embedded import embedded_model_path
-from grpo.core.record.run_dir import whole_folder
+from grpo.core.record.run_dir import ORIGIN, read_json, whole_folder
 from grpo.plugins.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -33,11 +33,13 @@ class PolicySource:
 
     Attributes:
         path: a folder or a hub id, as transformers accepts it.
-        embedded: it is the model that ships with grpo.
+        embedded: it is the model that ships with grpo, or was trained from it.
+        trained: where it was trained, for people; "" for a model that comes from elsewhere.
     """
 
     path: str
     embedded: bool
+    trained: str = ""
 
 
 def policy_source(model: str | None) -> PolicySource:
@@ -58,7 +60,8 @@ def policy_source(model: str | None) -> PolicySource:
             raise UsageError(f"--model {model}: no config.json in that folder. Name a folder saved by transformers.")
         if not any(file.name.startswith(WEIGHTS) for file in folder.iterdir()):
             raise UsageError(f"--model {model}: no weights in that folder. Name a folder saved by transformers.")
-        return PolicySource(str(folder), embedded=False)
+        origin = read_json(folder / ORIGIN) or {}
+        return PolicySource(str(folder), embedded=bool(origin.get("embedded")), trained=str(origin.get("trained", "")))
     return PolicySource(model, embedded=False)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from grpo.core.config.defaults import Dtype, default_completion, dtype_of
 from grpo.core.config.schema import RunConfig, load_config
 from grpo.core.config.sections import LoraSection
-from grpo.core.policy.load import load_policy, policy_source, refuse_impossible_lora
+from grpo.core.policy.load import PolicySource, load_policy, policy_source, refuse_impossible_lora
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint
 from grpo.core.record.run_dir import RunDir, is_run, open_run_dir
 from grpo.core.record.versions import hush_libraries
@@ -124,7 +124,7 @@ def find_run_weights(path: Path) -> Weights:
         UsageError: it is no run directory, or it has no checkpoint yet.
     """
     run = open_run_dir(path)
-    config = load_config(run.config, [], {})
+    config = run_config(run)
     base = policy_source(config.model)
     steps = config.train.steps or 0
     if run.model.is_dir():
@@ -151,6 +151,33 @@ def find_run_weights(path: Path) -> Weights:
         run=run,
         trained=trained,
     )
+
+
+def run_config(run: RunDir) -> RunConfig:
+    """Reads the settings of a run; weights that it brought along are found where the run is now.
+
+    Raises:
+        UsageError: they cannot be read.
+    """
+    config = load_config(run.config, [], {})
+    return config.model_copy(update={"model": str(run.base)}) if run.base.is_dir() else config
+
+
+def training_source(model: str | None) -> PolicySource:
+    """Returns where a run that is to train this model begins: a model, or what another run has trained.
+
+    Raises:
+        UsageError: there are no such weights, or they are an adapter alone.
+    """
+    found = find_weights(model)
+    if found.trained is not None:
+        return PolicySource(found.base, found.embedded, f"{Path(found.name).name}, step {found.trained.step}")
+    if found.adapter is not None:
+        raise UsageError(
+            f"--model {model} is an adapter. Name the run that made it, or merge it first: grpo export RUN FOLDER "
+            "--merge"
+        )
+    return policy_source(model)
 
 
 def load_weights(weights: Weights) -> Any:
@@ -184,7 +211,8 @@ def _find(model: str | None) -> Weights:
         return _exported(model, folder)
     if not folder.exists():
         _refuse_missing_run(folder)
-    return Weights(model, policy_source(model).path, None, None, embedded=False)
+    source = policy_source(model)
+    return Weights(model, source.path, None, None, embedded=source.embedded)
 
 
 def _exported(model: str, folder: Path) -> Weights:

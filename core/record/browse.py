@@ -63,7 +63,7 @@ def read_step(run: RunDir, step: int | None) -> tuple[int, list[Rollout]]:
         if not steps:
             raise UsageError(f"{run.path} has no rollouts yet. They appear with the first step.")
         step = steps[-1]
-    return step, [_rollout(number, row) for number, row in enumerate(read_rollouts(run, step))]
+    return step, [from_table(number, row) for number, row in enumerate(read_rollouts(run, step))]
 
 
 def choose(
@@ -155,7 +155,8 @@ def _sort_key(rollout: Rollout, sort: SortKey, sign: int) -> tuple[float, int]:
     return (math.inf if value is None else sign * value, rollout.number)
 
 
-def _rollout(number: int, row: Mapping[str, Any]) -> Rollout:
+def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
+    """Returns a completion as a row of its file in `rollouts/` holds it."""
     names = [key.removeprefix("outcome.") for key in row if key.startswith("outcome.") and row[key] is not None]
     return Rollout(
         number=number,

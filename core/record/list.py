@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpo.core.record.run_dir import RunDir, in_use, is_run, read_json, read_metrics
+from grpo.core.record.run_dir import ORIGIN, RunDir, in_use, is_run, read_json, read_metrics
 from grpo.plugins.errors import UsageError
 
 HELD_OUT = "held_out/accuracy"
@@ -78,7 +78,7 @@ def _line(path: Path) -> RunLine:
         return RunLine(
             path=path,
             env=", ".join(map(_spec, envs)),
-            model=config["model"] or "embedded",
+            model=(read_json(run.base / ORIGIN) or {}).get("trained") or config["model"] or "embedded",
             rewards=tuple(map(_spec, config["rewards"])),
             env_rewards=env_rewards,
             defaults=not config["rewards"] and len(envs) > len(env_rewards),

@@ -5,6 +5,7 @@
     state.json          status, process id, last step
     metrics.jsonl       one object per step
     rollouts/           step-000001.parquet: one row per completion
+    base/               the weights that it began with, where another run had trained them
     warmup/             the policy after the supervised steps, if there were any
     checkpoints/        checkpoint-20/, whole once it holds complete.json; see core/record/checkpoint.py
     model/              the final model or adapter, with its tokenizer
@@ -31,6 +32,7 @@ from typing import IO, Any
 from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
 
+ORIGIN = "origin.json"  # beside weights that a run begins with: which run they are from
 STEP_FILE = "step-{:06d}.parquet"
 # The columns of rollouts but those of outcomes, of which each reward has three.
 PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
@@ -106,6 +108,10 @@ class RunDir:
     @property
     def events(self) -> Path:
         return self.path / "tensorboard"
+
+    @property
+    def base(self) -> Path:
+        return self.path / "base"
 
     @property
     def warmup(self) -> Path:

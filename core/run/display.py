@@ -189,7 +189,9 @@ class LivePanel(Silent):
 def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
     """Returns the first screen: what runs on what, and how to move to a real model."""
     config, train = plan.config, plan.config.train
-    if plan.source.embedded:
+    if plan.source.trained:
+        model = f"{plan.source.trained} ({plan.parameters / 1e6:,.2f} M parameters)"
+    elif plan.source.embedded:
         model = f"embedded demonstration model ({plan.parameters / 1e6:.2f} M parameters; a model of yours: --model)"
     else:
         model = f"{plan.source.path} ({plan.parameters / 1e6:,.0f} M parameters)"

@@ -17,18 +17,20 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.core.check.gold.validate import doubts
-from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.config.schema import RunConfig
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
+from grpo.core.policy.weights import find_weights, run_config
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint, newest_step, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
+    ORIGIN,
     Hold,
     RunDir,
     create_run_dir,
@@ -40,6 +42,7 @@ from grpo.core.record.run_dir import (
     write_json,
 )
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
+from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.run.upkeep import Upkeep
@@ -98,10 +101,13 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
 
 def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest) -> RunSummary:
     state = ProcessState()
-    plan = make_plan(absolute_paths(config), host)
+    config = absolute_paths(config)
+    plan = make_plan(config, host)
     state.put_back()  # what the modules of plugins changed when they were imported
     path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
     refuse_full_disk(path, plan.disk_bytes)
+    note = find_weights(config.model).note
+    plan = _with_own_base(plan, path)
     record = _versions(plan, host)
     settings = plan.config.model_copy(update={"out": path}).model_dump(mode="json")
     _wait()  # until every process has seen that the directory is free
@@ -111,12 +117,44 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     run_dir = RunDir(path)
     progress = progress if _is_main() else Silent()
     progress.planned(plan, path, [])
+    if note is not None:
+        progress.warned(note)
     with _held(run_dir) as hold:
         return _execute(plan, host, run_dir, progress, stop, hold, checkpoint=None)
 
 
-def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
+def _with_own_base(plan: Plan, path: Path) -> Plan:
+    """Copies the weights of another run, which may go on, into the new run's directory; an adapter is merged into them.
+
+    Raises:
+        UsageError: they cannot be loaded.
+        RunError: the disk is full.
+    """
+    from grpo.core.policy.export import export_weights
+
+    weights = find_weights(plan.config.model)
+    if weights.trained is None:
+        return plan
+    base = RunDir(path).base
+    if _is_main():
+        export_weights(weights, base, merge=True)
+        origin = {"trained": plan.source.trained, "embedded": plan.source.embedded, "run": weights.name}
+        write_json(base / ORIGIN, origin)
+    return replace(
+        plan,
+        source=replace(plan.source, path=str(base.resolve())),
+        config=plan.config.model_copy(update={"model": str(base.resolve())}),
+    )
+
+
+def resume(path: Path, host: Host, progress: Progress, steps: int | None = None) -> RunSummary:
     """Continues a run from its last whole checkpoint, or from the beginning when it has none.
+
+    Args:
+        path: the run directory.
+        host: the plugins.
+        progress: told what happens.
+        steps: how many steps the run is to have in the end, also one that was over; None: as many as it was asked for.
 
     Raises:
         UsageError: it is no run directory, or the run is over.
@@ -125,27 +163,42 @@ def resume(path: Path, host: Host, progress: Progress) -> RunSummary:
     run_dir, stop = open_run_dir(path), StopRequest()
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
     with stop.listening(), _held(run_dir) as hold:
-        return _resume(run_dir, host, progress, stop, hold)
+        return _resume(run_dir, host, progress, stop, hold, steps)
 
 
-def _resume(run_dir: RunDir, host: Host, progress: Progress, stop: StopRequest, hold: Hold | None) -> RunSummary:
+def _resume(
+    run_dir: RunDir, host: Host, progress: Progress, stop: StopRequest, hold: Hold | None, steps: int | None
+) -> RunSummary:
     path, settings = run_dir.path, read_json(run_dir.config)
     if not isinstance(settings, dict):
         raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
-    plan = make_plan(parse_config({**settings, "out": str(path)}), host, fresh=False)
+    before = run_config(run_dir)
+    over = run_dir.model.is_dir() and _last_step(run_dir) >= (before.train.steps or 0)
     damaged: list[str] = []
     checkpoint = _agreed(last_checkpoint(run_dir, damaged.append) if _is_main() else None)
     step = checkpoint_step(checkpoint) if checkpoint else 0
-    if run_dir.model.is_dir():
+    if steps is not None:
+        refuse_steps(before, steps, step, over=over, path=path)
+    elif over:
         raise UsageError(
-            f"{path} is complete: it has all {plan.config.train.steps} steps and its model. Start a new run."
+            f"{path} is complete: it has all {before.train.steps} steps and its model. Make it longer with --steps, as "
+            f"in: grpo run --resume {path} --steps {2 * (before.train.steps or 0)}; or start a new run with --model."
         )
+    wanted = before.model_copy(update={"train": before.train.model_copy(update={"steps": steps or before.train.steps})})
+    plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
     changed = drift(read_json(run_dir.versions) or {}, _versions(plan, host))
     progress = progress if _is_main() else Silent()
     progress.planned(plan, path, [f"resuming after step {step}"])
     for line in damaged:
         progress.warned(f"{line} The run goes on after step {step}.")
+    if steps is not None:
+        for line in longer_notes(before, plan, step):
+            progress.warned(line)
+        if _is_main():
+            write_json(run_dir.config, {**settings, "train": {**settings["train"], "steps": steps}})
+    if _is_main():
+        shutil.rmtree(run_dir.model, ignore_errors=True)  # of a run that was over, with fewer steps
     for line in changed:
         progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
     return _execute(plan, host, run_dir, progress, stop, hold, checkpoint)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.schema import RunConfig, load_config, parse_config
+from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.mixture import bound_envs
+from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
 from grpo.core.run.given import PluginObjects, names_of, refuse_missing
 from grpo.core.run.job import resume as resume_run
@@ -59,9 +60,10 @@ def train(
         env_rewards: an environment's name to rewards for it alone.
         verifier: what decides accuracy; None: the environment's own.
         resume: a run, or its directory, to continue with its own settings; objects that it was given are given again.
+            With more `steps` than it has, a run that is over is made longer.
         quiet: show warnings only.
         settings: those of docs/configuration.md: sections as dictionaries (`train={"lr": 1e-4}`), or the names of the
-            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`).
+            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`); `model` may be a run.
 
     Returns:
         The run, done or interrupted.
@@ -70,6 +72,8 @@ def train(
         UsageError: it cannot start, or has other settings than the run that is resumed; nothing was loaded.
         RunError: it had to stop; `resume` continues it.
     """
+    if isinstance(settings.get("model"), Run):
+        settings["model"] = settings["model"].path
     tree = settings_tree(settings)
     if not isinstance(env_rewards, (Mapping, type(None))):
         raise UsageError('env_rewards is a dictionary: env_rewards={"NAME": [...]}, by the names of the environments.')
@@ -88,9 +92,9 @@ def train(
         }
         plugins = {name: value for name, value in plugins.items() if value is not None}
         if resume is not None:
-            run_dir = _resumable(resume, plugins, objects.names, tree)
+            run_dir, steps = _resumable(resume, plugins, objects.names, tree)
             with unchanged_process():
-                return Run(resume_run(run_dir.path, host, display).path)
+                return Run(resume_run(run_dir.path, host, display, steps).path)
         config = parse_config({**tree, **plugins})
         _refuse_unknown(config, host)
         with unchanged_process():
@@ -113,8 +117,8 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
 
 def _resumable(
     source: str | Path | Run, plugins: Mapping[str, Any], given: Mapping[Kind, Sequence[str]], tree: Mapping[str, Any]
-) -> RunDir:
-    """Returns the run to continue.
+) -> tuple[RunDir, int | None]:
+    """Returns the run to continue, and how many steps it is to have where these are more than it was asked for.
 
     Args:
         source: the run, or its directory.
@@ -128,7 +132,7 @@ def _resumable(
     if not isinstance(source, (str, Path, Run)):
         raise UsageError(f"resume={source!r} is no run. Give what grpo.train returned, or the path of a run directory.")
     run_dir = open_run_dir(source.path if isinstance(source, Run) else Path(source).expanduser())
-    recorded = load_config(run_dir.config, [], {})
+    recorded = run_config(run_dir)
     before = recorded.model_dump(mode="json")
     wanted = absolute_paths(parse_config(_merged({**before, **plugins}, tree)))
     known, called = names_of(recorded), names_of(wanted)
@@ -142,13 +146,14 @@ def _resumable(
             )
     refuse_missing(recorded, run_dir.path, given)
     now = leaves(wanted.model_dump(mode="json"))
+    longer = wanted.train.steps if (wanted.train.steps or 0) > (recorded.train.steps or 0) else None
     for name, value in leaves(tree).items():
-        if now[name] != leaves(before)[name]:
+        if now[name] != leaves(before)[name] and not (longer and name == "train.steps"):
             raise UsageError(
                 f"{run_dir.path} was started with {name} = {leaves(before)[name]!r}, not {value!r}. A run that is "
                 "resumed keeps its settings: leave it out, or start another run."
             )
-    return run_dir
+    return run_dir, longer
 
 
 def _merged(before: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:

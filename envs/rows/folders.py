@@ -1,8 +1,8 @@
 """The rows of a split, from a file or a folder.
 
 In: the path, a split and a configuration. Out: the rows of the split with their places. A folder has a file for each
-split, or the library `datasets` knows which files are which split: what `save_to_disk` wrote, and clones of repositories
-of the hub. They are read where they lie, and nothing is copied into its cache.
+split, or the library `datasets` knows which files are which split: what `save_to_disk` wrote, and clones of hub
+repositories. They are read where they lie, and nothing is copied into its cache.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def servers_of(plan: Plan) -> list[tuple[str, ServerCard, str]]:
     wanted = card_of_plan(plan)
     all_linear = plan.config.lora.targets == "all-linear"
     return [
-        (url, wanted, command_for(wanted, url, embedded=plan.source.embedded, all_linear=all_linear))
+        (url, wanted, command_for(wanted, url, embedded=plan.config.model is None, all_linear=all_linear))
         for url in plan.config.rollout.server_url.split(",")
     ]
 

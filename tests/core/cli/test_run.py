@@ -141,7 +141,7 @@ def test_a_disk_too_full_for_the_checkpoints_is_refused(
 def test_resuming_takes_no_other_options(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for more in (["--steps", "3"], ["--set", "seed=1"], ["--dry-run"], ["--config", "x.toml"]):
+    for more in (["--lr", "1e-4"], ["--set", "seed=1"], ["--dry-run"], ["--config", "x.toml"]):
         done = grpo(["--resume", "run", *more], monkeypatch, capsys, whole=True)
         assert (done.code, "leave the other options out" in done.err) == (2, True), more
 

@@ -1,0 +1,73 @@
+"""A run that is made longer: its settings and the steps that it is to have in, refusals and what will differ out.
+
+It goes on from its last checkpoint, so that its steps are those that it would have had if it had been asked for all of
+them from the beginning, but for what depends on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.plan import Plan
+from grpo.plugins.errors import UsageError
+
+FALLING = ("linear", "cosine")  # schedules that end with the run
+
+
+def refuse_steps(before: RunConfig, steps: int, done: int, *, over: bool, path: Path) -> None:
+    """Refuses a number of steps that a run cannot be continued to.
+
+    Args:
+        before: its settings.
+        steps: how many it is to have.
+        done: the step of its last whole checkpoint.
+        over: it is complete.
+        path: the run directory, for messages.
+
+    Raises:
+        UsageError: with the remedy.
+    """
+    had = before.train.steps or 0
+    if over and steps <= had:
+        raise UsageError(f"{path} has all of its {had} steps, so --steps {steps} leaves nothing to do. Name more.")
+    if steps <= done:
+        raise UsageError(f"{path} has a checkpoint of step {done}, so --steps {steps} leaves nothing to do. Name more.")
+    if over and not done:
+        raise UsageError(
+            f"{path} has no whole checkpoint, only its model, so it cannot go on as it was. Start a new run from its "
+            f"model: grpo run --model {path} --steps {steps - had}"
+        )
+    if steps % before.loss.num_iterations:
+        raise UsageError(
+            f"--steps {steps} is not a multiple of loss.num_iterations {before.loss.num_iterations}. Choose one."
+        )
+
+
+def longer_notes(before: RunConfig, plan: Plan, done: int) -> Iterator[str]:
+    """Yields how a run that is made longer differs from one that had been asked for all its steps at once.
+
+    Args:
+        before: its settings until now.
+        plan: with the new number of steps.
+        done: the step that it goes on after.
+    """
+    had, steps = before.train.steps, plan.config.train.steps
+    if had == steps:
+        return
+    differs = []
+    if before.train.lr_schedule in FALLING:
+        differs.append(
+            f"its learning rate followed the schedule '{before.train.lr_schedule}' of {had} steps until step {done}, "
+            f"and follows that of {steps} from there"
+        )
+    for part in plan.envs:
+        if part.env.ordered:
+            differs.append(f"env '{part.name}' goes through its rows in order, spread over {steps} steps from there")
+        elif part.env.spec.dataset is None:
+            differs.append(f"env '{part.name}' goes on with its {len(part.train)} episodes and makes no others")
+    if before.rollout.overlap:
+        differs.append(f"the batch of step {done + 1} is sampled after step {done}, not beside it")
+    if differs:
+        yield f"{'; '.join(differs)}. In all else the run is one of {steps} steps from the beginning."

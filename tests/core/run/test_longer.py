@@ -1,0 +1,101 @@
+"""Runs that are made longer, and runs that begin with what another one has trained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grpo
+from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.policy.weights import find_weights, training_source
+from grpo.core.run.longer import refuse_steps
+from grpo.plugins.errors import UsageError
+
+
+def small(out: Path, **settings: Any) -> Any:
+    train = {"group_size": 4, "prompts_per_step": 2, **settings.pop("train", {})}
+    return grpo.train(
+        env="gsm8k", rewards=["proximity"], out=out, quiet=True, evaluation={"size": 0}, train=train, **settings
+    )
+
+
+def weights_of(run: Any) -> bytes:
+    [file] = (run.path / "model").glob("*model.safetensors")
+    return bytes(file.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("steps", "done", "over", "fault"),
+    [
+        (60, 60, True, "has all of its 60 steps, so --steps 60 leaves nothing to do"),
+        (40, 60, False, "has a checkpoint of step 60"),
+        (90, 0, True, r"Start a new run from its model: grpo run --model runs/a --steps 30"),
+        (61, 60, True, "not a multiple of loss.num_iterations 2"),
+    ],
+)
+def test_steps_that_a_run_cannot_be_continued_to_are_refused(steps: int, done: int, over: bool, fault: str) -> None:
+    before = parse_config({"env": "gsm8k", "train": {"steps": 60}, "loss": {"num_iterations": 2}})
+    with pytest.raises(UsageError, match=fault):
+        refuse_steps(before, steps, done, over=over, path=Path("runs/a"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [{}, {"lora": {"enabled": True}}], ids=["full", "lora"])
+def test_a_run_that_is_made_longer_is_the_run_that_was_asked_for_all_steps_at_once(
+    how: dict[str, Any], tmp_path: Path
+) -> None:
+    whole = small(tmp_path / "whole", train={"steps": 3}, **how)
+    first = small(tmp_path / "first", train={"steps": 2}, **how)
+    longer = grpo.train(resume=first, steps=3, quiet=True)
+    assert (longer.status, longer.step) == ("done", 3)
+    assert weights_of(longer) == weights_of(whole)
+    assert list(longer.metrics["reward"]) == list(whole.metrics["reward"])
+    assert json.loads((longer.path / "config.json").read_text())["train"]["steps"] == 3
+    with pytest.raises(UsageError, match=r"is complete: it has all 3 steps .* --steps 6"):
+        grpo.train(resume=longer, quiet=True)
+
+
+@pytest.mark.slow
+def test_what_differs_in_a_longer_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = small(tmp_path / "run", train={"steps": 1, "lr_schedule": "linear"})
+    grpo.train(resume=run, steps=2, quiet=True)
+    told = capsys.readouterr().err
+    assert "schedule 'linear' of 1 steps until step 1, and follows that of 2 from there" in told
+    assert "In all else the run is one of 2 steps from the beginning." in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [{}, {"lora": {"enabled": True}}], ids=["full", "lora"])
+def test_a_run_begins_with_what_another_has_trained_and_needs_it_no_more(how: dict[str, Any], tmp_path: Path) -> None:
+    import torch
+
+    from grpo.core.policy.weights import load_weights
+
+    first = small(tmp_path / "a", train={"steps": 2}, **how)
+    assert training_source(str(first.path)).embedded
+    trained = load_weights(find_weights(str(first.path)))
+    merged = trained.merge_and_unload() if how else trained
+    expected = {name: value.clone() for name, value in merged.state_dict().items()}
+    second = small(tmp_path / "b", train={"steps": 1}, model=first, **how)
+    base = load_weights(find_weights(str(second.path / "base"))).state_dict()
+    assert expected.keys() == base.keys()
+    assert all(torch.allclose(expected[name], base[name], atol=1e-6) for name in base)
+    assert json.loads((second.path / "base" / "origin.json").read_text())["trained"] == "a, step 2"
+
+    shutil.rmtree(first.path)
+    moved = second.path.rename(tmp_path / "moved")  # its own weights are found where the run is
+    longer = grpo.train(resume=moved, steps=2, quiet=True)
+    assert longer.status == "done"
+    assert find_weights(str(moved)).embedded
+
+
+def test_an_adapter_alone_cannot_be_trained_on(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "some/model"}))
+    with pytest.raises(UsageError, match=r"is an adapter\. Name the run that made it, or merge it first"):
+        training_source(str(tmp_path))
+    assert not training_source("some/model").embedded
+    assert training_source(RunConfig(env="gsm8k").model).embedded
