@@ -165,6 +165,19 @@ def refuse_unsafe_rope(config: Any) -> None:
         )
 
 
+def refuse_no_decoder(config: Any) -> None:
+    """Refuses a model that reads in both directions.
+
+    Raises:
+        UsageError: it cannot write a text from left to right.
+    """
+    if getattr(config, "is_decoder", None) is False and not getattr(config, "is_encoder_decoder", False):
+        raise UsageError(
+            f"a model of the type '{config.model_type}' with is_decoder=false reads a text in both directions and "
+            "cannot continue one. Choose a causal language model."
+        )
+
+
 def refuse_unfit(prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int | None) -> None:
     """Refuses prompts that are empty or that do not fit, with the new tokens, into `limit` tokens (None: no limit).
 
