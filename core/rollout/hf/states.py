@@ -57,7 +57,11 @@ def needs_equal_lengths(model: Any) -> bool:
     from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
     plain = _plain(model)
-    if not taken(model, position_ids=None) or plain._is_stateful or not plain._supports_default_dynamic_cache():
+    if (
+        len(taken(model, position_ids=None, past_key_values=None)) < 2
+        or plain._is_stateful
+        or not plain._supports_default_dynamic_cache()
+    ):
         return True
     layers: Any = DynamicCache(config=plain.config).layers
     return any(isinstance(layer, LinearAttentionCacheLayerMixin) or not _is_known(layer) for layer in layers)
