@@ -122,7 +122,9 @@ class TrainSection(Section):
         Literal["constant", "constant_with_warmup", "linear", "cosine"],
         About("How the learning rate goes on after its rise."),
     ] = "constant_with_warmup"
-    lr_warmup_steps: Annotated[Count, About("Steps over which the learning rate rises from 0.")] = 5
+    lr_warmup_steps: Annotated[
+        Count, About("Steps over which the learning rate rises; the first one has 1 / (N + 1) of it.")
+    ] = 5
     adam_beta1: Annotated[BelowOne, About("Adam's decay of the mean gradient.")] = 0.9
     adam_beta2: Annotated[BelowOne, About("Adam's decay of the mean squared gradient.")] = 0.99
     weight_decay: Annotated[NotNegative, About("Decoupled weight decay.")] = 0.0
@@ -221,6 +223,14 @@ class LossSection(Section):
         NotNegative,
         About("Weight of the KL divergence from the reference policy; 0 loads no reference.", flag=Flag("--beta")),
     ] = 0.0
+    use_bias_correction_kl: Annotated[
+        bool,
+        About(
+            "Multiplies the KL term by the probability ratio, as TRL does by default.",
+            "Its gradient is then that of the divergence itself (DeepSeek-V3.2, 2512.02556). Without the factor the "
+            "term is the plain estimate of the GRPO paper.",
+        ),
+    ] = True
     mask_truncated_completions: Annotated[
         bool,
         About(

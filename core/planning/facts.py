@@ -13,7 +13,7 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.env.mixture import bound_envs
 from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer
 from grpo.core.policy.weights import training_source
-from grpo.core.rollout.types import context_length, refuse_unsafe_rope
+from grpo.core.rollout.types import context_length, refuse_no_decoder, refuse_unsafe_rope
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.host import Host
 
@@ -99,9 +99,11 @@ def read_model(source: str, tokenizer_source: str | None = None) -> ModelFacts:
         tokenizer_source: another one for the tokenizer, or None for the same.
 
     Raises:
-        UsageError: one of them cannot be loaded, or the model's positions depend on the rest of a batch.
+        UsageError: one of them cannot be loaded, the model's positions depend on the rest of a batch, or it
+            is no causal language model.
     """
     config = load_model_config(source)
     refuse_unsafe_rope(config)
+    refuse_no_decoder(config)
     tokenizer_source = tokenizer_source or source
     return ModelFacts(config, load_tokenizer(tokenizer_source), tokenizer_source)

@@ -19,6 +19,7 @@ from grpo.plugins.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+BOTH_WAYS = frozenset({"cpmant", "flaubert", "xlm", "xlnet"})  # types that read so, and do not say it
 SEEDS = 2**31 - 1  # engines take seeds below this
 
 
@@ -143,7 +144,7 @@ def context_length(config: Any) -> int | None:
     """Returns the model's context in tokens, or None when its configuration does not say."""
     text = config.get_text_config()
     length = getattr(text, "max_position_embeddings", None)
-    return int(length) if length else None
+    return int(length) if length and length > 0 else None
 
 
 def refuse_unsafe_rope(config: Any) -> None:
@@ -162,6 +163,20 @@ def refuse_unsafe_rope(config: Any) -> None:
             f"the model uses '{unsafe.pop()}' RoPE scaling, whose positions depend on the longest row of a batch: "
             "sampling and training would disagree without an error. Use a model with plain, linear, llama3 or yarn "
             "RoPE."
+        )
+
+
+def refuse_no_decoder(config: Any) -> None:
+    """Refuses a model that reads in both directions.
+
+    Raises:
+        UsageError: it cannot write a text from left to right.
+    """
+    encodes = getattr(config, "is_decoder", None) is False and not getattr(config, "is_encoder_decoder", False)
+    if encodes or config.model_type in BOTH_WAYS:
+        raise UsageError(
+            f"a model of the type '{config.model_type}' reads a text in both directions and "
+            "cannot continue one. Choose a causal language model."
         )
 
 

@@ -5,8 +5,9 @@ With r the probability ratio of the policy to the one that sampled, per token or
     clipped:    -min(min(r, delta) A, clip(r, 1 - epsilon, 1 + epsilon_high) A)       (PPO; delta: INTELLECT-2)
     weighted:   -min(r, epsilon_high) A log p, the weight without a gradient          (CISPO, arXiv 2506.13585)
 
-plus beta times the KL divergence from the reference, r (exp(q - p) - (q - p) - 1) of their log-probabilities; the
-factor r makes its gradient that of the divergence itself (DeepSeek-V3.2, arXiv 2512.02556).
+plus beta times the KL divergence from the reference, exp(q - p) - (q - p) - 1 of their log-probabilities, times r where
+that is not switched off; the factor makes its gradient that of the divergence itself (DeepSeek-V3.2, arXiv
+2512.02556).
 
 What the names of `LOSSES` choose is how token costs are averaged: over each completion and then over completions
 (GRPO, GSPO), over the tokens of the micro batch (BNPO), over a constant length (Dr. GRPO), over the tokens of the
@@ -74,12 +75,13 @@ class Objective:
     delta: float | None
     beta: float
     level: Literal["token", "sequence"]
+    corrects_kl: bool = True
 
 
 def objective_of(loss: LossSection) -> Objective:
     """Returns the objective that a configuration describes."""
     high = loss.epsilon if loss.epsilon_high is None else loss.epsilon_high
-    return Objective(loss.type, loss.epsilon, high, loss.delta, loss.beta, loss.level)
+    return Objective(loss.type, loss.epsilon, high, loss.delta, loss.beta, loss.level, loss.use_bias_correction_kl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,9 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
     kl = None
     if objective.beta and tokens.ref_logps is not None:
         apart = tokens.ref_logps - tokens.logps
-        kl = (apart.exp() - apart - 1) * ratio
+        kl = apart.exp() - apart - 1
+        if objective.corrects_kl:
+            kl = kl * ratio
         costs = costs + objective.beta * kl
     costs = costs.expand_as(mask)
     return LossValue(LOSSES[objective.name](costs, mask, counts), kl, low, high)

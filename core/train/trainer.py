@@ -57,6 +57,7 @@ from grpo.core.train.packing import can_pack
 from grpo.core.train.policy_loss import PolicyLoss
 from grpo.core.train.reference import REFERENCE, Reference
 from grpo.core.train.report import StepReport
+from grpo.core.train.rise import rise_from_above_zero
 from grpo.core.train.sampler import PolicySampler, Sampler
 from grpo.core.train.tensors import Tensors, counted, micro_batches, whole_ids, whole_mask
 from grpo.core.train.trl_arguments import grpo_arguments
@@ -241,6 +242,13 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             self._report.add(self._between_steps(self.state.global_step, self.rollouts))
             logs = {**logs, **self._report.take()}
         super().log(logs, start_time)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Has the first optimizer step learn, too."""
+        made, scheduler = self.lr_scheduler is None, super().create_scheduler(num_training_steps, optimizer)
+        if made:
+            rise_from_above_zero(scheduler, self.args.get_warmup_steps(num_training_steps))
+        return scheduler
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)

@@ -43,6 +43,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "epsilon_high": loss.epsilon_high,
         "delta": loss.delta,
         "beta": loss.beta,
+        "use_bias_correction_kl": loss.use_bias_correction_kl,
         "mask_truncated_completions": loss.mask_truncated_completions,
         "scale_rewards": loss.scale_rewards,
         "num_iterations": loss.num_iterations,

@@ -14,7 +14,12 @@ from typing import Any
 import gymnasium
 import numpy
 
-_READ = 20_000
+from grpo.envs.gym.text import shortened
+
+_READ = 20_000  # characters of a completion, from its end
+_MOST_WORDS = 200
+_MOST_SPACE = 400  # characters
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _TAG = re.compile(r"<(action|answer)>", re.IGNORECASE)
 _WORD = re.compile(r"-?[^\W_]+(?:[-_][^\W_]+)*")
 
@@ -28,11 +33,13 @@ def can_be_written(space: gymnasium.Space[Any]) -> bool:
 def described_actions(space: gymnasium.Space[Any], names: Sequence[str]) -> str:
     """Returns one sentence on what the actions are."""
     if isinstance(space, gymnasium.spaces.Discrete):
-        words = names or [str(int(space.start) + number) for number in range(int(space.n))]
-        return f"Actions: {', '.join(words)}."
+        first, count = int(space.start), int(space.n)
+        if not names and count > _MOST_WORDS:
+            return f"Actions: the whole numbers from {first} to {first + count - 1}."
+        return shortened(f"Actions: {', '.join(names or map(str, range(first, first + count)))}.")
     if isinstance(space, gymnasium.spaces.Text):
         return "An action is a text."
-    return f"An action is a JSON list of numbers in the space {space}."
+    return f"An action is a JSON list of numbers in the space {shortened(str(space), _MOST_SPACE)}."
 
 
 def read_action(completion: str, space: gymnasium.Space[Any], names: Sequence[str]) -> Any:
@@ -59,11 +66,16 @@ def _stated(text: str) -> str:
 
 def _discrete(stated: str, space: gymnasium.spaces.Discrete, names: Sequence[str]) -> int | None:
     first = int(space.start)
-    numbers = {str(first + number): first + number for number in range(int(space.n))}
     words = {name.casefold(): first + number for number, name in enumerate(names)}
-    known = numbers | words
-    whole = stated.strip(" .!\"'`*()[]").casefold()
-    if whole in known:
-        return known[whole]
-    found = {known[word] for word in (match.casefold() for match in _WORD.findall(stated)) if word in known}
+
+    def known(word: str) -> int | None:
+        if word in words or not _NUMBER.fullmatch(word):
+            return words.get(word)
+        number = int(word)
+        return number if 0 <= number - first < int(space.n) else None
+
+    whole = known(stated.strip(" .!\"'`*()[]").casefold())
+    if whole is not None:
+        return whole
+    found = {known(match.casefold()) for match in _WORD.findall(stated)} - {None}
     return found.pop() if len(found) == 1 else None

@@ -13,8 +13,9 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from grpo.envs.gym.actions import described_actions, read_action
+from grpo.envs.gym.goal import Goal, reached
 from grpo.envs.gym.known import Known
-from grpo.envs.gym.text import drawn, written
+from grpo.envs.gym.text import drawn, shortened, written
 from grpo.envs.text.spaces import AnyText
 
 Unreadable = Literal["again", "end"]
@@ -32,6 +33,7 @@ class TextGame(gymnasium.Env[str, str]):
         most_turns: after so many turns the episode is truncated.
         unreadable: after a completion that names no action the policy may try "again", or the episode "end"s.
         penalty: added to the reward of such a turn.
+        goal: what success is; None when nobody knows.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class TextGame(gymnasium.Env[str, str]):
         most_turns: int,
         unreadable: Unreadable,
         penalty: float,
+        goal: Goal | None,
     ) -> None:
         self.observation_space = AnyText()
         self.action_space = AnyText()
@@ -57,7 +60,9 @@ class TextGame(gymnasium.Env[str, str]):
         self._unreadable = unreadable
         self._penalty = penalty
         self._turns = self._missed = 0
+        self._goal = goal
         self._total = 0.0
+        self._rewards: list[float] = []
         self._shown = ""
         self._open = False
 
@@ -68,6 +73,7 @@ class TextGame(gymnasium.Env[str, str]):
         observation, _ = self._inner.reset(seed=seed, options=given or None)
         self._turns = self._missed = 0
         self._total = 0.0
+        self._rewards = []
         self._open = True
         self._shown = self._text(observation)
         how = f"{described_actions(self._inner.action_space, self._actions)} Answer with <action>one of them</action>."
@@ -91,16 +97,19 @@ class TextGame(gymnasium.Env[str, str]):
         chosen = read_action(action, self._inner.action_space, self._actions)
         if chosen is None:
             shown, reward, ended, cut = self._missing()
+            success: bool | None = False
         else:
             observation, given, ended, cut, _ = self._inner.step(chosen)
             reward, ended, cut = float(given), bool(ended), bool(cut)
             shown = self._shown = self._text(observation)
+            self._rewards.append(reward)
+            success = reached(self._goal, self._rewards, ended=ended, cut=cut)
         cut = cut or (self._turns >= self._most_turns and not ended)
         self._total += reward
         self._open = not (ended or cut)
         info: dict[str, Any] = {
             "scores": {"return": self._total, "unreadable": float(self._missed)},
-            "success": chosen is not None and ended and (self._known.ends_at_goal or reward > 0),
+            "success": success,
         }
         return shown, reward, ended, cut, info
 
@@ -115,5 +124,5 @@ class TextGame(gymnasium.Env[str, str]):
 
     def _text(self, observation: Any) -> str:
         if self._draws:
-            return drawn(self._inner)
-        return written(self._inner.unwrapped, observation, self._known.fields)
+            return shortened(drawn(self._inner))
+        return shortened(written(self._inner.unwrapped, observation, self._known.fields))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import gymnasium
 
 Render = Literal["auto", "ansi", "values"]
+Success = Literal["auto", "paid", "ends", "lasts", "unknown"]
 Unreadable = Literal["again", "end"]
 USUAL_TURNS = 100  # for an environment that sets itself no limit
 _MODULES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # what registers ids that begin so
@@ -35,6 +36,7 @@ def make(
     actions: list[str] | None = None,
     unreadable: Unreadable = "again",
     penalty: float = 0.0,
+    success: Success = "auto",
     **inner: Any,
 ) -> gymnasium.Env[Any, Any]:
     """Any registered gymnasium environment, played by text: `gym:FrozenLake-v1`.
@@ -47,13 +49,16 @@ def make(
         actions: a word for each discrete action, in order; default: those that are known, else numbers.
         unreadable: after a completion that names no action, the policy may try again, or the episode ends.
         penalty: added to the reward of a turn that names no action.
+        success: when the goal was reached: paid (the episode terminates with a reward above 0), ends (it terminates),
+            lasts (its own time limit is reached), unknown (nobody says); auto: what is known of the environment, else
+            what its rewards leave no doubt about.
         inner: options of the environment itself.
 
     Returns:
         An environment of several turns.
 
     Raises:
-        PluginNotFound: nobody has registered that id.
+        PluginNotFound: nobody has registered that id, or what it needs is not installed.
         OptionError: an option that the environment cannot follow.
     """
     import gymnasium
@@ -63,13 +68,15 @@ def make(
     from grpo.envs.gym.known import known_environment
 
     spec = _registered(member)
-    modes = inspect.getattr_static(_creator(spec), "metadata", {}).get("render_modes", [])
+    modes = inspect.getattr_static(_creator(member, spec), "metadata", {}).get("render_modes", [])
     if render == "ansi" and "ansi" not in modes:
         raise OptionError(f"gym:{member} draws no text (it has: {', '.join(modes) or 'nothing'}). Use render=values.")
     draws = "ansi" in modes and render != "values"
     given: dict[str, Any] = {**inner, "render_mode": "ansi"} if draws else inner  # not every constructor takes it
     try:
         game: gymnasium.Env[Any, Any] = gymnasium.make(spec, disable_env_checker=True, **given)
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise _missing(member, error) from error
     except (gymnasium.error.Error, TypeError, ValueError, LookupError, AssertionError) as error:
         raise OptionError(f"gym:{member} cannot be made with {inner or 'its defaults'}: {error}") from error
     if not can_be_written(game.action_space):
@@ -84,6 +91,7 @@ def make(
         most_turns=_turns(spec),
         unreadable=unreadable,
         penalty=penalty,
+        goal=known.goal if success == "auto" else success,
     )
 
 
@@ -91,7 +99,7 @@ def resolve(member: str) -> EnvSpec:
     """Returns the spec of one environment.
 
     Raises:
-        PluginNotFound: nobody has registered that id.
+        PluginNotFound: nobody has registered that id, or what it needs is not installed.
     """
     spec = _registered(member)
     own = {option.name for option in GYM.options}
@@ -100,7 +108,7 @@ def resolve(member: str) -> EnvSpec:
         Option(
             name, Any, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default)
         )
-        for name, parameter in inspect.signature(_creator(spec)).parameters.items()
+        for name, parameter in inspect.signature(_creator(member, spec)).parameters.items()
         if parameter.kind in kinds and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
     )
     return replace(
@@ -139,10 +147,29 @@ def _registered(member: str) -> Any:
         raise PluginNotFound(f"gymnasium knows no environment '{env_id}': {error}{where}") from error
 
 
-def _creator(spec: Any) -> Any:
+def _creator(member: str, spec: Any) -> Any:
+    """Returns what makes an environment.
+
+    Raises:
+        PluginNotFound: it cannot be imported.
+    """
+    import gymnasium
     from gymnasium.envs.registration import load_env_creator
 
-    return spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
+    if callable(spec.entry_point):
+        return spec.entry_point
+    try:
+        return load_env_creator(spec.entry_point)
+    except (gymnasium.error.DependencyNotInstalled, ImportError, AttributeError) as error:
+        raise _missing(member, error) from error
+
+
+def _missing(member: str, error: BaseException) -> PluginNotFound:
+    """Returns the error of an environment that needs what is not there."""
+    lacks = getattr(error, "name", None)
+    told = " ".join(str(error).split()).rstrip(".")
+    remedy = f". Install it with: pip install {lacks}" if isinstance(error, ModuleNotFoundError) and lacks else ""
+    return PluginNotFound(f"gym:{member} needs what is not installed here: {told}{remedy}.")
 
 
 def _turns(spec: Any) -> int:

@@ -16,7 +16,13 @@ _ESCAPE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _BACKGROUND = re.compile(r"(?:^|;)(?:4[0-7]|10[0-7])(?:;|$)")
 _BOLD = re.compile(r"(?:^|;)1(?:;|$)")
 _MOST_NUMBERS = 200
+_MOST_TEXT = 4000  # characters of an observation
 _UNSEEN = ("unseen", "empty", "wall", "floor")
+
+
+def shortened(text: str, most: int = _MOST_TEXT) -> str:
+    """Returns a text with at most so many characters of it, and how many there were."""
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"
 
 
 def drawn(env: Any) -> str:

@@ -18,19 +18,21 @@ from typing import Any
 
 import torch
 
+from grpo.core.rollout.hf.states import Carried, carried
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
     """A batch that can be decoded.
 
     Attributes:
-        cache: of transformers, [B, ...].
+        carries: the cache, [B, ...].
         mask: [B, W], 1 for the slots of the cache that count.
         position: [B], of the last token.
         logits: [B, V], for the next token.
     """
 
-    cache: Any
+    carries: Carried
     mask: torch.Tensor
     position: torch.Tensor
     logits: torch.Tensor
@@ -106,7 +108,7 @@ class KeptTurns:
             use_cache=True,
             logits_to_keep=1,
         )
-        return Started(output.past_key_values, mask, positions[:, -1], output.logits[:, -1])
+        return Started(carried(output), mask, positions[:, -1], output.logits[:, -1])
 
 
 def _together(parts: list[_Part], places: Sequence[tuple[int, int]], width: int) -> tuple[Any, torch.Tensor]:

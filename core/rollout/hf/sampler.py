@@ -3,10 +3,11 @@
 In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, tokens and their log-probabilities.
 
 Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
-exactly as it would alone. Equal prompts (the members of a group) are prefilled once and their cache rows are copied.
-Rows that ended leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long
-completions do not pay for short ones. Between the turns of a rollout the cache may be kept
-(core/rollout/hf/kept_turns.py).
+exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one
+length are decoded together, and one length after the other. Equal prompts (the members of a group) are prefilled once
+and their cache rows are copied. Rows that ended leave the batch as soon as enough have ended to pay for shrinking the
+cache, so late tokens of long completions do not pay for short ones. Between the turns of a rollout the cache may be
+kept (core/rollout/hf/kept_turns.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 
 from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
 from grpo.core.rollout.hf.sampling import choose
+from grpo.core.rollout.hf.states import carried, needs_equal_lengths, taken
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, context_length, evaluating, refuse_unfit, runs
 from grpo.plugins.errors import RunError
 
@@ -56,7 +58,12 @@ class HfRollouts:
         return [
             done
             for first in range(0, len(prompts), size)
-            for done in sample(self._model, prompts[first : first + size], params, _shifted(on_done, first))
+            for done in sample(
+                self._model,
+                prompts[first : first + size],
+                params,
+                on_done and _at(on_done, range(first, len(prompts))),
+            )
         ]
 
     def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
@@ -73,13 +80,6 @@ class HfRollouts:
 
     def close(self) -> None:
         """Has started nothing."""
-
-
-def _shifted(on_done: OnDone | None, first: int) -> OnDone | None:
-    """Returns what passes completions of a part of the prompts on under their numbers in the whole."""
-    if on_done is None:
-        return None
-    return lambda numbers, done: on_done([first + number for number in numbers], done)
 
 
 @torch.no_grad()
@@ -106,8 +106,22 @@ def sample(
     if not prompts:
         return []
     refuse_unfit(prompts, params, context_length(model.config))
+    told = on_done or (lambda numbers, done: None)
     with evaluating(model):
-        return _decode(model, prompts, params, on_done or (lambda numbers, done: None), kept)
+        lengths = sorted({len(prompt) for prompt in prompts})
+        if not needs_equal_lengths(model):
+            return _decode(model, prompts, params, told, kept, padded=True)
+        found: dict[int, Sampled] = {}
+        for length in lengths:
+            places = [place for place, prompt in enumerate(prompts) if len(prompt) == length]
+            done = _decode(model, [prompts[place] for place in places], params, _at(told, places), None, padded=False)
+            found |= dict(zip(places, done, strict=True))
+        return [found[place] for place in range(len(prompts))]
+
+
+def _at(on_done: OnDone, places: Sequence[int]) -> OnDone:
+    """Returns what passes completions of some of the prompts on under their numbers in the whole."""
+    return lambda numbers, done: on_done([places[number] for number in numbers], done)
 
 
 def _decode(
@@ -116,16 +130,19 @@ def _decode(
     params: SamplingParams,
     on_done: OnDone,
     kept: KeptTurns | None,
+    *,
+    padded: bool,
 ) -> list[Sampled]:
+    """Samples; without `padded` all prompts have one length, and the model is shown no mask."""
     device = model.device
     started = kept.start(model, prompts, params.pad_id) if kept is not None else None
-    started = started or _prefilled(model, prompts, params)
+    started = started or _prefilled(model, prompts, params, padded=padded)
     if started.logits.isnan().any():
         raise RunError(
             "the policy's logits are not numbers: its weights diverged, or overflow in their dtype. Lower train.lr, or "
             "train in float32 with train.dtype='float32', from an earlier checkpoint."
         )
-    cache, logits, position = started.cache, started.logits, started.position
+    carries, logits, position = started.carries, started.logits, started.position
     width = started.mask.shape[1]
     # The mask is allocated at its final width once; each step uses a longer slice of it.
     running = torch.cat([started.mask, started.mask.new_ones(len(prompts), params.max_tokens)], dim=1)
@@ -157,7 +174,9 @@ def _decode(
         counts = running[rows, : width + computed].bool()
         counts[:, width:] &= torch.arange(computed, device=device) < lengths[numbers, None] - 1
         said = zip(numbers.tolist(), tokens[numbers].tolist(), lengths[numbers].tolist(), strict=True)
-        kept.put(cache, rows, counts, [(*prompts[number], *told[: length - 1]) for number, told, length in said])
+        kept.put(
+            carries.cache, rows, counts, [(*prompts[number], *told[: length - 1]) for number, told, length in said]
+        )
 
     for step in range(params.max_tokens):
         chosen, logprob = choose(logits, params)
@@ -175,24 +194,30 @@ def _decode(
         if left < SHRINK_AT * len(alive):
             keep = unfinished.nonzero()[:, 0]
             put_aside((~unfinished).nonzero()[:, 0], step)
-            cache.batch_select_indices(keep)
+            carries.select(keep)
             alive, chosen, position, running = alive[keep], chosen[keep], position[keep], running[keep]
         position = position + 1
+        if carries.cache is None:
+            whole = torch.tensor([prompts[number] for number in alive.tolist()], device=device)
+            logits = _anew(model, torch.cat([whole, tokens[alive, : step + 1]], dim=1))
+            continue
         output = model(
             input_ids=chosen[:, None],
-            attention_mask=running[:, : width + step + 1],
-            position_ids=position[:, None],
-            past_key_values=cache,
+            attention_mask=running[:, : width + step + 1] if padded else None,
             use_cache=True,
+            **taken(model, position_ids=position[:, None]),
+            **{carries.name: carries.cache},
         )
-        logits = output.logits[:, -1]
+        logits, carries = output.logits[:, -1], carried(output)
 
     put_aside(slice(None), step)  # a view: these rows are not copied
     hand_out((~stopped).nonzero()[:, 0])
     return [ready[number] for number in range(total)]
 
 
-def _prefilled(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams) -> Started:
+def _prefilled(
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams, *, padded: bool
+) -> Started:
     """Computes prompts, equal neighbours once."""
     device = model.device
     unique, copies = runs(prompts)
@@ -204,9 +229,19 @@ def _prefilled(model: PreTrainedModel, prompts: Sequence[Sequence[int]], params:
         mask[row, width - len(prompt) :] = 1
     ids, mask = ids.to(device), mask.to(device)
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-    output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+    chosen = taken(model, position_ids=positions, logits_to_keep=1)
+    output = model(input_ids=ids, attention_mask=mask if padded else None, use_cache=True, **chosen)
 
     owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
-    cache = output.past_key_values
-    cache.batch_select_indices(owner)
-    return Started(cache, mask[owner], positions[owner, -1], output.logits[owner, -1])
+    carries = carried(output)
+    carries.select(owner)
+    return Started(carries, mask[owner], positions[owner, -1], output.logits[owner, -1])
+
+
+def _anew(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
+    """Returns the logits [B, V] after rows [B, W] without padding, computed from their first token."""
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    chosen = taken(model, position_ids=positions, logits_to_keep=1)
+    output = model(input_ids=ids, use_cache=False, **chosen)
+    logits: torch.Tensor = output.logits[:, -1]
+    return logits

@@ -183,7 +183,7 @@ class Player:
             if isinstance(found, Raised):
                 one.fail(f"env '{self.env.name}' failed in turn {turn}: {explain(found.error)}")
             elif one.see(found):
-                one.finish = one.cut
+                one.finish = "stop"
 
     def _tell(
         self, turn: int, using: Sequence[_Rollout], callers: Mapping[int, list[ToolCall]], threads: EnvThreads
@@ -195,7 +195,7 @@ class Player:
                 said = self.tools.said(self.tokenizer, one.last)
                 asked[one.number] = partial(tell_of_calls, said, callers[one.number], one.answers)
         for one in self._closed(turn, using, asked, threads):
-            one.finish = one.finish or one.cut
+            one.finish = one.finish or "stop"
 
     def _closed(
         self, turn: int, rollouts: Sequence[_Rollout], calls: Mapping[int, Call], threads: EnvThreads
@@ -243,7 +243,6 @@ class _Rollout:
     text: str = ""
     observation: str = ""
     turns: int = 0
-    cut: FinishReason = "stop"
     finish: FinishReason | None = None
 
     def say(self, found: Sampled, text: str) -> None:
@@ -253,7 +252,7 @@ class _Rollout:
         self.sampled += [True] * len(found.token_ids)
         self.chosen += zip(found.token_ids, found.logprobs, strict=True)
         self.messages.append(Message(role="assistant", content=text))
-        self.text, self.last, self.cut = text, found.token_ids, found.finish_reason
+        self.text, self.last = text, found.token_ids
         self.turns += 1
 
     def use(self) -> None:

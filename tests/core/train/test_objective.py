@@ -72,7 +72,7 @@ def by_hand(objective: Objective, given: Tokens) -> float:
                 cost *= float(given.importance[row].expand(T)[t])
             if given.ref_logps is not None:
                 d = float(given.ref_logps[row, t]) - new[t]
-                cost += objective.beta * r * (math.exp(d) - d - 1)
+                cost += objective.beta * (r if objective.corrects_kl else 1.0) * (math.exp(d) - d - 1)
             costs.append(cost)
         rows.append(costs)
     total = sum(map(sum, rows))
@@ -109,7 +109,8 @@ def test_values_and_gradients_are_those_of_the_definition(name: str) -> None:
             continue
         _, level, beta, delta, weights, old = case
         high = 1.3 if name == "cispo" else 0.25
-        objective = Objective(name, 0.2, high, delta, beta, level)  # type: ignore[arg-type]
+        corrects = delta is None  # both ways of the KL term, with either level
+        objective = Objective(name, 0.2, high, delta, beta, level, corrects)  # type: ignore[arg-type]
         given = tokens(old=old, reference=beta > 0, importance=weights)
         loss = policy_loss(objective, given, counts(given)).loss
         assert loss.item() == pytest.approx(by_hand(objective, given), rel=1e-12), case

@@ -15,6 +15,7 @@ SEAMS = {
     "compute_loss": ["model", "inputs", "return_outputs", "num_items_in_batch"],
     "training_step": ["model", "inputs", "num_items_in_batch"],
     "log": ["logs", "start_time"],
+    "create_scheduler": ["num_training_steps", "optimizer"],
     "_save_checkpoint": ["model", "trial"],
     "_load_from_checkpoint": ["resume_from_checkpoint", "model"],
 }

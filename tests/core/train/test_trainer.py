@@ -73,6 +73,7 @@ LORA = {"lora": {"enabled": True, "rank": 4}}
     ("loss", "settings"),
     [
         ({"type": "grpo", "num_iterations": 2, "beta": 0.1}, {}),
+        ({"type": "grpo", "num_iterations": 2, "beta": 0.1, "use_bias_correction_kl": False}, {}),
         ({"type": "bnpo"}, LORA),
         ({"type": "dr_grpo", "delta": 1.5, "num_iterations": 2}, {}),
         ({"type": "dapo", "mask_truncated_completions": True}, {}),

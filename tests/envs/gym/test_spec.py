@@ -11,9 +11,10 @@ import numpy
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from grpo.envs.gym.actions import read_action
+from grpo.envs.gym.actions import described_actions, read_action
 from grpo.envs.gym.env import TextGame
-from grpo.envs.gym.text import written
+from grpo.envs.gym.goal import Goal, reached
+from grpo.envs.gym.text import shortened, written
 from grpo.plugins.errors import OptionError, PluginNotFound, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
@@ -227,3 +228,92 @@ def test_the_same_state_for_each_member_of_a_group(host: Host) -> None:
     assert len({repr(game.reset(seed=7)) for game in games}) == 1
     assert len({repr(game.step("north")) for game in games}) == 1
     assert isinstance(host.find("env", "gym:Taxi-v4").spec, EnvSpec)
+
+
+def control(host: Host, env_id: str, pick: Any, turns: int = 1000) -> dict[str, Any]:
+    """Plays a control task by a rule of its numbers and returns what the last step said, with how it ended."""
+    env: Any = host.env(f"gym:{env_id}").make()
+    shown, _ = env.reset(seed=3)
+    for _ in range(turns):
+        shown, _, ended, cut, info = env.step(f"<action>{pick([float(part) for part in shown.split(', ')])}</action>")
+        if ended or cut:
+            return {**info, "terminated": ended}
+    raise AssertionError("it never ended")
+
+
+def balance(seen: list[float]) -> str:
+    return "right" if seen[2] + 0.5 * seen[3] + 0.01 * seen[0] + 0.05 * seen[1] > 0 else "left"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "pick", "terminated", "success"),
+    [
+        ("CartPole-v1", lambda seen: "left", True, False),
+        ("CartPole-v1", balance, False, True),
+        ("MountainCar-v0", lambda seen: "right" if seen[1] >= 0 else "left", True, True),
+        ("MountainCar-v0", lambda seen: "none", False, False),
+        ("Acrobot-v1", lambda seen: "push" if seen[5] >= 0 else "push back", True, True),
+        ("Pendulum-v1", lambda seen: "[0]", False, None),
+    ],
+)
+def test_success_in_control_tasks_is_right_or_unknown(
+    host: Host, env_id: str, pick: Any, terminated: bool, success: bool | None
+) -> None:
+    found = control(host, env_id, pick)
+    assert (found["terminated"], found["success"]) == (terminated, success)
+
+
+def test_a_limit_that_is_reached_by_turns_without_an_action_is_no_success(host: Host) -> None:
+    env: Any = host.env("gym:CartPole-v1").make()
+    env.reset(seed=0)
+    cut = False
+    while not cut:
+        *_, ended, cut, info = env.step("I do nothing")
+        assert not ended
+    assert info["success"] is False
+
+
+@pytest.mark.parametrize(
+    ("goal", "rewards", "ended", "cut", "found"),
+    [
+        (None, [0.0, 0.0, 1.0], True, False, True),
+        (None, [0.0, 0.0], True, False, False),
+        (None, [0.0, 0.0], False, True, False),
+        (None, [1.0, 1.0, 1.0], True, False, None),
+        (None, [1.0, 1.0, 1.0], False, True, None),
+        (None, [-1.0, -1.0], True, False, None),
+        (None, [-1.0, -10.0], True, False, False),
+        (None, [-1.0, 20.0], True, False, True),
+        ("paid", [1.0, -1.0], True, False, False),
+        ("ends", [-1.0], True, False, True),
+        ("lasts", [1.0], True, False, False),
+        ("lasts", [1.0], True, True, False),
+        ("unknown", [1.0], True, False, None),
+    ],
+)
+def test_of_other_environments_only_what_rewards_leave_no_doubt_about_is_said(
+    goal: Goal | None, rewards: list[float], ended: bool, cut: bool, found: bool | None
+) -> None:
+    assert reached(goal, rewards, ended=ended, cut=cut) is found
+
+
+def test_every_registered_id_plays_or_is_one_line(host: Host) -> None:
+    told: list[str] = []
+    for env_id in sorted(gymnasium.registry):
+        try:
+            env: Any = host.env(f"gym:{env_id}").make()
+            env.close()
+        except UsageError as error:
+            told.append(str(error))
+    assert not any("\n" in line for line in told)
+
+
+def test_texts_of_observations_and_actions_have_limits() -> None:
+    many = gymnasium.spaces.Discrete(10**9, start=5)
+    assert described_actions(many, ()) == "Actions: the whole numbers from 5 to 1000000004."
+    assert read_action("<action>1000000004</action>", many, ()) == 1_000_000_004
+    assert read_action("<action>1000000005</action>", many, ()) is None
+    assert read_action("<action>" + "9" * 10_000 + "</action>", many, ()) is None
+    assert len(described_actions(gymnasium.spaces.Box(-1, 1, (1000, 1000)), ())) < 1000
+    assert len(described_actions(gymnasium.spaces.Discrete(2), ("a" * 10_000, "b"))) < 5000
+    assert shortened("x" * 5000) == "x" * 4000 + " ... (5000 characters)"

@@ -129,10 +129,10 @@ def test_budgets_of_turns_and_tokens_cut_a_rollout_between_turns(tokenizer: Any)
     assert all(len(one.token_ids) <= PARAMS.max_tokens and one.completion.finish_reason == "length" for one in short)
 
 
-def test_a_turn_that_is_cut_is_an_action_and_marks_the_rollout(tokenizer: Any) -> None:
+def test_a_turn_that_is_cut_is_an_action_and_a_rollout_that_its_environment_ended_is_not_cut(tokenizer: Any) -> None:
     found = play(player(env_of(), tokenizer), Script(tokenizer, ends=False))
     assert [one.completion.turns for one in found] == [2, 3, 4]
-    assert {one.completion.finish_reason for one in found} == {"length"}
+    assert {one.completion.finish_reason for one in found} == {"stop"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""What a model carries from token to token, whatever its kind: the output of a forward pass in, its cache out.
+
+Attention's keys and values have a slot for each token, and a mask hides those of padding. States (of state-space
+models, linear attention, short convolutions) have none: what padding writes into them stays. So rows of models with
+states are decoded without padding, together with rows of their own length, and no mask is needed; so are those of
+models that cannot be told the position of a token, or whose cache nobody else can handle.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_NAMES = ("past_key_values", "cache_params")  # of a cache of transformers, in a forward pass and its output
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A cache, and the argument of the model that takes it.
+
+    Attributes:
+        name: of the argument.
+        cache: of transformers, [B, ...]; None where the model gives none away, so that every step begins anew.
+    """
+
+    name: str
+    cache: Any
+
+    def select(self, rows: torch.Tensor) -> None:
+        """Keeps these rows, [N], in this order; a row may come several times."""
+        if self.cache is not None:
+            # Unlike `batch_select_indices`, it moves what every kind of layer holds: states, and keys and values.
+            self.cache.reorder_cache(rows)
+
+
+def carried(output: Any) -> Carried:
+    """Returns what the output of a forward pass hands on."""
+    for name in _NAMES:
+        cache = getattr(output, name, None)
+        if hasattr(cache, "reorder_cache") and all(map(_is_known, getattr(cache, "layers", [None]))):
+            return Carried(name, cache)
+    return Carried("", None)
+
+
+def taken(model: Any, **arguments: Any) -> dict[str, Any]:
+    """Returns those of the arguments that the forward pass of a model names."""
+    names = inspect.signature(type(_plain(model)).forward).parameters
+    return {name: value for name, value in arguments.items() if name in names}
+
+
+def needs_equal_lengths(model: Any) -> bool:
+    """Returns whether padding would change what a model computes."""
+    from transformers import DynamicCache
+    from transformers.cache_utils import LinearAttentionCacheLayerMixin
+
+    plain = _plain(model)
+    if (
+        len(taken(model, position_ids=None, past_key_values=None)) < 2
+        or plain._is_stateful
+        or not plain._supports_default_dynamic_cache()
+    ):
+        return True
+    layers: Any = DynamicCache(config=plain.config).layers
+    return any(isinstance(layer, LinearAttentionCacheLayerMixin) or not _is_known(layer) for layer in layers)
+
+
+def _is_known(layer: Any) -> bool:
+    """Returns whether a layer of a cache is of transformers itself: one of a model's own may hold what nobody moves."""
+    return type(layer).__module__ == "transformers.cache_utils"
+
+
+def _plain(model: Any) -> Any:
+    """Returns the model of transformers below an adapter."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model

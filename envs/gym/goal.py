@@ -1,0 +1,37 @@
+"""Whether an episode reached its goal: how an environment ends and its rewards in; yes, no, or nobody knows, out.
+
+gymnasium has no word for success: an episode that terminates has reached a mountain top or has dropped its pole. What
+is known of an environment says which; of others only what their rewards leave no doubt about is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+Goal = Literal["paid", "ends", "lasts", "unknown"]
+
+
+def reached(goal: Goal | None, rewards: Sequence[float], *, ended: bool, cut: bool) -> bool | None:
+    """Returns whether the goal was reached, None where nobody knows.
+
+    Args:
+        goal: what success is: "paid" (it terminates with a reward above 0), "ends" (it terminates), "lasts" (its own
+            time limit is reached), "unknown" (no episode says), or None where nobody has written it down.
+        rewards: of the steps so far, the last one included.
+        ended: the last step terminated the episode.
+        cut: the environment's own limit did.
+    """
+    if goal == "unknown":
+        return None
+    if goal == "lasts":
+        return cut and not ended
+    if goal == "ends":
+        return ended
+    *before, last = rewards
+    if goal is None:
+        if any(reward > 0 for reward in before):  # it pays along the way, so pay at the end says nothing
+            return None
+        if ended and before and 0 > last >= min(before) and max(before) < 0:  # each step costs, the last one no more
+            return None
+    return ended and last > 0
