@@ -2,7 +2,8 @@
 
 import pytest
 from math_pairs import RIGHT, WRONG
-from math_stated import SECOND_RIGHT, SECOND_WRONG, STATED_RIGHT, STATED_WRONG
+from math_stated import STATED_RIGHT, STATED_WRONG
+from math_stated_again import SECOND_RIGHT, SECOND_WRONG
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
