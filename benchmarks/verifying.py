@@ -1,9 +1,9 @@
 """How long one verdict takes on completions without a box or a block: the verifier `math` beside math-verify alone.
 
-Run it on a quiet machine: python benchmarks/verifying.py [--rows 200] [--labelled FILE]. Both judge the same rows in turns,
-each row once, since sympy remembers what it has simplified; math-verify is `verify(parse(gold), parse(completion))` in
-this process, without the process and the time limit that `math` has. Rows are made up; `--labelled` adds those of a JSONL
-file with the keys completion, gold and expected, their boxes taken off.
+Run it on a quiet machine: python benchmarks/verifying.py [--rows 200] [--labelled FILE]. Both judge the same rows in
+turns, each row once, since sympy remembers what it has simplified; math-verify is `verify(parse(gold),
+parse(completion))` in this process, without the process and the time limit that `math` has. Rows are made up;
+`--labelled` adds those of a JSONL file with the keys completion, gold and expected, their boxes taken off.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from grpo.rewards.math.verifier import math
 
 Row = tuple[str, str, bool | None]
 
-_WORK = "We write down what is given. First, {n} + 3 = {m}. Then we multiply both sides by 2 and collect the terms. " * 3
+_WORK = (
+    "We write down what is given. First, {n} + 3 = {m}. Then we multiply both sides by 2 and collect the terms. " * 3
+)
 _BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _KINDS: dict[str, Callable[[int], tuple[str, str]]] = {
     "a number in the last sentence": lambda n: (f"So she has {n} + 4 = {n + 4} apples left.", f"{n + 4}"),
@@ -53,7 +55,7 @@ def labelled(path: Path) -> list[Row]:
 
 
 def compared(name: str, rows: list[Row]) -> tuple[str, ...]:
-    """Returns the line of one kind: medians of both sides in milliseconds, their ratio, and how many each judged right."""
+    """Returns the line of one kind: medians of both in milliseconds, their ratio, and how many each judged right."""
     times: tuple[list[float], list[float]] = ([], [])
     agreed = [0, 0]
     for number, (text, gold, label) in enumerate(rows):

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 from grpo.plugins._signature import named_otherwise, read_signature, refuse_unfit_scope
 from grpo.plugins._soundness import case_fault, metadata_fault
 from grpo.plugins.errors import SpecError
-from grpo.plugins.specs import Parameters, RewardFunction, VerifierFunction
+from grpo.plugins.specs import Option, Parameters, RewardFunction, VerifierFunction
 from grpo.plugins.types import Case, Isolation, Scope, Scored, Verdict
 
 _EVERYTHING = (float("-inf"), float("inf"))
@@ -56,6 +56,7 @@ class FunctionSettings(TypedDict, total=False):
     timeout: float
     prepare: Callable[..., None] | None
     aliases: Mapping[str, Sequence[str]] | None
+    as_published: bool | Sequence[str]
 
 
 @overload
@@ -103,6 +104,7 @@ def reward(
     scope: Scope = "completion",
     prepare: Callable[..., None] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
+    as_published: bool | Sequence[str] = False,
 ) -> Any:
     """Makes a reward of a function that scores one completion (or, with `batch` or of a group, a list of them).
 
@@ -121,6 +123,8 @@ def reward(
             row as they are, and returns a list with a score or None for each, in their order.
         prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
         aliases: column to other names under which data sets have it, as in `{"numbers": ["nums"]}`.
+        as_published: True where it scores as somebody's published text does, quirks included, or the options that make
+            it do so, as in `["variant"]`: what that text pays for is then a note of `grpo plugins check` and no error.
 
     Raises:
         SpecError: the signature or the metadata is not allowed.
@@ -158,6 +162,7 @@ def reward(
             whole=signature.whole,
             scope=scope,
             prepare=prepare,
+            as_published=_published_by(as_published, signature.options, public),
         )
 
     return decorate
@@ -185,6 +190,7 @@ def verifier(
     batch: bool = False,
     prepare: Callable[..., None] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
+    as_published: bool | Sequence[str] = False,
 ) -> Any:
     """Makes a verifier of a function that judges one completion and returns a `Verdict`.
 
@@ -213,6 +219,7 @@ def verifier(
             batch=batch,
             whole=signature.whole,
             prepare=prepare,
+            as_published=_published_by(as_published, signature.options, public),
         )
 
     return decorate
@@ -228,3 +235,14 @@ def _check_metadata(name: str, version: int, timeout: float, scope: Scope, cases
     fault = metadata_fault(name, version, timeout) or case_fault(name, scope, cases)
     if fault:
         raise SpecError(f"{fault}.")
+
+
+def _published_by(as_published: bool | Sequence[str], options: Sequence[Option], name: str) -> bool | tuple[str, ...]:
+    if isinstance(as_published, bool):
+        return as_published
+    known = [option.name for option in options]
+    if isinstance(as_published, str) or not set(as_published) <= set(known):
+        raise SpecError(
+            f"'{name}': as_published is {as_published!r}; give True, or a list of its options: {', '.join(known)}."
+        )
+    return tuple(as_published)

@@ -8,7 +8,7 @@ function's own signature for type checkers too (`RewardFunction` and its like).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
 
 from grpo.plugins.types import Case, Isolation, Row, Scope
@@ -100,6 +100,9 @@ class RewardSpec:
         scope: what one call scores: "completion", or "group" (all completions of one prompt).
         prepare: called with the options as keywords, defaults included, when a user's SPEC is bound and before
             anything is loaded; raises a `UsageError` where the reward cannot work here. None: nothing to look at.
+        as_published: it scores as somebody's published text does, quirks included, so that a check notes what that
+            text pays for and calls it no error. True, or the options that make it so where they are set otherwise
+            than by default.
     """
 
     kind: ClassVar[Kind] = "reward"
@@ -117,6 +120,7 @@ class RewardSpec:
     whole: bool = False
     scope: Scope = "completion"
     prepare: Callable[..., None] | None = None
+    as_published: bool | tuple[str, ...] = field(default=False, kw_only=True)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -153,6 +157,7 @@ class VerifierSpec:
     batch: bool = False
     whole: bool = False
     prepare: Callable[..., None] | None = None
+    as_published: bool | tuple[str, ...] = field(default=False, kw_only=True)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

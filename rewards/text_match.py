@@ -35,9 +35,9 @@ from grpo.rewards.words import normal, overlap
 def text_match(completion: str, answer: str | list[str], *, measure: Literal["exact", "f1"] = "exact") -> float | None:
     """How well the answer matches a gold text, or the best of several, without case, punctuation and articles.
 
-    The answer is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` that is not blank, else what stands behind the last cue
-    ("The answer is Paris."), else the last line or all of the text, whichever is nearer. A blank block at the end is no
-    answer. Abstains when no gold has a word.
+    The answer is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` that is not blank, else what stands behind the last
+    cue ("The answer is Paris."), else the last line or all of the text, whichever is nearer. A blank block at the end
+    is no answer. Abstains when no gold has a word.
 
     Args:
         completion: the text.
@@ -58,7 +58,7 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
 
 
 def _readings(completion: str) -> tuple[str, ...]:
-    """What may be the answer: the explicit one alone, what stands behind a cue, or the end of the text and all of it."""
+    """What may be the answer: the explicit one, what stands behind a cue, or the last line and all of the text."""
     explicit = explicit_answer(completion)
     if explicit is not None:
         return (explicit,)

@@ -12,7 +12,8 @@ from grpo.rewards.numbers.numerals import INVISIBLE
 _ARTICLES = lazy_pattern(r"\b(?:a|an|the)\b")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 _ORDINAL = lazy_pattern(r"\b([1-9]|1[0-2])(?:st|nd|rd|th)\b")
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
+_NAMED = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+_ORDINALS = _NAMED.split()
 _APOSTROPHE = lazy_pattern("(?<=\\w)['\u2019](?=\\w)")
 _MARKS = lazy_pattern(r"[^\w\s]|_")
 

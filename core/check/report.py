@@ -13,6 +13,33 @@ from grpo.plugins.errors import PluginError
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+QUIRKS = frozenset(
+    {
+        *(
+            "gold",
+            "CRLF",
+            "final newline",
+            "trailing space",
+            "leading space",
+            "multi-line reasoning",
+            "thousands comma",
+        ),
+        *(
+            "trailing zero",
+            "currency sign",
+            "near",
+            "wrong",
+            "near >= wrong",
+            "wrong >= silence",
+            "silence",
+            "only tags",
+        ),
+        *("every number", "alternatives", "look-alikes", "question repeated", "override", "1 MB of text"),
+        "unusable gold",
+    }
+)
+"""Relations of what a text is worth, which a published text may break; all others are about how a plugin works."""
+
 _WIDTH = 100
 
 
@@ -93,9 +120,14 @@ class Report:
 
 
 class Findings:
-    """Collects what a check finds: one finding for a relation and severity, with the first example and a count."""
+    """Collects what a check finds: one finding for a relation and severity, with the first example and a count.
 
-    def __init__(self) -> None:
+    Args:
+        as_published: the plugin scores as a published text does: what that pays for is a note.
+    """
+
+    def __init__(self, *, as_published: bool = False) -> None:
+        self._as_published = as_published
         self._tried: dict[str, None] = {}
         self._found: dict[tuple[Severity, str], Finding] = {}
         self._more: dict[tuple[Severity, str], int] = {}
@@ -112,6 +144,8 @@ class Findings:
     def add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
         """Notes that a relation does not hold."""
         self.tried(relation)
+        if self._as_published and relation in QUIRKS and severity != "note":
+            severity, message = "note", f"as published, {message}"
         key = (severity, relation)
         if key in self._found:
             self._more[key] = self._more.get(key, 0) + 1

@@ -67,7 +67,7 @@ def check_verifier(
 
 
 def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> Report:
-    findings = Findings()
+    findings = Findings(as_published=_as_published(bound))
     declared = bound.spec.cases if cases is None else tuple(cases)
     defaults = {option.name: option.default for option in bound.spec.options} if cases is None else bound.options
     chosen = {**defaults, **bound.options}
@@ -86,6 +86,15 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
         if golds:
             Relations(bound, scorer, findings, isolation).check(golds, others, answer)
     return findings.report(title_of(bound))
+
+
+def _as_published(bound: Bound) -> bool:
+    """True where the plugin, with its options, scores as a published text does."""
+    declared = getattr(bound.spec, "as_published", False)
+    if isinstance(declared, bool):
+        return declared
+    defaults = {option.name: option.default for option in bound.spec.options}
+    return any(bound.options.get(name, defaults[name]) != defaults[name] for name in declared)
 
 
 def _safe_isolation(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Findings) -> Isolation:

@@ -39,6 +39,7 @@ def _log2_of_one_plus(ratio: Fraction) -> float:
 @reward(
     version=1,
     range=(-4.5, 5.0),
+    as_published=["table"],
     isolation="inline",
     cases=[
         Case("<reasoning>\n6*12\n</reasoning>\n<answer>\n72\n</answer>\n", {"answer": "6*12 = 72\n#### 72"}, 1.0),
@@ -59,7 +60,8 @@ def proximity(completion: str, answer: str | list[str], *, table: Table | None =
     gold is 0. So 1 when right, 0.4 one off, 0.32 two off, 0.17 a hundred off, never below 0.1 for a number, and 0 for
     none. It is continuous, falls with the distance, and depends on the number alone: every spelling ("1,200",
     "$1200.00", "1.2e3") and every form that the verifier `gsm8k` reads scores the same. An answer that hedges between
-    several numbers ("x=71, x=72", "71 \u00b1 1") is as good as its worst; of a list of golds the nearest counts. Abstains when the gold is not one number.
+    several numbers ("x=71, x=72", "71 \u00b1 1") is as good as its worst; of a list of golds the nearest counts.
+    Abstains when the gold is not one number.
 
     With `table`, the stepped scores that three public notebooks pay (their `check_answer`), exactly, within
     [-4.5, 5]: they need `<start_working_out>...<end_working_out><SOLUTION>...</SOLUTION>` and never abstain.
@@ -79,14 +81,13 @@ def proximity(completion: str, answer: str | list[str], *, table: Table | None =
     found = final_answer(completion)
     if found is None or not found.numbers:
         return 0.0
-    return _FLOOR + (1.0 - _FLOOR) * max(
-        min(closeness(number, gold) for number in found.numbers) for gold in golds
-    )
+    return _FLOOR + (1.0 - _FLOOR) * max(min(closeness(number, gold) for number in found.numbers) for gold in golds)
 
 
 @reward(
     name="proximity.match_format_exactly",
     version=1,
+    as_published=True,
     range=(0.0, 3.0),
     isolation="inline",
     cases=[
@@ -111,6 +112,7 @@ def match_format_exactly(completion: str, *, table: Table = "gemma3_1b", eos: st
 @reward(
     name="proximity.match_format_approximately",
     version=1,
+    as_published=True,
     range=(-4.0, 2.0),
     isolation="inline",
     cases=[
@@ -132,6 +134,7 @@ def match_format_approximately(completion: str, *, table: Table = "gemma3_1b") -
 @reward(
     name="proximity.check_numbers",
     version=1,
+    as_published=True,
     range=(-2.5, 3.5),
     isolation="inline",
     cases=[

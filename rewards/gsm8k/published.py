@@ -57,6 +57,7 @@ def verl_answer(text: str, variant: Literal["verl.strict", "verl.flexible"]) -> 
 @reward(
     name="gsm8k.correctness",
     version=1,
+    as_published=["variant"],
     range=(0.0, 2.0),
     isolation="inline",
     cases=[
@@ -97,6 +98,7 @@ def correctness(completion: str, answer: str | list[str], *, variant: Correctnes
 @reward(
     name="gsm8k.integer",
     version=1,
+    as_published=["variant"],
     range=(0.0, 0.5),
     isolation="inline",
     cases=[
@@ -125,6 +127,7 @@ def integer(completion: str, *, variant: Variant = "corrected") -> float:
 @reward(
     name="gsm8k.strict_format",
     version=1,
+    as_published=["variant"],
     range=(0.0, 0.5),
     isolation="inline",
     cases=[
@@ -152,6 +155,7 @@ def strict_format(completion: str, *, variant: Variant = "corrected") -> float:
 @reward(
     name="gsm8k.soft_format",
     version=1,
+    as_published=["variant"],
     range=(0.0, 0.5),
     isolation="inline",
     cases=[
@@ -180,6 +184,7 @@ def soft_format(completion: str, *, variant: Variant = "corrected") -> float:
 @reward(
     name="gsm8k.xmlcount",
     version=1,
+    as_published=["variant"],
     isolation="inline",
     range=(float("-inf"), 0.5),
     cases=[

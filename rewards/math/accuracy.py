@@ -21,6 +21,7 @@ def _score(ok: object) -> float | None:
 @reward(
     name="math",
     version=1,
+    as_published=["variant"],
     range=(0.0, 1.0),
     isolation="process",
     timeout=TIMEOUT,

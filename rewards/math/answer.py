@@ -39,6 +39,7 @@ _FRACTIONS = lazy_pattern(r"\\[dtc]frac(?![a-z])")
 _HOPE = lazy_pattern(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
 _ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
 _BETWEEN_DIGITS = lazy_pattern(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
+_ONE_IN_BRACES = lazy_pattern(r"(?<!\\)\{(\w)\}")
 _SPACING = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
 
 
@@ -91,7 +92,7 @@ def plain(text: str) -> str:
         text = text.removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
         text = MARKUP.sub(r"\1", _FRACTIONS.sub(r"\\frac", text))
     text = _BETWEEN_DIGITS.sub("_", text.replace("$", ""))
-    return _SPACING.sub("", text).removesuffix(".")
+    return _ONE_IN_BRACES.sub(r"\1", _SPACING.sub("", text)).removesuffix(".")
 
 
 def closing_brace(text: str, start: int) -> int:

@@ -1,8 +1,8 @@
 """Mathematics typed without LaTeX, as LaTeX: `2*sqrt(3)/pi` in, `2*\\sqrt{3}/\\pi` out. Nothing is evaluated.
 
-Known: `**`, powers in round brackets or of several characters, `sqrt()`, `cbrt()`, `abs()`, the elementary functions, Greek
-letters, `infinity`, sets in braces, `<=`, `>=`, `!=`. A text with a backslash is LaTeX already; in it, as in the other,
-the characters that LaTeX has a command for (`x\u00b2`, `\u221e`, `90\u00b0`, `\u2205`, `\u00bd`, `\u2264`) become that command.
+Known: `**`, powers in round brackets or of several characters, `sqrt()`, `cbrt()`, `abs()`, the elementary functions,
+Greek letters, `infinity`, sets in braces, `<=`, `>=`, `!=`. A text with a backslash is LaTeX already; in it, as in the
+other, the characters that LaTeX has a command for (`x\u00b2`, `\u221e`, `90\u00b0`, `\u00bd`) become that command.
 """
 
 from __future__ import annotations

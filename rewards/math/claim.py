@@ -9,7 +9,8 @@ from grpo.rewards.math.answer import Statement, plain
 
 _LONGEST = 400
 _FORMULA = lazy_pattern(
-    r"\$\$(.{1,2000}?)\$\$|(?<!\\)\$([^$\n]{1,1000})(?<!\\)\$(?!\d)|\\\[(.{1,2000}?)\\\]|\\\((.{1,1000}?)\\\)", re.DOTALL
+    r"\$\$(.{1,2000}?)\$\$|(?<!\\)\$([^$\n]{1,1000})(?<!\\)\$(?!\d)|\\\[(.{1,2000}?)\\\]|\\\((.{1,1000}?)\\\)",
+    re.DOTALL,
 )
 _SENTENCE_END = lazy_pattern(r"(?<=[.!?])\s+(?=[^\W\d_]|\$|\\)")
 _EQUALS = lazy_pattern(r"(?<![<>!:\\])=(?!=)|\\approx(?![a-zA-Z])|\u2248|\\equiv(?![a-zA-Z])")

@@ -1,8 +1,8 @@
 """What prose states as its answer: a statement without marks in, the same with its answer marked out.
 
-"The answer is x^2+1.", "**Answer:** (1, 2)", "Respuesta: 2√3" and a last sentence such as "So the area is 25π." all name
-an answer behind a cue. Where that is mathematics and nothing else, it is taken as if it stood in a block; a reason or a
-remark behind it ("because ...", "(by Pythagoras)") is left out. Prose that says more than that is left to others.
+"The answer is x^2+1.", "**Answer:** (1, 2)", "Respuesta: 2√3" and a last sentence such as "So the area is 25π." all
+name an answer behind a cue. Where that is mathematics and nothing else, it is taken as if it stood in a block; a reason
+or a remark behind it ("because ...", "(by Pythagoras)") is left out. Prose that says more than that is left to others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _REFUSED = lazy_pattern(
     re.IGNORECASE,
 )
 _RETRACTED = lazy_pattern(
-    r"\b(?:wait|actually|correction|mistaken?|oops|hmm|alternatively|not sure)\b|\b(?:is|was|be)\s+(?:wrong|incorrect|false)"
+    r"\b(?:wait|actually|correction|mistaken?|oops|hmm|alternatively|not sure)\b"
+    r"|\b(?:is|was|be)\s+(?:wrong|incorrect|false)"
     r"|(?:\A|[.!?\n])[\s*_]*(?:or|maybe|perhaps|possibly|no|rather|unless|but)\b",
     re.IGNORECASE,
 )
@@ -67,8 +68,10 @@ _ALSO = lazy_pattern(
     re.IGNORECASE,
 )
 _REMARK = lazy_pattern(
-    r",?\s+(?:because|since|as|which|who|where|so)\b|,\s+(?=(?:the|an?|not|in|it)\s)|\s\((?=[^()]*\)\Z)", re.IGNORECASE
+    r",?\s+(?:because|since|as(?!\s+well)|which|who|where|so)\b|,\s+(?=(?:the|an?|not|in|it)\s)|\s\((?=[^()]*\)\Z)",
+    re.IGNORECASE,
 )
+_EITHER = lazy_pattern(r"(?:yes|no|true|false)\b", re.IGNORECASE)
 _ROUGH = lazy_pattern(r"\s*(?:approximately|about|roughly|around|\u2248)", re.IGNORECASE)
 _ASIDE = lazy_pattern(
     r"\s\((?!\s*(?:or|maybe|perhaps|possibly|in\s+base|base)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)\s*\Z", re.IGNORECASE
@@ -79,17 +82,19 @@ _COURTESY = lazy_pattern(
 )
 _WORD = lazy_pattern(r"\\?[^\W\d_]+")
 _SYMBOLS = frozenset(
-    "+-*/^=<>|!,;:()[]{}.%'_&~ \n\u2212\u00b1\u2213\u00d7\u00b7\u22c5\u00f7\u2264\u2265\u2260\u221a\u221b\u221e\u222a\u2229\u2208"
+    "+-*/^=<>|!,;:()[]{}.%'_&~ \n"
+    "\u2212\u00b1\u2213\u00d7\u00b7\u22c5\u00f7\u2264\u2265\u2260\u221a\u221b\u221e\u222a\u2229\u2208"
     "\u2205\u00b0\u2026\u2248\u2032\u0304\u0305\u211d\u2124\u2115\u211a\\\u20ac\u00a3\u00a5\u20b9\u00a0\u2009\u202f\u2044\u2215"
 )
 _OPERANDS = frozenset("\u221e\u2205\u211d\u2124\u2115\u211a")
 _FUNCTIONS = frozenset(("sqrt", "cbrt", "cuberoot", "abs", "mod"))
-_COMMON = frozenset(
-    "am an any are as at big but by can did do due few for get got had has he her him his how its it i'm may me my new "
-    "nil no not now odd of off old on one our out own put set she so sum tbd the to too two up us use via was way we "
-    "who why yes yet you let see six ten all add is in if be tie win red day man men age bad box boy car cat dog fit "
-    "sun mon tue wed thu fri sat may and or dna usa na".split()
+_SHORT_WORDS = (
+    "add age all am an any are as at bad be big box boy but by can car cat day did dna do dog due few fit for fri "
+    "get got had has he her him his how if in is it its let man may me men mon my na new nil no not now odd of "
+    "off old on one our out own put red sat see set she six so sum sun tbd ten the thu tie to too tue two up us "
+    "usa use via was way we wed who why win yes yet you "
 )
+_COMMON = frozenset(_SHORT_WORDS.split())
 _UNIT = lazy_pattern(
     r"(?P<size>.*?[\w)\]}\u03c0])\s*(?P<unit>(?<![^\W\d_])(?:(?:square|cubic|sq\.?|cu\.?)\s+)?(?:units?|[A-Za-z]{1,12})"
     r"(?:\s?(?:/|per\b)\s?[A-Za-z]{1,12})?(?:\s?\^?[23\u00b2\u00b3])?)\s*",
@@ -130,7 +135,7 @@ def words_behind_cue(text: str) -> tuple[str, ...]:
         if _RETRACTED.search(after[:_LONGEST]) or _REFUSED.search(lead) or sentence.endswith("?"):
             return ()
         remark = next((found for found in _REMARK.finditer(sentence) if found.start() > 0), None)
-        short = remark is not None and not _HEDGE.search(sentence, remark.start())
+        short = remark is not None and not (_HEDGE.search(sentence, remark.start()) or _EITHER.match(sentence))
         return (sentence, sentence[: remark.start()]) if remark is not None and short else (sentence,)
     return ()
 
@@ -148,8 +153,8 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
     last = _last(prediction)
     if last.endswith("?") or "$" in last or "\\(" in last or "\\[" in last:
         return
-    lead = _LEAD.match(last)
-    yield _stripped(last[lead.end() :]) if lead else last, False
+    opening = _LEAD.match(last)
+    yield _stripped(last[opening.end() :]) if opening else last, False
     for copula in _COPULA.finditer(last):
         if _REFUSED.search(last, 0, copula.end()):
             return
@@ -186,7 +191,7 @@ def _last(prediction: Statement) -> str:
 
 def _stripped(sentence: str) -> str:
     """A sentence without emphasis, quotation and closing marks around it."""
-    sentence = sentence.strip("*_` \t\n>#\"\u201c\u201d\u2713\u2705\u220e\u25a1\u25a0\u3002\uff01,;")
+    sentence = sentence.strip('*_` \t\n>#"\u201c\u201d\u2713\u2705\u220e\u25a1\u25a0\u3002\uff01,;')
     if sentence.endswith("...."):
         return sentence[:-1]
     sentence = sentence if sentence.endswith("...") else sentence.removesuffix(".")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import verifier
@@ -91,8 +92,8 @@ def math(
 
     The answer stands after the reasoning, in the last of an `<answer>` or `<SOLUTION>` block, a line `#### ...`,
     `\\boxed{}` and "the final answer is ..."; without any of them, behind the last cue of the prose ("The answer is
-    x^2+1.", "**Answer:** (1, 2)", "So the area is 25\u03c0."), else at the end of the text. When the last block or box is
-    empty and nothing follows it, nothing is stated. The first of these decides:
+    x^2+1.", "**Answer:** (1, 2)", "So the area is 25\u03c0."), else at the end of the text. When the last block or box
+    is empty and nothing follows it, nothing is stated. The first of these decides:
     1. a gold that is empty, or neither text nor number: undecided; nothing stated, or the question alone: wrong;
     2. the same text but for spacing and LaTeX that does not matter: right;
     3. a gold that is a time of day or a date: right for the same moment, else wrong; a gold in words: right when they
@@ -120,16 +121,19 @@ def math(
         limit: seconds of processor time for one comparison by computer algebra, and a third of its wall time.
     """
     prepare(limit=limit, precision=precision)
-    options = {
-        "precision": precision,
-        "strict": strict,
-        "relations": relations,
-        "evaluated": evaluated,
-        "limit": limit,
-    }
+    judged = partial(
+        _judged,
+        completion,
+        question,
+        precision=precision,
+        strict=strict,
+        relations=relations,
+        evaluated=evaluated,
+        limit=limit,
+    )
     if not isinstance(answer, list | tuple):
-        return _judged(completion, answer, question, **options)
-    verdicts = [_judged(completion, gold, question, **options) for gold in answer if read_gold(gold) is not None]
+        return judged(answer)
+    verdicts = [judged(gold) for gold in answer if read_gold(gold) is not None]
     if not verdicts:
         return Verdict(None, None, "none of the gold answers is a text or a number")
     return min(verdicts, key=lambda verdict: (True, None, False).index(verdict.ok))
@@ -137,8 +141,8 @@ def math(
 
 def _judged(
     completion: str,
-    answer: object,
     question: str | None,
+    answer: object,
     *,
     precision: int,
     strict: bool,
@@ -165,6 +169,8 @@ def _judged(
     if gold.label and gold_letter(content) == gold.label:
         return Verdict(True, extracted, f"the letter of the gold ({prediction.form})")
     if gold.plain == content:
+        return Verdict(True, extracted, f"the text of the gold ({prediction.form})")
+    if not prediction.parts and gold.plain in map(plain, words_behind_cue(prediction.text)[:1]):
         return Verdict(True, extracted, f"the text of the gold ({prediction.form})")
     if gold.values is not None and len(prediction.parts) < 2 and gold.values == groups(marked(prediction.text)):
         return Verdict(True, extracted, f"the values of the gold ({prediction.form})")

@@ -80,6 +80,7 @@ def prepare(*, format_score: float, **_others: object) -> None:
 @reward(
     name="countdown",
     version=1,
+    as_published=["variant"],
     range=(0.0, 1.0),
     isolation="inline",
     prepare=prepare,

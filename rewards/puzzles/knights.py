@@ -95,6 +95,7 @@ def prepare(*, format_score: float, **_others: object) -> None:
 @reward(
     name="knights_and_knaves",
     version=1,
+    as_published=["variant"],
     range=(-3.0, 3.0),
     isolation="inline",
     prepare=prepare,

@@ -32,6 +32,7 @@ _THOUGHT = "<think>\n6*12 = 72\n</think>\n<answer>\n72\n</answer>"
 
 @reward(
     version=1,
+    as_published=["variant"],
     range=(0.0, 1.0),
     isolation="inline",
     cases=[

@@ -96,3 +96,12 @@ def test_the_completion_comes_first() -> None:
 
         @reward(version=1)
         def score(answer: str, completion: str) -> float: ...
+
+
+@pytest.mark.parametrize("as_published", [["table"], "variant"])
+def test_a_published_text_can_only_be_chosen_by_an_option_that_exists(as_published: list[str]) -> None:
+    with pytest.raises(SpecError, match="as_published"):
+
+        @reward(version=1, as_published=as_published)
+        def score(completion: str, *, variant: str = "mine") -> float:
+            return 0.0

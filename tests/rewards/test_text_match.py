@@ -74,7 +74,7 @@ def test_listing_everything_is_no_exact_match_and_dilutes_the_f1():
         "The answer is **Paris**.",
         "### Answer\n\nParis",
         "A: Paris",
-        "The answer is \"Paris\".",
+        'The answer is "Paris".',
         "The answer is Paris. It is the capital of France.",
         "The answer is Paris, the capital of France.",
         "The answer is Paris because the Seine flows there.",

@@ -316,8 +316,11 @@ def test_a_wrong_option_is_the_users_error() -> None:
         check_reward("proximity:toleranse=1")
 
 
-# The one built-in with a published default that cannot be trusted; its docstring says why.
-PUBLISHED = {"proximity.check_numbers": {"thousands comma", "alternatives"}}
+# What published texts pay for without an option, which is a note.
+PUBLISHED = {
+    "proximity.check_numbers": {"thousands comma", "alternatives"},
+    "proximity.match_format_approximately": {"only tags"},
+}
 # Penalties: silence deserves none, which is their highest score.
 PENALTIES = {"overlong", "repetition"}
 # What an environment reported of a rollout is not in its text, so no case can state it.
@@ -331,7 +334,8 @@ def test_the_built_in_rewards_and_verifiers_keep_every_relation() -> None:
         if any(option.required for option in getattr(known.spec, "options", ())):
             continue  # needs something of the user's, such as an endpoint; its own tests check it
         report = check_reward(host.reward(known.spec.name))
-        assert errors(report) == PUBLISHED.get(known.spec.name, set()), str(report)
+        assert errors(report) == set(), str(report)
+        assert {note.relation for note in report.of("note")} >= PUBLISHED.get(known.spec.name, set()), str(report)
         allowed = {"silence"} if known.spec.name in PENALTIES else {"only tags"}
         if known.spec.name == "environment":
             allowed = UNSTATED
@@ -374,15 +378,42 @@ FORMS = {"thousands comma", "trailing zero", "currency sign"}
         ("format:variant=open_r1.reasoning_steps_reward", set(), set()),
     ],
 )
-def test_the_published_variants_fail_where_they_are_known_to(spec: str, wrong: set[str], doubtful: set[str]) -> None:
+def test_what_published_variants_pay_for_is_noted(spec: str, wrong: set[str], doubtful: set[str]) -> None:
     report = check_reward(spec)
-    assert errors(report) == wrong, str(report)
-    assert {finding.relation for finding in report.of("warning")} == doubtful, str(report)
+    assert report.ok, str(report)
+    assert not report.of("warning"), str(report)
+    notes = [note for note in report.of("note") if note.message.startswith("as published, ")]
+    assert {finding.relation for finding in notes} == wrong | doubtful, str(report)
+
+
+def test_a_plugin_says_that_it_scores_as_published_and_still_has_to_work(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.py"
+    text = """
+from grpo import Case, reward
+
+CASES = [Case("<a>4</a>", {"answer": "4"}, 1.0), Case("", {"answer": "4"}, 0.0)]
+
+@reward(range=(0.0, 1.0), as_published=%s, cases=CASES)
+def theirs(completion: str, answer: str, *, variant: str = "mine") -> float:
+    if "1,200" in completion and variant == "broken":
+        raise ValueError("no commas")
+    return 1.0 if answer in completion.replace(",", "" if variant == "mine" else ",") else 0.0
+"""
+    path.write_text(text % "False")
+    assert "alternatives" in errors(check_reward(f"{path}:theirs"))
+    path.write_text(text % "True")
+    report = check_reward(f"{path}:theirs")
+    assert report.ok
+    assert "alternatives" in {note.relation for note in report.of("note")}
+    path.write_text(text % '["variant"]')
+    assert "alternatives" in errors(check_reward(f"{path}:theirs"))
+    assert check_reward(f"{path}:theirs:variant=theirs").ok
+    assert errors(check_reward(f"{path}:theirs:variant=broken")) == {"no crash"}
 
 
 def test_the_copied_proximity_rule_pays_a_right_answer_less_than_silence() -> None:
     comma = next(f for f in check_reward("proximity:table=qwen3_4b").findings if f.relation == "thousands comma")
-    assert comma.message == "it means what the gold means, which scores 5; it scored -4.5"
+    assert comma.message == "as published, it means what the gold means, which scores 5; it scored -4.5"
     assert "<SOLUTION>1,200</SOLUTION>" in comma.example
 
 

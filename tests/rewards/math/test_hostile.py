@@ -1,4 +1,4 @@
-"""Expressions made to hang or exhaust computer algebra: wrong by their shape, or undecided at the limit, in any thread."""
+"""Expressions made to hang or exhaust computer algebra: wrong by their shape, or undecided at the limit, anywhere."""
 
 import asyncio
 import os

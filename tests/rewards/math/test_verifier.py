@@ -1,8 +1,10 @@
 """The verifier `math`: agreement with recorded verdicts, right answers in every form, ways to be paid unduly."""
 
 import pytest
+from math_marked import MARKED_RIGHT, MARKED_WRONG
 from math_pairs import RIGHT, WRONG
-from math_stated import SECOND_RIGHT, SECOND_WRONG, STATED_RIGHT, STATED_WRONG
+from math_stated import STATED_RIGHT, STATED_WRONG
+from math_stated_again import SECOND_RIGHT, SECOND_WRONG
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
@@ -124,6 +126,18 @@ STATED_OTHERWISE = {
     ("The answer is 10!", "10"): "an exclamation mark behind a number is one, where the gold has no factorial",
 }
 """Stated answers that are judged otherwise than their label: why."""
+
+
+MARKED_OTHERWISE = {(r"\boxed{1.5\mathrm{e}3}", "1500"): "an upright e is Euler's number"}
+"""Marked answers that are judged otherwise than their label: why."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MARKED_RIGHT)
+def test_a_marked_answer_is_read_in_many_forms(kind):
+    rows = [(row, True) for row in MARKED_RIGHT[kind]] + [(row, False) for row in MARKED_WRONG[kind]]
+    differing = {row for row, label in rows if math(*row).ok is not label}
+    assert differing == MARKED_OTHERWISE.keys() & {row for row, _ in rows}
 
 
 @pytest.mark.slow

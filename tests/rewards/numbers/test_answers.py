@@ -2,8 +2,8 @@
 
 import pytest
 
-from grpo.rewards.numbers.numerals import read_number
 from grpo.rewards.numbers.answers import final_answer, gold_number, is_right
+from grpo.rewards.numbers.numerals import read_number
 
 GOLD = gold_number("72")
 
