@@ -27,10 +27,19 @@ from grpo.rewards.code.guest.frozen import Answers, Items
 from grpo.rewards.code.guest.values import DATA_METHODS
 
 _SPECIAL = frozenset({"__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__", "__bases__", "__mro__"})
-_SPECIAL |= {"__qualname__", "__members__", "__slots__", "__defaults__", "__match_args__", "__abstractmethods__"}
-_LANGUAGE = {kind.__name__: kind for kind in (types.GeneratorType, types.AsyncGeneratorType, types.FunctionType)}
-_LANGUAGE |= {kind.__name__: kind for kind in (types.MethodType, types.BuiltinFunctionType)}
-_LANGUAGE |= {kind.__name__: kind for kind in (enumerate, filter, map, reversed, zip)}
+_SPECIAL |= {
+    "__qualname__",
+    "__members__",
+    "__slots__",
+    "__code__",
+    "__defaults__",
+    "__match_args__",
+    "__abstractmethods__",
+}
+_OF_THE_LANGUAGE: Any = (types.GeneratorType, types.AsyncGeneratorType, types.FunctionType, types.MethodType)
+_OF_THE_LANGUAGE += (types.BuiltinFunctionType, enumerate, filter, map, reversed, zip)
+_LANGUAGE: dict[str, Any] = {kind.__name__: kind for kind in _OF_THE_LANGUAGE}
+_OF_NUMBERS = frozenset({"real", "imag", "numerator", "denominator"})
 _CHANGES = frozenset({"add", "append", "clear", "discard", "extend", "insert", "remove", "reverse", "sort", "update"})
 _COLLECTIONS = (list, dict, set, frozenset, tuple)
 
@@ -259,8 +268,8 @@ class Handle:
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         raise Unjudgeable("the tests derive a class from one of the solution's")
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         """The class of what it stands for, where that is one of the language's own: a generator, a function."""
         return inside(self).language_class()
 
@@ -270,8 +279,11 @@ class Handle:
             return its.name
         if name[:2] == "__" and name not in _SPECIAL:
             raise AttributeError(name)
-        if name in DATA_METHODS and not (its.tested or its.constructs or its.used or name in _CHANGES):
-            raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
+        if name in DATA_METHODS and not (its.live or its.used or name in _CHANGES):
+            found = None if name in _OF_NUMBERS else its.answer("get", name)
+            if found is None or type(found) is Handle:
+                raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
+            return found
         if its.live or its.is_class:
             its.remote.objects_used = True
             return its.ask("get", name)
