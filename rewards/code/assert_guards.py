@@ -46,6 +46,7 @@ class _Guarded(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.With:
         self.generic_visit(node)
+        node.test = _in_steps(node.test)
         return _with_guard("assertion", [node])
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
@@ -133,6 +134,19 @@ def _is_unit(node: ast.AST) -> bool:
     """Returns whether a `with` block is a unit, through which nothing gets to the solution."""
     call = node.items[0].context_expr if isinstance(node, ast.With) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == UNITS
+
+
+def _in_steps(node: ast.expr) -> ast.expr:
+    """Returns what is asserted, so that what one step changes shows in the next: `f(xs) is None and xs == [1]`."""
+    if isinstance(node, ast.BoolOp):
+        node.values = [_of_units("step", [_in_steps(value)]) for value in node.values]
+    elif isinstance(node, ast.UnaryOp):
+        node.operand = _in_steps(node.operand)
+    elif isinstance(node, ast.Compare):
+        node.left = _in_steps(node.left)
+    elif isinstance(node, ast.Tuple | ast.List) and not any(isinstance(item, ast.Starred) for item in node.elts):
+        node.elts = [_of_units("step", [item]) if isinstance(item, ast.Call) else item for item in node.elts]
+    return node
 
 
 def _of_units(method: str, given: list[ast.expr]) -> ast.expr:

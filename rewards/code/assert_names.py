@@ -54,6 +54,7 @@ _TESTERS = {
 CUSTOMARY = {name: module for name, (module, attribute) in NAMES.items() if attribute}
 """The names that tests use without importing them, and the modules that have them."""
 CUSTOMARY |= {name: module for module, names in _TESTERS.items() for name in names.split()}
+_CLASSES = frozenset({"date", "datetime", "defaultdict", "deque", "namedtuple", "timedelta", "timezone"})
 CUSTOMARY |= {"bisect": "bisect", "copy": "copy"}
 
 
@@ -173,18 +174,18 @@ def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
         for name in bound:
             defined[name] = defined.get(name, set()) | mentioned
         if any(isinstance(node, ast.Assert) for node in ast.walk(statement)) and mentioned <= CUSTOMARY.keys():
-            found |= mentioned
+            functions = {name for name in mentioned if name not in _CLASSES and not name[0].isupper()}
+            found |= functions or mentioned
     return found
 
 
 def _bare_values(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
-    """Returns the names, written as variables are, that are never called and of which no attribute is asked."""
+    """Returns the names, written as variables are, that the tests do nothing with but compare something with them."""
     nodes = [node for statement in every for node in ast.walk(statement)]
-    asked = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    asked |= {node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
-    given = [argument for node in nodes if isinstance(node, ast.Call) for argument in node.args]
-    asked |= {node.id for node in given if isinstance(node, ast.Name)}
-    return {name for name in names - asked if name == name.lower()}
+    sides = [side for node in nodes if isinstance(node, ast.Compare) for side in (node.left, *node.comparators)]
+    compared = {id(side) for side in sides}
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in compared}
+    return {name for name in names - used if name == name.lower()}
 
 
 def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:

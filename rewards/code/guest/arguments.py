@@ -15,17 +15,20 @@ from grpo.rewards.code.guest.values import DEEPEST, attributes
 _MOST_MATCHED = 300
 
 
-def update(old: Any, new: Any, depth: int, classes: frozenset[type]) -> None:
+def update(old: Any, new: Any, depth: int, classes: frozenset[type], done: set[int]) -> None:
     """Makes a mutable value equal to another of its kind, keeping the identity of what it holds where it can."""
-    if type(old) is not type(new) or depth > DEEPEST or old is new:
+    if type(old) is not type(new) or depth > DEEPEST or old is new or id(old) in done:
         return
+    done.add(id(old))
     if type(old) is list:
-        old[:] = _kept(list(old), new, depth, classes)
+        old[:] = _kept(list(old), new, depth, classes, done)
     elif type(old) is tuple:
         for before, after in zip(old, new, strict=False):
-            update(before, after, depth + 1, classes)
+            update(before, after, depth + 1, classes, done)
     elif isinstance(old, dict):
-        entries = dict(zip(new, _kept([old.get(key) for key in new], list(new.values()), depth, classes), strict=True))
+        entries = dict(
+            zip(new, _kept([old.get(key) for key in new], list(new.values()), depth, classes, done), strict=True)
+        )
         old.clear()
         dict.update(old, entries)
     elif type(old) is set:
@@ -34,19 +37,19 @@ def update(old: Any, new: Any, depth: int, classes: frozenset[type]) -> None:
     elif type(old) is bytearray:
         old[:] = new
     elif type(old) is deque:
-        items = _kept(list(old), list(new), depth, classes)
+        items = _kept(list(old), list(new), depth, classes, done)
         old.clear()
         old.extend(items)
     elif type(old) in classes:
         held, found = attributes(old) or {}, attributes(new) or {}
-        items = _kept([held.get(name) for name in found], list(found.values()), depth, classes)
+        items = _kept([held.get(name) for name in found], list(found.values()), depth, classes, done)
         for name in held.keys() - found.keys():
             object.__delattr__(old, name)
         for name, item in zip(found, items, strict=True):
             object.__setattr__(old, name, item)
 
 
-def _kept(before: list[Any], after: list[Any], depth: int, classes: frozenset[type]) -> list[Any]:
+def _kept(before: list[Any], after: list[Any], depth: int, classes: frozenset[type], done: set[int]) -> list[Any]:
     """Returns the new items, with the old objects for those that moved, and changed in place for those that did not."""
     mutable = {list, dict, set, bytearray, deque, *classes}
     places = {place for place, item in enumerate(before) if type(item) in mutable}
@@ -63,6 +66,6 @@ def _kept(before: list[Any], after: list[Any], depth: int, classes: frozenset[ty
             left.append(place)
     for place in left:
         if place in places and type(before[place]) is type(after[place]):
-            update(before[place], after[place], depth + 1, classes)
+            update(before[place], after[place], depth + 1, classes, done)
             items[place] = before[place]
     return items

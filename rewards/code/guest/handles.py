@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -26,7 +27,19 @@ from grpo.rewards.code.guest.frozen import Answers, Items
 from grpo.rewards.code.guest.values import DATA_METHODS
 
 _SPECIAL = frozenset({"__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__", "__bases__", "__mro__"})
-_SPECIAL |= {"__qualname__", "__members__", "__slots__", "__defaults__", "__match_args__", "__abstractmethods__"}
+_SPECIAL |= {
+    "__qualname__",
+    "__members__",
+    "__slots__",
+    "__code__",
+    "__defaults__",
+    "__match_args__",
+    "__abstractmethods__",
+}
+_OF_THE_LANGUAGE: Any = (types.GeneratorType, types.AsyncGeneratorType, types.FunctionType, types.MethodType)
+_OF_THE_LANGUAGE += (types.BuiltinFunctionType, enumerate, filter, map, reversed, zip)
+_LANGUAGE: dict[str, Any] = {kind.__name__: kind for kind in _OF_THE_LANGUAGE}
+_OF_NUMBERS = frozenset({"real", "imag", "numerator", "denominator"})
 _CHANGES = frozenset({"add", "append", "clear", "discard", "extend", "insert", "remove", "reverse", "sort", "update"})
 _COLLECTIONS = (list, dict, set, frozenset, tuple)
 
@@ -39,6 +52,7 @@ class Asked(Protocol):
     """What a handle needs of the other sandbox; see `guest.remote.Remote`."""
 
     objects_used: bool
+    dead: str
 
     def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Asks for one thing to be done, and returns or raises what came of it."""
@@ -62,6 +76,7 @@ class Inside:
         constructs: it is a class that the tests name.
         tested: the tests made it, by calling such a class or by an operator on what they made. The same object is not
             tested where a function or a method returned it.
+        language: its class where that is one of the language's own, once somebody asked.
         mixed: it came of an operator with plain data.
         own: the stand-in of the same object that is tested, if there is one.
         used: the tests have used it as no data can be used.
@@ -74,6 +89,7 @@ class Inside:
         "constructs",
         "holds",
         "is_class",
+        "language",
         "mixed",
         "name",
         "number",
@@ -93,6 +109,7 @@ class Inside:
         self.tested = False
         self.mixed = False
         self.used = False
+        self.language: Any = None
         self.own: Handle | None = None
         self.holds = False
 
@@ -132,6 +149,13 @@ class Inside:
         if self.live:
             return self.ask(kind, name, *given)
         return self.remote.answers(self.number).once(kind, name, given, lambda: self.ask(kind, name, *given))
+
+    def language_class(self) -> Any:
+        """Returns the class of what it stands for, for `isinstance`; a stand-in's own for what nobody knows."""
+        if self.language is None:
+            named = "" if self.is_class or self.remote.dead else self.ask("kind", "")
+            self.language = _LANGUAGE.get(named, Handle) if type(named) is str else Handle
+        return self.language
 
     def items(self) -> Any:
         """Returns the items of the object, to be iterated over."""
@@ -244,14 +268,22 @@ class Handle:
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         raise Unjudgeable("the tests derive a class from one of the solution's")
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class of what it stands for, where that is one of the language's own: a generator, a function."""
+        return inside(self).language_class()
+
     def __getattr__(self, name: str) -> Any:
         its = inside(self)
         if name == "__name__" and its.name:
             return its.name
         if name[:2] == "__" and name not in _SPECIAL:
             raise AttributeError(name)
-        if name in DATA_METHODS and not (its.tested or its.constructs or its.used or name in _CHANGES):
-            raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
+        if name in DATA_METHODS and not (its.live or its.used or name in _CHANGES):
+            found = None if name in _OF_NUMBERS else its.answer("get", name)
+            if found is None or type(found) is Handle:
+                raise AttributeError(f"'{name}': the solution returned an object that is no plain data")
+            return found
         if its.live or its.is_class:
             its.remote.objects_used = True
             return its.ask("get", name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import sys
+from collections import deque
 from types import CoroutineType, MemberDescriptorType
 from typing import Any
 
@@ -41,9 +42,10 @@ _ERRORS_OF_MODULES = {
     "Empty": "queue",
     "Full": "queue",
 }
-_QUESTIONS = frozenset({"get", "number", "items", "held", "isinstance", "issubclass", "type"})
+_QUESTIONS = frozenset({"get", "kind", "number", "items", "held", "isinstance", "issubclass", "type"})
 _IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
 _CHANGING = frozenset({"__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)})
+_IDENTIFIED = (list, dict, set, bytearray, deque)
 _FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -153,35 +155,41 @@ class Remote:
         if self.dead:
             raise Gone
         self._given_back = False
+        handed = [*given, *named.values()]
         try:
-            wires = [self._codec.write(value) for value in given]
-            keywords = {key: self._codec.write(named[key]) for key in named}
+            wires = self._codec.write_all(handed)
+            containers = self._codec.containers
         except RecursionError as error:
             if self._plain_classes and not self._given_back:
                 raise Unjudgeable("the tests pass a structure that is too deep or goes round") from error
             raise
-        self._send([kind, number, name, wires, keywords, self._first])
+        self._send([kind, number, name, wires, list(named), self._first])
         self._first = False
-        raised: BaseException | None = None
+        result, raised = None, None
         answer = self._receive()
         while answer[0] == "callback":
             self._called_back(answer)
             answer = self._receive()
         try:
             if answer[0] == "value":
-                _, wire, changed, same, text = answer
-                result = self._codec.read(wire)
-                if type(same) is int and 0 <= same < len(given) and (changed or wires)[same] == wire:
-                    self._returned.append((result, given[same]))
+                _, wire, changed, text = answer
             else:
-                _, kinds, said, wires, held, own, changed, text = answer
-                values = [self._codec.read(wire) for wire in wires]
-                result, raised = None, self._error(kinds, said, values, held) if own is None else _Own(own)
+                _, kinds, said, said_of, held, own, changed, text = answer
+                values = [self._fresh().read(each) for each in said_of]
+                raised = self._error(kinds, said, values, held) if own is None else _Own(own)
             if changed is not None:
-                pairs = list(zip(given, [self._codec.read(wire) for wire in changed], strict=True))
-                self._later = self._later if self._later is None else [*self._later, *pairs]
+                pairs = list(zip(handed, self._codec.read_all(changed), strict=True))
+                containers = self._codec.containers
+            if raised is None:
+                result = self._codec.read_all([wire], containers)[0]
+            if changed is not None:
+                back = [pair for pair in pairs if result is pair[1] and type(result) in _IDENTIFIED]
                 if self._later is None:
                     self._update(pairs)
+                    result = back[0][0] if back else result
+                else:
+                    self._later.extend(pairs)
+                    self._returned.extend((result, old) for old, _ in back[:1])
             if text:
                 sys.stdout.write(str(text))
         except _FAULTS as fault:
@@ -234,14 +242,19 @@ class Remote:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.failures.left(error)
-        later, self._later = self._later, None
-        self._update(later or [])
+        self.show()
+        self._later = None
+
+    def show(self) -> None:
+        """Shows the tests what the solution did to its arguments in an assertion."""
+        later, self._later = self._later or [], []
+        self._update(later)
 
     def _update(self, pairs: list[tuple[Any, Any]]) -> None:
         """Makes arguments what the solution left of them."""
         mutable = frozenset(kind for kind in self._plain_classes.values() if not is_enumeration(kind))
         for old, new in pairs:
-            update(old, new, 0, mutable)
+            update(old, new, 0, mutable, set())
 
     def _called_back(self, message: list[Any]) -> None:
         """Calls a function of the tests for the solution."""
@@ -265,7 +278,7 @@ class Remote:
     def _plain(self, value: Any) -> Wire:
         """Returns the wire form of an argument of an exception; of what does not cross, its text."""
         try:
-            return self._codec_part().write(value)
+            return self._fresh().write(value)
         except (Unsendable, RecursionError, Unjudgeable):
             return str(value)
 
@@ -290,7 +303,7 @@ class Remote:
         self.dead = self.dead or why
         return error
 
-    def _refer(self, value: Any) -> Wire:
+    def _refer(self, value: Any, codec: Codec) -> Wire:
         if type(value) is Handle:
             self._named.append(inside(value).number)
             return ["h", inside(value).number]
@@ -299,9 +312,13 @@ class Remote:
             return ["x", [base.__name__ for base in kind.__mro__], [self._plain(item) for item in value.args]]
         held = attributes(value) if self._plain_classes.get(kind.__name__) is kind else None
         if held is not None:
-            parts = self._codec_part()
             self._given_back = self._given_back or id(value) in self._theirs
-            return ["o", kind.__name__, [[name, parts.write(item)] for name, item in held.items()]]
+            known = codec.known(value)
+            if known is not None:
+                return known
+            codec.note(value)
+            parts = codec.part()
+            return ["o", kind.__name__, [[name, parts.write_part(item)] for name, item in held.items()]]
         if type(value) is CoroutineType and value.cr_code is Remote._coroutine.__code__:
             raise TypeError("a coroutine of the solution, which nothing has awaited, is no argument")
         if callable(value):
@@ -326,7 +343,7 @@ class Remote:
         self._iterators[len(self._functions) - 1] = (value, take)
         return len(self._functions) - 1
 
-    def _resolve(self, tag: str, wire: list[Any]) -> Any:
+    def _resolve(self, tag: str, wire: list[Any], codec: Codec) -> Any:
         if tag in ("h", "a", "H"):
             _, number, name, is_class, _ = wire
             if type(number) is not int or type(name) is not str or type(is_class) is not bool:
@@ -341,18 +358,18 @@ class Remote:
             return self._functions[wire[1]]
         if tag == "x":
             _, kinds, said, wires, held = wire
-            return self._error(kinds, said, [self._codec_part().read(each) for each in wires], held)
+            return self._error(kinds, said, [self._fresh().read(each) for each in wires], held)
         if tag == "I":
             return self._iterators[wire[1]][0]
         if tag == "o":
             _, name, pairs = wire
-            return self._object(self._plain_classes[name], pairs)
+            return self._object(self._plain_classes[name], pairs, codec)
         if tag == "m":
             _, name, chosen, wire_value = wire
             kind = self._plain_classes[name]
             if not is_enumeration(kind):
                 raise Malformed("a member of what is no enumeration")
-            return member(kind, chosen, self._codec_part().read(wire_value))
+            return member(kind, chosen, self._fresh().read(wire_value))
         raise Malformed(f"no value has the tag {tag!r}")
 
     def _handle(self, number: int, name: str, is_class: bool) -> Handle:
@@ -366,25 +383,27 @@ class Remote:
         """Runs a coroutine of the solution to its end."""
         return self.ask("await", number, "", (), {})
 
-    def _object(self, kind: type, pairs: list[list[Any]]) -> Any:
+    def _object(self, kind: type, pairs: list[list[Any]], codec: Codec) -> Any:
         """Returns an instance of a class of the tests; what the class computes cannot be replaced by attributes.
 
         What it has computed and remembered itself (`functools.cached_property`) is left out, and computed again here.
         """
         made: Any = object.__new__(kind)
-        parts = self._codec_part()
+        codec.containers.append(made)
+        parts = codec.part()
         for name, wire in pairs:
             of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
             if name.startswith("__") or callable(of_class) or isinstance(of_class, property):
                 raise Malformed("an attribute that the class has")
             if isinstance(of_class, MemberDescriptorType):
-                of_class.__set__(made, parts.read(wire))
+                of_class.__set__(made, parts.read_part(wire))
             elif not hasattr(type(of_class), "__get__"):
-                vars(made)[name] = parts.read(wire)
+                vars(made)[name] = parts.read_part(wire)
         self._theirs[id(made)] = made
         return made
 
-    def _codec_part(self) -> Codec:
+    def _fresh(self) -> Codec:
+        """Returns what writes and reads what an exception or a member holds: nothing is shared there."""
         return Codec(self._refer, self._resolve, self._plain_classes, trusted=True)
 
     def _looks_like_a_class(self, name: str) -> bool:
@@ -407,10 +426,10 @@ class Remote:
             error = _unmade(kind, values)
         if self._is_own(kind):
             known = set(dir(type(error)))
-            vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
+            vars(error).update({key: self._fresh().read(wire) for key, wire in held if key not in known})
         if vars(type(error)).get("__str__") is _told:
             known = set(dir(type(error)))
-            vars(error).update({key: self._codec.read(wire) for key, wire in held if key not in known})
+            vars(error).update({key: self._fresh().read(wire) for key, wire in held if key not in known})
             vars(error)[_TEXT] = said if type(said) is str else ""
         return error
 

@@ -59,6 +59,9 @@ class Here:
         """Returns the class of a value."""
         return type(value)
 
+    def show(self) -> None:
+        """Does nothing: here all changes show at once."""
+
     def __enter__(self) -> None:
         """Begins an assertion; nothing is held back here."""
 

@@ -18,7 +18,7 @@ import operator
 import signal
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Gone, given
@@ -129,17 +129,19 @@ class Server:
         wires: list[Wire] = []
         read: list[Any] = []
         try:
-            kind, number, name, wires, named, _ = request
-            read = [self._codec.read(wire) for wire in wires]
-            keywords = {key: self._codec.read(named[key]) for key in named}
-            result = self._carried_out(kind, number, name, read, keywords)
+            kind, number, name, wires, names, _ = request
+            read = self._codec.read_all(wires)
+            containers = self._codec.containers
+            count = len(read) - len(names)
+            result = self._carried_out(kind, number, name, read[:count], dict(zip(names, read[count:], strict=True)))
+            changed = self._changed(wires, read)
             made = kind == "make" and _is_own_collection(result, self._objects[number])
-            wire = ["H", *self._kept(result)[1:]] if made else self._safe(result)
-            same = next((at for at, each in enumerate(read) if each is result), None)
+            known = containers if changed is None else self._codec.containers
+            wire = ["H", *self._kept(result)[1:]] if made else self._safe(result, known)
         except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
             self._answer(["raise", *self._error(error), self._changed(wires, read)])
             return
-        self._answer(["value", wire, self._changed(wires, read), same])
+        self._answer(["value", wire, changed])
 
     def _carried_out(self, kind: str, number: int, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         target = self._objects[number]
@@ -157,6 +159,8 @@ class Server:
             return delattr(target, name)
         if kind in ("isinstance", "issubclass"):
             return (isinstance if kind == "isinstance" else issubclass)(given[0], target)
+        if kind == "kind":
+            return type(target).__name__
         if kind == "copy":
             return getattr(copy, name)(target)
         if kind == "library":
@@ -229,17 +233,17 @@ class Server:
         except ValueError as error:
             self._channel.send(["raise", ["ValueError", "Exception"], str(error), [str(error)], [], None, None, text])
 
-    def _safe(self, value: Any) -> Wire:
+    def _safe(self, value: Any, known: Sequence[Any] = ()) -> Wire:
         """Returns the wire form of a result; what cannot cross by value stays here as an object."""
         try:
-            return self._codec.write(value)
+            return self._codec.write_all([value], known)[0]
         except (Unsendable, RecursionError):
             return self._kept(value)
 
     def _safe_part(self, value: Any) -> Wire:
         """Returns the same of a part of something that is being written."""
         try:
-            return self._codec_part(value)
+            return self._fresh().write(value)
         except (Unsendable, RecursionError):
             return self._kept(value)
 
@@ -248,7 +252,7 @@ class Server:
         if not any(type(wire) is list for wire in wires) or len(read) != len(wires):
             return None
         try:
-            after = [self._codec.write(value) for value in read]
+            after = self._codec.write_all(read)
         except (Unsendable, RecursionError):
             return None
         return None if after == wires else after
@@ -267,7 +271,7 @@ class Server:
         given = []
         for argument in error.args[:8]:
             try:
-                given.append(self._codec_part(argument))
+                given.append(self._fresh().write(argument))
             except (Unsendable, RecursionError):
                 given.append(type(argument).__name__)
         return [kinds, text, given, held, next((place for one, place in self._theirs if one is error), None)]
@@ -288,7 +292,7 @@ class Server:
         tag = "a" if type(value) is types.CoroutineType else "h"
         return [tag, self._number(value), name if type(name) is str else "", isinstance(value, type), kinds]
 
-    def _refer(self, value: Any) -> Wire:
+    def _refer(self, value: Any, codec: Codec) -> Wire:
         if isinstance(value, Callback):
             return ["k", value.number, ""]
         if isinstance(value, Given):
@@ -298,19 +302,25 @@ class Server:
             return ["x", *self._error(value)[:4]]
         held = attributes(value) if kind.__name__ in self._plain_classes else None
         if held is not None:
-            return ["o", kind.__name__, [[name, self._codec_part(item)] for name, item in held.items()]]
+            known = codec.known(value)
+            if known is not None:
+                return known
+            codec.note(value)
+            parts = codec.part()
+            return ["o", kind.__name__, [[name, parts.write_part(item)] for name, item in held.items()]]
         return self._kept(value)
 
-    def _codec_part(self, value: Any) -> Wire:
-        return Codec(self._refer, self._resolve, self._plain_classes).write(value)
+    def _fresh(self) -> Codec:
+        """Returns what writes and reads what an exception or a member holds: nothing is shared there."""
+        return Codec(self._refer, self._resolve, self._plain_classes)
 
-    def _resolve(self, tag: str, wire: list[Any]) -> Any:
+    def _resolve(self, tag: str, wire: list[Any], codec: Codec) -> Any:
         if tag == "h":
             return self._objects[wire[1]]
         if tag == "k":
             return Callback(wire[1], wire[2], self._ask)
         if tag == "x":
-            return self._raised(wire[1], [self._codec_part_read(item) for item in wire[2]])
+            return self._raised(wire[1], [self._fresh().read(item) for item in wire[2]])
         if tag == "I":
             return self._iterators.setdefault(wire[1], Given(wire[1], self._ask))
         if tag == "o":
@@ -318,17 +328,16 @@ class Server:
             own = vars(self._module).get(name)
             kind = own if isinstance(own, type) else self._shadows.setdefault(name, type(name, (), {}))
             made: Any = object.__new__(kind)
+            codec.containers.append(made)
+            parts = codec.part()
             for key, item in pairs:
-                object.__setattr__(made, key, self._codec_part_read(item))
+                object.__setattr__(made, key, parts.read_part(item))
             return made
         if tag == "m":
             _, name, chosen, wire_value = wire
-            known, plain = vars(self._module).get(name), self._codec_part_read(wire_value)
+            known, plain = vars(self._module).get(name), self._fresh().read(wire_value)
             return member(known, chosen, plain) if is_enumeration(known) else plain
         raise Malformed(f"no value has the tag {tag!r}")
-
-    def _codec_part_read(self, wire: Wire) -> Any:
-        return Codec(self._refer, self._resolve).read(wire)
 
     def _raised(self, kinds: list[str], given: list[Any]) -> BaseException:
         """Returns what the tests raised: an exception of the solution's own or of the built-in ones, else the nearest.

@@ -51,6 +51,8 @@ class Other(Protocol):
 
     def type_of(self, value: Any) -> Any: ...
 
+    def show(self) -> None: ...
+
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None: ...
@@ -99,6 +101,11 @@ class Units:
     def identical(self, one: Any, other: Any) -> bool:
         """Returns what `one is other` would be if nothing stood between the tests and the solution."""
         return self._remote.identical(one, other)
+
+    def step(self, value: Any) -> Any:
+        """Ends a step of an assertion; what was done to arguments until then shows in the next."""
+        self._remote.show()
+        return value
 
     def type_of(self, value: Any) -> Any:
         """Returns what `type(value)` would be; see `identical`."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from operator import itemgetter
 from types import MemberDescriptorType
 from typing import Any
@@ -54,6 +54,8 @@ DATA_METHODS = frozenset(
 )
 """What a test may ask of plain data by name; the solution's objects do not answer to these names."""
 _TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
+_CONTAINERS = frozenset({list, dict, set, deque, Counter, OrderedDict, defaultdict})
+_MAPPINGS: dict[str, Any] = {"d": dict, "C": Counter, "O": OrderedDict, "u": defaultdict}
 _SUBCLASSED = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
 _CLOCK = ("date", "datetime", "time", "timedelta")
 _MEMBERS: dict[tuple[str, str, Any], Any] = {}
@@ -65,17 +67,21 @@ class Codec:
     """Writes and reads values.
 
     Args:
-        refer: makes the wire form of something that is no plain data; raises `Unsendable` when it will not.
+        refer: makes the wire form of something that is no plain data, for this codec; raises `Unsendable` when it
+            will not.
         resolve: makes a value of a wire form with an unknown tag; raises `Malformed`.
         shared: names of the classes that both ends define; a member of such an enumeration crosses by its name.
         trusted: this is the end of the tests, which may write deeper values (`DEEPEST_GIVEN`) than they read
             (`DEEPEST`), as an argument may hold an answer.
+
+    Attributes:
+        containers: what was last written or read and can be changed, in the order in which it came.
     """
 
     def __init__(
         self,
-        refer: Callable[[Any], Wire],
-        resolve: Callable[[str, list[Any]], Any],
+        refer: Callable[[Any, Codec], Wire],
+        resolve: Callable[[str, list[Any], Codec], Any],
         shared: Collection[str] = (),
         *,
         trusted: bool = False,
@@ -88,23 +94,68 @@ class Codec:
         self._shared = shared
         self._count = 0
         self._rows: dict[tuple[str, ...], type] = {}
+        self._places: dict[int, int] = {}
+        self.containers: list[Any] = []
+
+    def part(self) -> Codec:
+        """Returns what writes and reads a part of what this one is at, however deep it stands."""
+        part = Codec(self._refer, self._resolve, self._shared)
+        part._deepest_written, part._deepest_read = self._deepest_written, self._deepest_read
+        part._places, part.containers = self._places, self.containers
+        return part
+
+    def note(self, container: Any) -> None:
+        """Gives a container the next number, by which it is known when it comes again."""
+        self._places[id(container)] = len(self.containers)
+        self.containers.append(container)
+
+    def known(self, container: Any) -> Wire | None:
+        """Returns the wire form of a container that has come before, or None."""
+        place = self._places.get(id(container))
+        return None if place is None else ["=", place]
 
     def write(self, value: Any) -> Wire:
-        """Returns the wire form of a value.
+        """Returns the wire form of a value; see `write_all`."""
+        return self.write_all([value])[0]
+
+    def write_all(self, values: Sequence[Any], known: Sequence[Any] = ()) -> list[Wire]:
+        """Returns the wire forms of values; a container that comes again, or is known, is written as its number.
 
         Raises:
-            Unsendable: it is too deep, too large or of a kind that does not cross.
+            Unsendable: a value is too deep, too large or of a kind that does not cross.
         """
         self._count = 0
-        return self._write(value, 0)
+        self.containers = list(known)
+        self._places = {id(container): place for place, container in enumerate(known)}
+        return [self._write(value, 0) for value in values]
 
     def read(self, wire: Wire) -> Any:
-        """Returns the value of a wire form.
+        """Returns the value of a wire form; see `read_all`."""
+        return self.read_all([wire])[0]
+
+    def read_all(self, wires: Sequence[Wire], known: Sequence[Any] = ()) -> list[Any]:
+        """Returns the values of wire forms; `known` are the containers that the writer knew, in the same order.
+
+        Raises:
+            Malformed: one is no value.
+        """
+        self._count = 0
+        self.containers = list(known)
+        try:
+            return [self.read_part(wire) for wire in wires]
+        except RecursionError as error:
+            raise Malformed("a value is nested too deeply") from error
+
+    def write_part(self, value: Any) -> Wire:
+        """Returns the wire form of a part of what is being written."""
+        return self._write(value, 0)
+
+    def read_part(self, wire: Wire) -> Any:
+        """Returns the value of a part of what is being read.
 
         Raises:
             Malformed: it is none.
         """
-        self._count = 0
         try:
             return self._read(wire, 0)
         except Malformed:
@@ -122,6 +173,11 @@ class Codec:
         if depth > self._deepest_written or self._count > MOST_VALUES:
             raise Unsendable("a value is nested too deeply or too large")
         deeper = depth + 1
+        if kind in _CONTAINERS:
+            place = self._places.get(id(value))
+            if place is not None:
+                return ["=", place]
+            self.note(value)
         if kind is list:
             return ["l", [self._write(item, deeper) for item in value]]
         if kind is tuple:
@@ -143,7 +199,7 @@ class Codec:
         if kind in _VIEWS:
             return [_VIEWS[kind], [self._write(item, deeper) for item in value]]
         if issubclass(kind, type):
-            return ["y", _TYPE_NAMES[value]] if value in _TYPE_NAMES else self._refer(value)
+            return ["y", _TYPE_NAMES[value]] if value in _TYPE_NAMES else self._refer(value, self)
         return self._write_library(value, kind, deeper)
 
     def _write_library(self, value: Any, kind: type, depth: int) -> Wire:
@@ -152,7 +208,9 @@ class Codec:
             return ["q", value.maxlen, [self._write(item, depth) for item in value]]
         if kind in (Counter, OrderedDict, defaultdict):
             pairs = [[self._write(key, depth), self._write(item, depth)] for key, item in value.items()]
-            return ["C" if kind is Counter else "O" if kind is OrderedDict else "u", pairs]
+            if kind is defaultdict:
+                return ["u", pairs, _TYPE_NAMES.get(value.default_factory, "")]
+            return ["C" if kind is Counter else "O", pairs]
         decimal, fractions, clock = (sys.modules.get(name) for name in ("decimal", "fractions", "datetime"))
         if decimal is not None and kind is decimal.Decimal:
             return ["D", str(value)]
@@ -166,7 +224,7 @@ class Codec:
             return ["m", kind.__name__, *_MEMBER_NAMES[kind]]
         if issubclass(kind, _SUBCLASSED):
             return self._write_subclass(value, kind, depth)
-        return self._refer(value)
+        return self._refer(value, self)
 
     def _write_subclass(self, value: Any, kind: type, depth: int) -> Wire:
         held: Any
@@ -197,14 +255,26 @@ class Codec:
         if kind is not list or not wire or type(wire[0]) is not str:
             raise Malformed("not a value")
         tag, deeper = wire[0], depth + 1
-        if tag in ("l", "t", "s", "z"):
+        if tag in ("l", "s"):
+            _, items = wire
+            made: Any = [] if tag == "l" else set()
+            self.containers.append(made)
+            (made.extend if tag == "l" else made.update)([self._read(item, deeper) for item in _listed(items)])
+            return made
+        if tag in ("t", "z"):
             _, items = wire
             read = [self._read(item, deeper) for item in _listed(items)]
-            return read if tag == "l" else tuple(read) if tag == "t" else set(read) if tag == "s" else frozenset(read)
-        if tag in ("d", "C", "O", "u"):
-            _, pairs = wire
-            held = {self._read(key, deeper): self._read(item, deeper) for key, item in _listed(pairs)}
-            return _mapping(tag, held)
+            return tuple(read) if tag == "t" else frozenset(read)
+        if tag in _MAPPINGS:
+            made = _mapping(*wire[2:]) if tag == "u" else _MAPPINGS[tag]()
+            self.containers.append(made)
+            held = {self._read(key, deeper): self._read(item, deeper) for key, item in _listed(wire[1])}
+            (OrderedDict if tag == "O" else dict).update(made, held)  # that of a Counter would count
+            return made
+        if tag == "=":
+            if type(wire[1]) is not int or not 0 <= wire[1] < len(self.containers):
+                raise Malformed("a container that has not come before")
+            return self.containers[wire[1]]
         if tag in ("K", "V", "P"):
             return _view(tag, [self._read(item, deeper) for item in _listed(wire[1])])
         if tag == "S":
@@ -215,7 +285,10 @@ class Codec:
             _, most, items = wire
             if most is not None and (type(most) is not int or most < 0):
                 raise Malformed("a deque of no length")
-            return deque([self._read(item, deeper) for item in _listed(items)], most)
+            queue: deque[Any] = deque(maxlen=most)
+            self.containers.append(queue)
+            queue.extend([self._read(item, deeper) for item in _listed(items)])
+            return queue
         if tag == "r":
             return range(*(self._whole(part) for part in wire[1:4]))
         if tag == "F":
@@ -229,7 +302,7 @@ class Codec:
             return _data_member(_text(wire[1]), _text(wire[2]), self._read(wire[3], deeper))
         if tag in _LEAVES:
             return _LEAVES[tag](wire)
-        return self._resolve(tag, wire)
+        return self._resolve(tag, wire, self)
 
     def _whole(self, wire: Wire) -> int:
         value = self._read(wire, DEEPEST)
@@ -296,16 +369,9 @@ def _plain(kind: Any, value: Any) -> Any:
     return kind.__add__(value, kind())
 
 
-def _mapping(tag: str, held: dict[Any, Any]) -> Any:
-    if tag == "d":
-        return held
-    if tag == "O":
-        return OrderedDict(held)
-    if tag == "u":
-        return defaultdict(None, held)
-    counted: Counter[Any] = Counter()
-    dict.update(counted, held)
-    return counted
+def _mapping(factory: Any) -> defaultdict[Any, Any]:
+    """Returns a dictionary that makes up what it lacks; of functions only built-in types cross."""
+    return defaultdict(TYPES[_text(factory)] if factory else None)
 
 
 def _view(tag: str, items: list[Any]) -> Any:

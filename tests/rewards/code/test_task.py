@@ -16,7 +16,7 @@ def names(*tests, **given):
 
 def test_the_solution_must_define_what_the_tests_use_and_nothing_else_defines():
     assert names("assert f(1) == 2") == ("f",)
-    assert names("import math\nassert f(math.pi) == g") == ("f", "g")
+    assert names("import math\nassert f(math.pi) == g(1)") == ("f", "g")
     assert names("assert len(f(1)) == 2 and isinstance(f(2), str)") == ("f",)
     assert names("def helper(x):\n    return f(x)\nassert helper(1)") == ("f",)
     assert names("assert f(sys.getsizeof(1)) == math.inf") == ("f",)

@@ -47,11 +47,11 @@ VALUES = [
 ]
 
 
-def refused(value):
+def refused(value, codec):
     raise Unsendable(type(value).__name__)
 
 
-def unknown(tag, wire):
+def unknown(tag, wire, codec):
     raise Malformed(tag)
 
 
@@ -104,13 +104,21 @@ def test_what_is_no_data_is_referred(value):
         Codec(refused, unknown).write(value)
 
 
-def test_a_value_that_is_too_deep_or_holds_itself_is_refused():
+def test_what_is_one_object_arrives_as_one():
+    row = [1]
+    arrived = crossed([row, row, {"row": row}, [1]])
+    assert arrived[0] is arrived[1] is arrived[2]["row"] is not arrived[3]
     loop = []
-    loop.append(loop)
+    loop.append((loop,))
+    arrived = crossed(loop)
+    assert arrived[0][0] is arrived
+
+
+def test_a_value_that_is_too_deep_or_too_large_is_refused():
     deep = []
     for _ in range(DEEPEST + 1):
         deep = [deep]
-    for value in (loop, deep, 2**5_000_000):
+    for value in (deep, 2**5_000_000):
         with pytest.raises(Unsendable):
             Codec(refused, unknown).write(value)
 

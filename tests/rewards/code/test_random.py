@@ -1,0 +1,59 @@
+"""Programs drawn by lot: no honest one is blamed, and no mutant passes that plain Python would not pass."""
+
+import asyncio
+
+import pytest
+
+from grpo.plugins.sandbox_pools import pool_of
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.judge import judge
+from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.task import Columns, task_of
+from tests.rewards.code.random_programs import honest, mutant
+
+pytestmark = pytest.mark.usefixtures("sandbox_pools")
+AT_ONCE = 64
+
+
+def outcomes(cases, *, integrity="split"):
+    """How the programs did: an outcome for each, or "undecided"."""
+
+    async def one(case):
+        task = task_of(Columns(tests=list(case.tests)))
+        try:
+            _, result = await judge(
+                pool_of(), case.program, task, integrity=integrity, allowance=Allowance(seconds=2.0, stop=True)
+            )
+        except UnusableTests as fault:
+            return f"undecided: {fault}"
+        return result.line()
+
+    async def every():
+        found = []
+        for first in range(0, len(cases), AT_ONCE):
+            found += await asyncio.gather(*map(one, cases[first : first + AT_ONCE]))
+        return found
+
+    return asyncio.run(every())
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(5000, marks=pytest.mark.slow)])
+def test_no_honest_program_is_blamed(count):
+    cases = [honest(seed) for seed in range(count)]
+    judged = list(zip(cases, outcomes(cases), strict=True))
+    assert [(case, line) for case, line in judged if not line.startswith(("accepted", "undecided"))] == []
+    assert sum(line.startswith("undecided") for _, line in judged) <= count // 50
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(2500, marks=pytest.mark.slow)])
+def test_a_mutant_that_plain_python_rejects_is_rejected(count):
+    cases = [mutant(honest(seed), seed) for seed in range(count)]
+    plain = outcomes(cases, integrity="shared")
+    judged = outcomes(cases)
+    passed = [
+        (case, there)
+        for case, there, here in zip(cases, plain, judged, strict=True)
+        if here.startswith("accepted") and not there.startswith("accepted")
+    ]
+    assert passed == []
+    assert sum(not line.startswith("accepted") for line in plain) >= count // 2
