@@ -48,7 +48,7 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.verifiers.spec import VERIFIERS
     from grpo.envs.wordle.spec import wordle
 
-    families = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
+    families: list[EnvSpec] = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
     return [ROWS, GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, guess, wordle, PYTHON_TOOL, *families]
 
 
