@@ -36,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[BROKEN] = guarded()
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if CACHE in config.stash:
+        config.stash[CACHE].cleanup()
+        del os.environ["GRPO_CACHE"]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     lane = config.getoption("--lane")
     if lane:
