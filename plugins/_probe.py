@@ -202,11 +202,18 @@ def _waited(child: Popen[bytes], entry: Entry, limit: float) -> int | None:
     try:
         return child.wait(min(_LONG, limit + _MARGIN))
     except TimeoutExpired:
-        sys.stderr.write(f"Trying in a process of its own, once, whether {_named(entry)} can be loaded ...\n")
+        _tell(f"Trying in a process of its own, once, whether {_named(entry)} can be loaded ...\n")
     try:
         return child.wait(limit + _MARGIN)
     except TimeoutExpired:
         return None
+
+
+def _tell(line: str) -> None:
+    try:
+        sys.stderr.write(line)
+    except (AttributeError, OSError, ValueError):  # there is none, or it is closed
+        return
 
 
 def _fault(child: int, status: int | None, said: list[str], limit: float) -> str | None:

@@ -39,7 +39,7 @@ def main(given: dict[str, Any]) -> NoReturn:
         except KeyboardInterrupt as error:  # nobody pressed Ctrl-C here
             said.write(f"{TOLD} raises what Ctrl-C raises, which ends every command: {one_line(error)}\n")
         except BaseException as error:
-            said.write(f"{TOLD} cannot be read: {one_line(error)}\n")
+            said.write(f"{TOLD} raises {one_line(error)}\n")
         else:
             said.write(f"{LOADED} {os.getpid()}\n")
         said.flush()

@@ -40,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[BROKEN] = guarded()
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if CACHE in config.stash:
+        config.stash[CACHE].cleanup()
+        del os.environ["GRPO_CACHE"]
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
     """What some tests need: whether a test does, what to do where it is missing (else None), and the variable."""
