@@ -16,6 +16,7 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement
 from grpo.rewards.math.ascii import NAMES, latex_of
 from grpo.rewards.math.claim import claim
+from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.math.normalize import known_words
 from grpo.rewards.math.quantity import unit
 
@@ -32,9 +33,10 @@ _VERB = (
 _ADVERB = r"(?:\s*\b(?:equal to|therefore|then|thus|simply|just|exactly|indeed|approximately|about|roughly)\b)*"
 _CUE = lazy_pattern(
     rf"(?:{_NOUN})(?:[^\n\d.?!:=\uff1a]{{0,60}}?|\s{{1,3}}){_VERB}{_ADVERB}\s{{0,3}}[:\uff1a]?"
-    rf"|(?:{_NOUN})[^\w\n]{{0,8}}\n|^[ \t>*]{{0,8}}A:(?!.*^[ \t>*]{{0,8}}B:)",
-    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+    rf"|(?:{_NOUN})[^\w\n]{{0,8}}\n|^[ \t>*]{{0,8}}(?P<letter>A):",
+    re.IGNORECASE | re.MULTILINE,
 )
+_CHOICES = lazy_pattern(r"^[ \t>*]{0,8}B:", re.MULTILINE)
 _COPULA = lazy_pattern(
     r"(?:\b(?:is|are|was|equals?|becomes?|be|gets?|gives?|obtain|yields?|have|has|find|conclude)\b|[:\uff1a])"
     rf"(?:\s+(?:us|that|to)\b)?{_ADVERB}\s*:?",
@@ -163,7 +165,10 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
 
 def _cued(text: str) -> Iterator[tuple[str, str, str]]:
     """Of each of the last cues, from the last: the words before and in it, the sentence behind it, and what follows."""
+    text = text[-LONGEST:]
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
+        if cue["letter"] and _CHOICES.search(text, cue.end()):
+            continue
         start = max(text.rfind(mark, 0, cue.start()) for mark in (".", "\n", "?", "!"))
         rest = text[cue.end() :].lstrip("*_` \t\n>#~\u2248\uff1a:")
         if text[cue.end() :].lstrip("*_ \t\n").startswith("```"):

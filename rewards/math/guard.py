@@ -38,12 +38,12 @@ def hostile(expression: str) -> str | None:
         return f"a number has more than {_MOST_DIGITS} digits"
     if any(int(match[1]) > _LARGEST_EXPONENT for match in _SCIENTIFIC.finditer(expression)):
         return "the exponent of a number is too large"
+    if _TOWER.search(expression):
+        return f"powers are stacked more than {_TALLEST} high"
     if any(_exponent(expression, match.end()) > _LARGEST_EXPONENT for match in _POWER.finditer(expression)):
         return f"an exponent is larger than {_LARGEST_EXPONENT}"
     if _BINOMIAL.search(expression) or any(_large_factorial(match) for match in _FACTORIAL.finditer(expression)):
         return "a factorial or binomial is too large"
-    if _TOWER.search(expression):
-        return f"powers are stacked more than {_TALLEST} high"
     if _depth(expression) > _DEEPEST:
         return f"brackets are nested more than {_DEEPEST} deep"
     if _radical_depth(expression) > _DEEPEST_RADICAL:
