@@ -252,11 +252,12 @@ def _train(plan: Plan, host: Host, run_dir: RunDir, progress: Progress, checkpoi
         with closing(rollouts), Scoring(plan, progress.warned) as scoring:
             books = Books(plan, host, run_dir, progress)
             canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
-            held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge, progress.evaluated)
+            held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge_held_out, progress.evaluated)
 
             def received(batch: Batch) -> dict[str, float]:
                 metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
                 _wait()  # what ends the run is on record before any process leaves
+                scoring.stop_on_faults()
                 stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
                 return metrics | (canaries.received(batch.step) if canaries else {})
 
