@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -47,6 +48,12 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
             raise PluginNotFound(f"no {kind} in {path_text}: a TOML file describes a rubric, which is a reward.")
         return Registration(kind, rubric_from_file(path), str(path), "", path.name)
     values = vars(module_from_file(path))
+    offered = [
+        name
+        for name, value in values.items()
+        if isinstance(value, SPEC_OF_KIND[kind]) or (kind == "reward" and is_trl_function(value))
+    ]
+    function = function or _only(kind, path_text, offered)
     named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
     spec = values.get(function) or next((value for value in named if value.name == function), None)
     if kind == "reward" and is_trl_function(spec):
@@ -55,11 +62,6 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
         except SpecError as error:
             raise UsageError(f"{path_text}:{function} is not a reward: {error}") from error
     if spec is None:
-        offered = [
-            name
-            for name, value in values.items()
-            if isinstance(value, SPEC_OF_KIND[kind]) or (kind == "reward" and is_trl_function(value))
-        ]
         raise PluginNotFound(
             f"no {kind} '{function}' in {path_text}.{did_you_mean(function, offered)} "
             f"The file offers: {', '.join(offered) or f'no {kind}s'}."
@@ -74,6 +76,24 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
             f"Write {path_text}:{function}@{spec.version} to accept it."
         )
     return Registration(kind, spec, str(path), "", function)
+
+
+def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
+    """Returns the name of the one thing that a file offers.
+
+    Raises:
+        PluginNotFound: it offers none, or several.
+    """
+    if len(offered) == 1:
+        return offered[0]
+    if not offered:
+        raise PluginNotFound(
+            f"{path} offers no {kind}: no function in it is decorated with @{kind}(). Decorate one, then write "
+            f"{path}:function."
+        )
+    raise PluginNotFound(
+        f"{path} offers {len(offered)} {kind}s: {', '.join(offered)}. Name one, as in {path}:{offered[0]}"
+    )
 
 
 def module_from_file(path: Path) -> ModuleType:

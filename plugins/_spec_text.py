@@ -95,6 +95,8 @@ def _split(text: str) -> tuple[str, str | None]:
         return rubric["path"], rubric["options"]
     if is_file(text):
         match = _FILE.fullmatch(text)
+        if match is not None and match["function"] is None:
+            return f"{match['path']}:", None  # whatever the file offers, if it is one thing
         if match is None or not match["function"]:
             from pathlib import Path
 
@@ -132,7 +134,7 @@ def _named(head: str, written: str) -> SpecText:
         path, _, head = head.rpartition(":")
     name, at, version = head.partition("@")
     distribution, slash, name = name.rpartition("/")
-    if not name or (slash and not distribution) or any(character.isspace() for character in head):
+    if not (name or path) or (slash and not distribution) or any(character.isspace() for character in head):
         raise UsageError(f"'{written}' does not name a plugin. Write {SYNTAX}.")
     if at and not version.isdecimal():
         raise UsageError(f"'{written}': the version '{version}' must be a whole number, as in {name}@1.")

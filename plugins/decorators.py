@@ -227,6 +227,9 @@ def verifier(
 
 def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
     """Refuses what is given by position, such as the function below a bare `@reward`."""
+    if len(misplaced) == 1 and callable(misplaced[0]):
+        below = getattr(misplaced[0], "__name__", "the function")
+        raise SpecError(f"@{name} stands above {below} without parentheses. Write @{name}(), or @{name}(version=1).")
     if misplaced:
         raise SpecError(f"@{name} takes its arguments by name. Write @{name}(version=1) above the function.")
 

@@ -135,8 +135,8 @@ class Host:
             twice = next((part.name for part in parts(reward) if names.count(part.name) > 1), None)
             if twice is not None:
                 raise UsageError(
-                    f"two rewards are named '{twice}', and their metrics would mix. Give one another name: "
-                    f"--reward {reward.spec.name}:as={reward.name}_2"
+                    f"two rewards are named '{twice}', and their metrics would mix. Give one another name with 'as': "
+                    f"{reward.spec.name}:as={reward.name}_2, or in Python {{'name': ..., 'as': '{reward.name}_2'}}."
                 )
         return bound
 

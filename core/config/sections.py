@@ -487,7 +487,8 @@ class FailureSection(Section):
     """When failing rewards stop the run."""
 
     stop_share: Annotated[
-        Share, About("The run stops when one reward failed on more than this share of a step's completions.")
+        Share,
+        About("The run stops when one reward or verifier failed on more than this share of a step's completions."),
     ] = 0.2
     retries: Annotated[
         Count,

@@ -6,12 +6,13 @@ belongs to another environment, so that it moves no group; and whether each comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from grpo.core.env.mixture import RunEnv
 from grpo.core.scoring.early import EarlyCalls
-from grpo.core.scoring.outcome import Outcome
+from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._binding import BoundVerifier
 from grpo.plugins.types import Completion
 
 ELSEWHERE = Outcome("abstain", None, "it scores another environment")
@@ -50,14 +51,28 @@ def scores_by_env(
     return found
 
 
-def right_by_env(scorer: Scorer, envs: Sequence[RunEnv], completions: Sequence[Completion]) -> list[bool | None]:
-    """Judges each completion with the verifier of its environment; None where nobody knows."""
+def right_by_env(
+    scorer: Scorer,
+    envs: Sequence[RunEnv],
+    completions: Sequence[Completion],
+    judged_by: Callable[[BoundVerifier, Sequence[Judgement]], None] = lambda verifier, judgements: None,
+) -> list[bool | None]:
+    """Judges each completion with the verifier of its environment; None where nobody knows.
+
+    Args:
+        scorer: calls the verifiers.
+        envs: of the run.
+        completions: of any of them.
+        judged_by: told what each verifier said.
+    """
     right: list[bool | None] = [None] * len(completions)
     for part, places in _places(envs, completions).items():
         verifier = envs[part].verifier
         if verifier is None:
             continue
         judged = scorer.judge([completions[i] for i in places], rows=places, only=[verifier.name])[verifier.name]
+        ended = [one for place, one in zip(places, judged, strict=True) if completions[place].finish_reason != "error"]
+        judged_by(verifier, ended)  # what the environment failed on is no fault of the verifier
         for place, judgement in zip(places, judged, strict=True):
             right[place] = judgement.verdict.ok if judgement.verdict else None
     return right

@@ -218,12 +218,12 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
 
 
 def _environment(part: RunEnv, *, several: bool) -> str:
-    rows = part.env.options.get("dataset") or next(
-        (str(option.default) for option in part.env.spec.options if option.name == "dataset" and option.default),
-        "its own episodes",
-    )
+    spec = part.env.spec
+    named = next((option.default for option in spec.options if option.name == "dataset"), ... if spec.dataset else None)
+    rows = part.env.options.get("dataset") or named or "its own episodes"
+    whence = "" if rows is ... else f" ({rows})"
     share = f"{part.share:.0%} of the prompts, " if several else ""
-    return f"{part.name}: {share}{counted(len(part.train), 'training row')} ({rows}), {len(part.held_out)} held out"
+    return f"{part.name}: {share}{counted(len(part.train), 'training row')}{whence}, {len(part.held_out)} held out"
 
 
 def _of(env: str) -> str:

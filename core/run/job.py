@@ -291,7 +291,7 @@ def _train(
         upkeep = Upkeep(run_dir, hold, progress.warned) if hold is not None else None
         books = Books(plan, host, run_dir, progress)
         canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
-        held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge, progress.evaluated)
+        held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge_held_out, progress.evaluated)
 
         def unsaved() -> bool:
             if upkeep is not None:
@@ -303,6 +303,7 @@ def _train(
             metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
             _wait()  # what ends the run is on record before any process leaves
             with _told_by_the_first():
+                scoring.stop_on_faults()
                 stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
                 return metrics | (canaries.received(batch.step) if canaries else {})
 

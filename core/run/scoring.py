@@ -16,9 +16,11 @@ from accelerate.utils import gather_object
 from grpo.core.env.scores import right_by_env, scores_by_env
 from grpo.core.plan import Plan
 from grpo.core.scoring.early import EarlyCalls
-from grpo.core.scoring.outcome import Outcome
+from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._binding import BoundVerifier
+from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion
 
@@ -53,6 +55,8 @@ class Scoring:
         self._warned = warned
         self._told: set[str | tuple[str, str]] = set()
         self._state: ProcessState | None = None  # when the batch that is scored next was begun
+        self._stop_share = plan.config.failures.stop_share
+        self._fault: str | None = None
 
     def __enter__(self) -> Scoring:
         return self
@@ -83,9 +87,39 @@ class Scoring:
     def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
         """Says of each completion whether it is right, None where nobody knows."""
         with _kept_random_numbers():
-            right = right_by_env(self.scorer, self._envs, completions)
+            right = right_by_env(self.scorer, self._envs, completions, self._look_for_faults)
         self.tell_failures()
         return right
+
+    def judge_held_out(self, completions: Sequence[Completion]) -> list[bool | None]:
+        """Judges as `judge` does, and stops the run where that is no use.
+
+        Raises:
+            RunError: see `stop_on_faults`.
+        """
+        right = self.judge(completions)
+        self.stop_on_faults()
+        return right
+
+    def stop_on_faults(self) -> None:
+        """Stops a run whose verifier failed too often, on all processes alike: nothing is known of its accuracy.
+
+        Raises:
+            RunError: names the verifier, its distribution and the first reason.
+        """
+        faults = gather_object([self._fault]) if PartialState().num_processes > 1 else [self._fault]
+        for fault in faults:  # the first process alone judges what was sampled
+            if fault is not None:
+                raise RunError(fault)
+
+    def _look_for_faults(self, verifier: BoundVerifier, judgements: Sequence[Judgement]) -> None:
+        failures = [judgement for judgement in judgements if judgement.kind == "failure"]
+        if len(failures) > self._stop_share * len(judgements):
+            self._fault = (
+                f"verifier '{verifier.name}' ({verifier.distribution}) failed on {len(failures)} of {len(judgements)} "
+                f"completions, over failures.stop_share {self._stop_share:g}. The first reason: "
+                f"{str(failures[0].reason).rstrip('.')}. Mend the verifier, then resume the run."
+            )
 
     def tell_failures(self, what: str | None = None) -> None:
         """Tells once of what plugins failed on, took long to import or changed.

@@ -179,8 +179,13 @@ def to_trl(
     """
     if on_failure not in ("raise", "skip"):
         raise UsageError(f"on_failure is {on_failure!r}; it is 'raise' or 'skip'.")
+    whole = isinstance(num_generations, int) and not isinstance(num_generations, bool) and num_generations > 0
+    if num_generations is not None and not whole:
+        raise UsageError(
+            f"num_generations is {num_generations!r}; it is a whole number of completions, as in GRPOConfig."
+        )
     lent = LentReward(source)
-    if lent.bound.grouped and (num_generations is None or num_generations < 1):
+    if lent.bound.grouped and num_generations is None:
         raise UsageError(
             f"reward '{lent.name}' scores the completions of a prompt together. Say how many TRL samples: "
             "to_trl(..., num_generations=8), as in GRPOConfig."

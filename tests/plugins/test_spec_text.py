@@ -123,7 +123,6 @@ def test_a_table_may_name_a_file() -> None:
         ("reasoning_gym:a b", "names no environment of 'reasoning_gym'"),
         ("verifiers:", "names no environment of 'verifiers'"),
         ("textarena:x=1", "names no environment of 'textarena'"),
-        ("./mine.py", "Write ./file.py:function"),
         ("./mine.py:", "Write ./file.py:function"),
         ("./mine:score", "does not name a function of a Python file"),
     ],

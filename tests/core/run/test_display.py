@@ -108,6 +108,14 @@ def test_an_environment_without_a_dataset_makes_its_own_episodes(plan: Plan, tmp
     assert told["environment"].endswith("0 training rows (its own episodes), 0 held out")
 
 
+def test_rows_of_an_environment_without_a_dataset_option_are_no_episodes_of_its_own(plan: Plan) -> None:
+    spec = dataclasses.replace(plan.envs[0].env.spec, options=())
+    part = dataclasses.replace(plan.envs[0], env=dataclasses.replace(plan.envs[0].env, spec=spec, options={}))
+    told = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
+    assert told["environment"].startswith(f"{part.name}: {len(part.train)} training row")
+    assert "(" not in told["environment"]
+
+
 def test_quiet_prints_warnings_only(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     quiet = display_for(quiet=True)
     assert isinstance(quiet, Quiet)

@@ -14,6 +14,7 @@ from grpo.core.config.schema import parse_config
 from grpo.core.planning.decide import make_plan
 from grpo.core.run.scoring import Scoring
 from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins.errors import RunError
 from grpo.plugins.host import Host
 
 
@@ -54,6 +55,13 @@ def test_a_failing_verifier_is_told_of_as_one_and_once(scoring: Scoring, warning
     (warning,) = warnings
     assert warning.startswith("a verifier failed; what it failed on is left out of accuracy")
     assert "ValueError: no such answer" in warning
+
+
+def test_a_verifier_that_fails_too_often_stops_the_run(scoring: Scoring) -> None:
+    scoring.judge([Completion("", finish_reason="error", info={"failure": "the game crashed"})])
+    scoring.stop_on_faults()  # what the environment failed on is no fault of the verifier
+    with pytest.raises(RunError, match=r"verifier 'broken' \(dist\) failed on 2 of 2 completions, over fail"):
+        scoring.judge_held_out([Completion("4", row={"answer": "4"})] * 2)
 
 
 def test_a_failing_reward_is_no_zero_and_is_told_of_once(scoring: Scoring, warnings: list[str]) -> None:
