@@ -127,7 +127,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
         self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts an episode; the server gets the seed.
+        """Starts an episode; the server gets the seed, and which task it is.
 
         Raises:
             TransientError: the server cannot be reached.
@@ -135,12 +135,14 @@ class RemoteEnv(gymnasium.Env[str, str]):
         """
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(2**31))
-        shown = self._started({"seed": start})
+        row = (options or {}).get("row") or {}
+        task = {name: row[name] for name in ("split", "index") if name in row}
+        shown = self._started({"seed": start, **task})
         self._turns = 0
         self._open = True
         system = [{"role": "system", "content": self._system}] if self._system else []
         prompt = [*system, {"role": "user", "content": shown}]
-        return shown, {"prompt": prompt, "row": {"server": self._url}}
+        return shown, {"prompt": prompt, "row": {**row, "server": self._url}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Sends the action: what stands in the last `<action>` or `<answer>`, or else the whole completion.
@@ -239,7 +241,10 @@ class RemoteEnv(gymnasium.Env[str, str]):
                 have = ", ".join(observation) or "nothing"
                 raise OptionError(f"the observation has no field '{self._show}'; it has: {have}.")
             return _written(observation[self._show])
-        return "\n".join(f"{name}: {_written(value)}" for name, value in observation.items() if value is not None)
+        shown = {name: value for name, value in observation.items() if value is not None}
+        if not shown.get("metadata"):  # every server of openenv 0.10 sends it
+            shown.pop("metadata", None)
+        return "\n".join(f"{name}: {_written(value)}" for name, value in shown.items())
 
 
 def _written(value: Any) -> str:

@@ -1,14 +1,16 @@
 """The environments `openenv:URL`: an environment that a server offers by OpenEnv's protocol.
 
 In: the address of a running server such as http://localhost:8000. Out: the spec of an environment of several turns,
-each episode a session of its own on the server. This module is light; nothing is connected before an episode starts.
+each episode a session of its own on the server. This module is light; the server is asked whether it has tasks
+(envs/openenv/tasks.py), which are then rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.factory_decorators import env
@@ -59,6 +61,27 @@ def make(
     )
 
 
+def rows(
+    member: str,
+    split: str,
+    *,
+    field: str | None = None,
+    show: str | None = None,
+    system: str = "",
+    turns: int = MOST_TURNS,
+    success: float = 1.0,
+    seconds: float = 30.0,
+) -> Sequence[Mapping[str, Any]]:
+    """Returns the tasks of a split, of a server that has some.
+
+    Raises:
+        DatasetError: the server does not answer, or not with tasks.
+    """
+    from grpo.envs.openenv.tasks import task_rows
+
+    return task_rows(member.rstrip("/"), split)
+
+
 def resolve(member: str) -> EnvSpec:
     """Returns the spec of the environment behind an address.
 
@@ -67,10 +90,13 @@ def resolve(member: str) -> EnvSpec:
     """
     from urllib.parse import urlsplit
 
+    from grpo.envs.openenv.tasks import offers_tasks
+
     parts = urlsplit(member)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise PluginNotFound(f"'{member}' is no address of a server. Write openenv:http://HOST:PORT.")
-    return replace(OPENENV, name=f"openenv:{member}", factory=partial(make, member), resolve=None)
+    dataset = partial(rows, member) if offers_tasks(member.rstrip("/")) else None
+    return replace(OPENENV, name=f"openenv:{member}", factory=partial(make, member), dataset=dataset, resolve=None)
 
 
 OPENENV = env(

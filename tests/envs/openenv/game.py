@@ -1,4 +1,4 @@
-"""A server of openenv-core itself with a small game; run it with a Python that has the package: PORT SESSIONS."""
+"""A server of openenv itself with a small game; run it with a Python that has the package: PORT SESSIONS [tasks]."""
 
 from __future__ import annotations
 
@@ -43,6 +43,27 @@ class Game(Environment):
         return State()
 
 
+class Tasks(Game):
+    """The same with tasks: the number of a task is its index, from 1 to 4 and again."""
+
+    def list_splits(self) -> list[str]:
+        return ["train", "test"]
+
+    def num_tasks(self, split: str) -> int:
+        return {"train": 1200, "test": 3}[split]
+
+    def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
+        return [{"id": f"{split}-{index}", "number": index % 4 + 1} for index in range(start or 0, stop or 0)]
+
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, split: str = "", index: int = 0, **_: Any
+    ) -> Seen:
+        super().reset(seed)
+        self.number = index % 4 + 1
+        return Seen(hint=f"Task {index} of {split}.", left=3)
+
+
 app = FastAPI()
-HTTPEnvServer(Game, Guess, Seen, max_concurrent_envs=int(sys.argv[2])).register_routes(app)
+kind = Tasks if len(sys.argv) > 3 else Game
+HTTPEnvServer(kind, Guess, Seen, max_concurrent_envs=int(sys.argv[2])).register_routes(app)
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")

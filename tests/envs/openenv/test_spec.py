@@ -1,4 +1,4 @@
-"""`openenv:URL`: sessions on a server of openenv-core itself, and what servers answer that know the protocol badly."""
+"""`openenv:URL`: sessions on a server of openenv itself, and what servers answer that know the protocol badly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from grpo.envs.openenv.env import Field, RemoteEnv, ServerError, action_field
-from grpo.plugins.errors import OptionError, PluginNotFound, TransientError
+from grpo.envs.openenv.tasks import offers_tasks, task_rows
+from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound, TransientError
 from grpo.plugins.host import Host
 
 HERE = Path(__file__).parent
@@ -33,27 +34,48 @@ SESSIONS = 8  # that openenv_game.py has room for
 TEXT = {"properties": {"text": {"type": "string"}, "metadata": {"type": "object"}}, "required": ["text"]}
 
 
+@pytest.fixture(scope="module", params=["openenv==0.10.0", "openenv-core==0.3.0"])
+def packages(
+    request: pytest.FixtureRequest, beside: Callable[[Path], dict[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The environment variables of a Python that has the package, as it is and as it was."""
+    pins = (HERE / "packages.txt").read_text()
+    assert "openenv==0.10.0" in pins
+    file = tmp_path_factory.mktemp("pins") / "packages.txt"
+    file.write_text(pins.replace("openenv==0.10.0", request.param))
+    return beside(file)
+
+
 @pytest.fixture(scope="module")
-def url(beside: Callable[[Path], dict[str, str]]) -> Iterator[str]:
+def url(packages: dict[str, str]) -> Iterator[str]:
     """The address of the game on a server of the package."""
+    with game(packages) as address:
+        yield address
+
+
+@contextmanager
+def game(packages: dict[str, str], *words: str) -> Iterator[str]:
+    """The address of a server of the package."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, HERE / "game.py", str(port), str(SESSIONS)]
-    process = subprocess.Popen(command, env=beside(HERE / "packages.txt"))
+    command = [sys.executable, HERE / "game.py", str(port), str(SESSIONS), *words]
+    process = subprocess.Popen(command, env=packages)
     address = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + 60
-    while True:
-        assert process.poll() is None
-        try:
-            urllib.request.urlopen(f"{address}/schema", timeout=5).close()
-            break
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-    yield address
-    process.terminate()
-    process.wait()
+    try:
+        while True:
+            assert process.poll() is None
+            try:
+                urllib.request.urlopen(f"{address}/schema", timeout=5).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @contextmanager
@@ -237,3 +259,46 @@ def test_a_server_that_is_not_there_is_named(host: Host) -> None:
         host.env("openenv:localhost")
     with pytest.raises(TransientError, match="broke off"):
         remote("http://127.0.0.1:9", seconds=2.0).reset(seed=0)
+
+
+@pytest.mark.install
+def test_tasks_of_a_server_are_rows_and_a_server_without_them_makes_its_own_episodes(
+    host: Host, packages: dict[str, str], url: str
+) -> None:
+    assert host.env(f"openenv:{url}").rows("train") is None
+    with game(packages, "tasks") as address:
+        bound = host.env(f"openenv:{address}")
+        train = bound.rows("train")
+        if train is None:  # as it was before it had tasks
+            assert bound.make().reset(seed=1)[0] == "hint: Task 0 of .\nleft: 3"
+            return
+        held_out = bound.rows("test")
+        assert held_out is not None
+        assert (len(train), len(held_out)) == (1200, 3)
+        assert train[1101] == {"id": "train-1101", "number": 2, "split": "train", "index": 1101}
+        env = bound.make()
+        shown, info = env.reset(seed=5, options={"row": train[1101]})
+        assert shown == "hint: Task 1101 of train.\nleft: 3"
+        assert info["row"] == {**train[1101], "server": address}
+        assert env.step("2")[1:3] == (1.0, True)
+        env.close()
+
+
+VALIDATED = """
+import sys
+from openenv.cli._validation import validate_running_environment
+sys.exit(0 if validate_running_environment(sys.argv[1])["passed"] else 1)
+"""
+
+
+@pytest.mark.install
+def test_the_server_that_is_played_here_passes_the_package_s_own_validation(packages: dict[str, str], url: str) -> None:
+    assert subprocess.run([sys.executable, "-c", VALIDATED, url], env=packages, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("answer", ["", "[]", '{"detail": "no"}', '["Game"]'])
+def test_a_server_that_does_not_tell_splits_has_no_tasks(answer: str) -> None:
+    with answering(json.loads(answer or "{}")) as address:
+        assert not offers_tasks(address)
+        with pytest.raises(DatasetError, match="did not tell its tasks"):
+            task_rows(address, "train")
