@@ -275,7 +275,7 @@ def _train(
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.scoring import Scoring
-    from grpo.core.train.batch import stop_on_failures
+    from grpo.core.train.batch import refuse_overflow, stop_on_failures
     from grpo.core.train.callbacks import StepCallback, event_files
     from grpo.core.train.trainer import PolicyTrainer
 
@@ -305,6 +305,7 @@ def _train(
             with _told_by_the_first():
                 scoring.stop_on_faults()
                 stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
+                refuse_overflow(batch, plan.rewards)
                 return metrics | (canaries.received(batch.step) if canaries else {})
 
         trainer = PolicyTrainer(

@@ -50,25 +50,33 @@ def advantages_of(
 ) -> Advantages:
     """Computes the advantages of a batch; a completion that any reward failed on is failed.
 
-    Raises:
-        RunError: rewards are so large that their sums or squares overflow, and every advantage would be 0 or NaN.
+    They are no numbers where rewards overflow, see `refuse_overflow`.
     """
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
     kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)
-    found = group_advantages(
+    return group_advantages(
         torch.tensor(columns, dtype=torch.float64, device=device).T,
         torch.tensor(["failure" in row for row in kinds], device=device),
         torch.tensor([reward.weight for reward in rewards], dtype=torch.float64, device=device),
         group_size,
         scale,
     )
+
+
+def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward]) -> None:
+    """Stops a run whose rewards are so large that their sums or squares overflow: every advantage would be 0 or NaN.
+
+    Raises:
+        RunError: names the largest score.
+    """
+    found = batch.advantages
     if found.totals.isinf().any() or not (found.group_std.isfinite().all() and found.values.isfinite().all()):
-        largest = max((abs(score) for column in columns for score in column if not math.isnan(score)), default=0.0)
+        scores = (score for reward in rewards for score in score_column(batch.outcomes[reward.name]))
+        largest = max((abs(score) for score in scores if not math.isnan(score)), default=0.0)
         raise RunError(
             f"the rewards of a step overflow: the largest score is {largest:.3g}, before weights. Scale the reward, or "
             "its weight, to numbers that can be squared."
         )
-    return found
 
 
 def trained_of(batch: Batch, loss: LossSection) -> torch.Tensor:

@@ -99,9 +99,6 @@ class Collector:
             starts: the members of a group are adjacent.
             step: the first optimizer step that trains on it, from 1.
             again: the weights that the rollout backend was handed are in doubt.
-
-        Raises:
-            RunError: rewards overflow.
         """
         began = time.perf_counter()
         generation = self._sampler.next(starts, again=again)

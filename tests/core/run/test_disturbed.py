@@ -345,3 +345,16 @@ def test_two_processes_on_a_cpu_resume_as_if_nothing_had_been(job: Job) -> None:
     done = in_two_processes(["run", "--resume", str(job.out)])
     assert done.stdout.count("resuming after step 2") == 1
     assert metrics(job.out) == whole
+
+
+def test_the_batch_whose_scores_overflow_is_on_record(job: Job) -> None:
+    import pyarrow.parquet as pq
+
+    (job.folder / "mine.py").write_text(
+        "from grpo import reward\n\n@reward(version=1)\ndef vowels(completion: str) -> float:\n"
+        "    return 1e300 * (sum(map(ord, completion)) % 3)\n"
+    )
+    said = job.run(code=1)
+    assert said.count("the rewards of a step overflow: the largest score is 2e+300") == 1
+    rows = pq.read_table(job.out / "rollouts" / "step-000001.parquet").to_pylist()
+    assert max(row["score.vowels"] for row in rows) == 2e300

@@ -8,7 +8,7 @@ import torch
 from grpo import Completion, reward
 from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.batch import Batch, advantages_of, batch_metrics, stop_on_failures, trained_of
+from grpo.core.train.batch import Batch, advantages_of, batch_metrics, refuse_overflow, stop_on_failures, trained_of
 from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import RunError
 
@@ -49,8 +49,11 @@ def test_rollouts_that_a_budget_ended_leave_the_loss_when_asked() -> None:
 @pytest.mark.parametrize(("score", "weight"), [(1e200, 1.0), (1.0, 1e308)])
 def test_rewards_that_overflow_end_the_run_instead_of_teaching_nothing(score: float, weight: float) -> None:
     outcomes = {"graded": [Outcome("score", 0.0), Outcome("score", score), Outcome("score", -score)]}
+    rewards = [BoundReward(graded, "dist", weight=weight)]
+    advantages = advantages_of(outcomes, rewards, 3, "group", torch.device("cpu"))
+    batch = Batch(1, (Completion("x"),) * 3, outcomes, advantages, 3, 0.0, 0.0)
     with pytest.raises(RunError, match="the rewards of a step overflow"):
-        advantages_of(outcomes, [BoundReward(graded, "dist", weight=weight)], 3, "group", torch.device("cpu"))
+        refuse_overflow(batch, rewards)
 
 
 def batch_of(scores: list[Outcome], completions: tuple[Completion, ...] | None = None) -> Batch:
