@@ -33,7 +33,7 @@ TILE = (2048, 8192)  # rows and columns of logits: `default_tile` on a GPU
 REGISTERS, WARPS, PROGRAMS = 65536, 64, 32  # that a multiprocessor holds at once, for each of CAPABILITIES
 TWO = 2
 OPTIONS = {"plain": (False, False), "entropy": (False, True), "capped": (True, False), "both": (True, True)}
-BYTES = {"": 0, "fp32": 4, "bf16": 2, "fp16": 2}  # written per logit; "": nothing is
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}  # written per logit
 CANDIDATES = [
     *(Launch(block, warps) for block in (2048, 4096, 8192) for warps in (4, 8, 16, 32)),
     *(Launch(block, warps, in_one=False) for block in (1024, 2048, 4096) for warps in (4, 8, 16)),
@@ -70,7 +70,7 @@ class Code:
 def launched() -> list[Variant]:
     """Returns every variant that the passes launch."""
     folds = product(["fold"], fold_launches(), OPTIONS, BYTES, CAPABILITIES)
-    gradients = product(["gradient"], [POINTWISE], OPTIONS, ["fp32", "bf16", "fp16"], CAPABILITIES)
+    gradients = product(["gradient"], [POINTWISE], OPTIONS, BYTES, CAPABILITIES)
     return [Variant(*each) for each in (*folds, *gradients)]
 
 
@@ -90,10 +90,14 @@ def occupancy(code: Code, launch: Launch) -> float:
     return programs(code, launch) * launch.warps / WARPS
 
 
+def read(kernel: str, launch: Launch) -> int:
+    """Bytes read per logit; a row that does not stay in registers is read twice."""
+    return 4 if kernel == "gradient" or launch.in_one else 8
+
+
 def moved(kernel: str, launch: Launch, written: str) -> int:
-    """Bytes read and written per logit; a row that does not stay in registers is read twice."""
-    reads = 1 if kernel == "gradient" or launch.in_one else 2
-    return 4 * reads + BYTES[written]
+    """Bytes read and written per logit."""
+    return read(kernel, launch) + BYTES[written]
 
 
 def compiled(variant: Variant) -> Code:
@@ -111,12 +115,11 @@ def compiled(variant: Variant) -> Code:
     constants = {
         "is_capped": capped,
         "with_entropy": entropy,
-        "with_weights": bool(variant.written),
         "in_one": variant.launch.in_one,
         "block": variant.launch.block,
     }
-    types = {"out_ptr": f"*{variant.written or 'fp32'}", "target_ptr": "*i64"}
-    types |= dict.fromkeys(("stride", "width", "first"), "i32") | dict.fromkeys(constants, "constexpr")
+    types = {"out_ptr": f"*{variant.written}", "target_ptr": "*i64"}
+    types |= dict.fromkeys(("stride", "written", "width", "first"), "i32") | dict.fromkeys(constants, "constexpr")
     signature = {
         name: types.get(name, "*fp32" if name.endswith("_ptr") else "fp32")
         for name in (parameter.name for parameter in kernel.params)
@@ -158,7 +161,7 @@ def all_compiled(variants: Iterable[Variant]) -> dict[Variant, Code]:
 
 def expected_loads(variant: Variant) -> int:
     """How many loads a thread needs for its logits when each reads four."""
-    return moved(variant.kernel, variant.launch, "") // 4 * variant.launch.block // (variant.launch.warps * 32 * 4)
+    return read(variant.kernel, variant.launch) // 4 * variant.launch.block // (variant.launch.warps * 32 * 4)
 
 
 def faults(codes: dict[Variant, Code]) -> list[str]:
@@ -192,7 +195,7 @@ def launched_tables(codes: dict[Variant, Code]) -> str:
         lines.append(f"| {' | '.join([name, _shape(launch), *cells, str(size), *floor])} |")
     lines += [
         "",
-        "The worst of all variants, whatever they write (nothing, float32, bfloat16, float16):",
+        "The worst of all variants, whatever they write (float32, bfloat16, float16):",
         "",
         f"| pass | block x warps | {' | '.join(f'sm_{capability}' for capability in CAPABILITIES)} |",
         "|---|---|" + "---|" * len(CAPABILITIES),
@@ -220,7 +223,7 @@ def candidates_table(codes: dict[Variant, Code]) -> str:
     for launch in CANDIDATES:
         cells = [_cell(codes[Variant("fold", launch, options, "bf16", 90)], launch) for options in OPTIONS]
         mark = "**" if launch in fold_launches() else ""
-        lines.append(f"| {mark}{_shape(launch)}{mark} | {1 if launch.in_one else 2} | {' | '.join(cells)} |")
+        lines.append(f"| {mark}{_shape(launch)}{mark} | {read('fold', launch) // 4} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

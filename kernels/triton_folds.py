@@ -16,6 +16,9 @@ thread then moves 16 bytes at a time, however many logits the last tile of a voc
 logit and the next row is written over and never used. Offsets of rows are 64-bit: a tile can have more than 2^31 bytes.
 Neither the width of a tile nor its place is specialised on, so nothing is compiled again for the vocabulary's last one.
 
+Whether weights are written is no variant of its own but a mask: the order in which threads sum follows from what they
+store, and a pass without a gradient has to give the bits of the pass with one.
+
 Only operations that Triton's interpreter knows are used (no libdevice, no autotuning, no bfloat16 arithmetic), so that
 TRITON_INTERPRET=1 runs these kernels on CPU tensors.
 """
@@ -52,18 +55,19 @@ def fold(
     y: torch.Tensor, target: torch.Tensor, first: int, sums: Sums, head: Head, *, entropy: bool, weights: bool
 ) -> torch.Tensor:
     """As `torch_folds.fold`; the result is in the dtype of the products' inputs."""
-    out = _room(y, head) if weights else y
+    out = _room(y, head) if weights or head.dtype not in HALF else y.view(head.dtype)  # its dtype alone counts then
     count, width = y.shape
     launch = fold_launch(width)
     if count:
         with _on_device_of(y):
             _fold_kernel[(count,)](
                 y, out, target, sums.peak, sums.total, sums.spread, sums.target, sums.slope, sums.shrink,
-                y.stride(0), width, first, head.softcap or 1.0, 1.0 / head.temperature, boost(head), TAKEN_OUT,
-                is_capped=head.softcap is not None, with_entropy=entropy, with_weights=weights,
+                y.stride(0), y.stride(0) if weights else 0, width, first,
+                head.softcap or 1.0, 1.0 / head.temperature, boost(head), TAKEN_OUT,
+                is_capped=head.softcap is not None, with_entropy=entropy,
                 in_one=launch.in_one, block=launch.block, num_warps=launch.warps,
             )  # fmt: skip
-    return out
+    return out if weights else y
 
 
 def gradient(
@@ -126,9 +130,8 @@ def _slope(z, softcap, inv_t):  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=_VARYING, do_not_specialize_on_alignment=_VECTORS)  # type: ignore[untyped-decorator]
 def _fold_kernel(  # type: ignore[no-untyped-def]
     y_ptr, out_ptr, target_ptr, peak_ptr, total_ptr, spread_ptr, at_target_ptr, slope_ptr, shrink_ptr,
-    stride, width, first, softcap, inv_t, boost, taken_out,
-    is_capped: tl.constexpr, with_entropy: tl.constexpr, with_weights: tl.constexpr,
-    in_one: tl.constexpr, block: tl.constexpr,
+    stride, written, width, first, softcap, inv_t, boost, taken_out,
+    is_capped: tl.constexpr, with_entropy: tl.constexpr, in_one: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     y_ptr += row * stride
@@ -148,8 +151,7 @@ def _fold_kernel(  # type: ignore[no-untyped-def]
         e = tl.exp(z - peak)
         total = tl.sum(e, axis=0)
         spread = tl.sum(e * (z - peak), axis=0)
-        if with_weights:
-            _write(out_ptr, offsets, e, z, stride, softcap, inv_t, boost, is_capped)
+        _write(out_ptr, offsets, e, z, written, softcap, inv_t, boost, is_capped)
     else:
         peaks = tl.full([block], taken_out, tl.float32)
         for start in range(0, width, block):
@@ -163,8 +165,7 @@ def _fold_kernel(  # type: ignore[no-untyped-def]
             e = tl.exp(z - peak)
             totals += e
             spreads += e * (z - peak)
-            if with_weights:
-                _write(out_ptr, start + offsets, e, z, stride, softcap, inv_t, boost, is_capped)
+            _write(out_ptr, start + offsets, e, z, written, softcap, inv_t, boost, is_capped)
         total = tl.sum(totals, axis=0)
         spread = tl.sum(spreads, axis=0)
     fallen = old_peak - peak
@@ -190,11 +191,12 @@ def _rest(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _write(  # type: ignore[no-untyped-def]
-    out_ptr, offsets, e, z, stride, softcap, inv_t, boost, is_capped: tl.constexpr,
+    out_ptr, offsets, e, z, written, softcap, inv_t, boost, is_capped: tl.constexpr,
 ):  # fmt: skip
+    """Writes the weights of so many logits from the beginning of the row."""
     if is_capped:
         e = e * _slope(z, softcap, inv_t)
-    tl.store(out_ptr + offsets, (e * boost).to(out_ptr.dtype.element_ty), mask=offsets < stride)
+    tl.store(out_ptr + offsets, (e * boost).to(out_ptr.dtype.element_ty), mask=offsets < written)
 
 
 @triton.jit(do_not_specialize=_VARYING, do_not_specialize_on_alignment=_VECTORS)  # type: ignore[untyped-decorator]

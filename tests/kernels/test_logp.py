@@ -211,9 +211,10 @@ def test_masked_rows_give_zero_gradients() -> None:
             assert not gradient.any()
 
 
-def test_without_gradients_nothing_is_kept_and_the_numbers_are_the_same_bits() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_without_gradients_nothing_is_kept_and_the_numbers_are_the_same_bits(dtype: torch.dtype) -> None:
     """The log-probabilities of sampling and of the first training pass are compared with each other."""
-    given = problem(trained=False)
+    given = problem(dtype, trained=False)
     logp, _ = given.run(linear_logp)
     with torch.no_grad():
         again, entropy = given.run(linear_logp)
