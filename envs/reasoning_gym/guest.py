@@ -12,6 +12,8 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import keyword
+import operator
 import pickle
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +30,13 @@ _ELEMENTARY = (
 )
 _SPECIAL = "atanh erf erfc erfi Si Ci Ei li gamma lowergamma uppergamma fresnels fresnelc"
 _FUNCTIONS = frozenset((*_ELEMENTARY.split(" "), *_SPECIAL.split(" ")))
-_CONSTANTS = frozenset(("pi",))
+_OPERATIONS: Mapping[type[ast.AST], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_TO_MAKE = 24
 
 
 def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
@@ -116,42 +124,60 @@ def _no_program(answer: str, entry: Entry) -> str:
 
 def _calculation(answer: str, entry: Entry) -> str:
     """Refuses what is more than + - * / of numbers."""
-    return _formula(answer, variables=frozenset(), functions=frozenset(), powers=False)
+    return _formula(answer, names=False, functions=frozenset(), powers=False)
 
 
-def _own_numbers(answer: str, entry: Entry) -> str:
-    """Refuses a calculation that does not use the numbers of the problem, each once."""
+def _makes_24(answer: str, entry: Entry) -> str:
+    """Refuses a calculation that does not use the numbers of the problem, each once, or makes 24 by rounding alone."""
     given = sorted(int(number) for number in entry["metadata"]["numbers"])
-    refused = _calculation(answer, entry)
-    if refused or sorted(int(number) for number in re.findall(r"[0-9]+", answer)) == given:
+    if refused := _calculation(answer, entry):
         return refused
-    return "it does not use the numbers of the problem"
+    if sorted(int(number) for number in re.findall(r"[0-9]+", answer)) != given:
+        return "it does not use the numbers of the problem"
+    try:
+        made = _value(ast.parse(answer.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return ""  # which the grader cannot read either
+    return "" if made == _TO_MAKE else f"it makes {float(made):.6g}"
 
 
-def _polynomial(answer: str, entry: Entry) -> str:
+def _value(node: ast.AST) -> Fraction:
+    """Returns what a calculation with + - * / makes."""
+    match node:
+        case ast.Constant(value=int(number)):
+            return Fraction(number)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _value(operand)
+        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATIONS:
+            return _OPERATIONS[type(operation)](_value(left), _value(right))
+    raise ValueError("no calculation")
+
+
+def _plain_formula(answer: str, entry: Entry) -> str:
     """Refuses what is more than a formula, such as a call that multiplies out for the policy."""
-    return _formula(answer, variables=frozenset(entry["metadata"]["variables"]), functions=frozenset())
+    return _formula(answer, functions=frozenset())
 
 
 def _antiderivative(answer: str, entry: Entry) -> str:
     """Refuses what is more than a formula, such as an integral that is left to the grader."""
-    return _formula(answer, variables=frozenset((entry["metadata"]["variable"], "C", "E")), functions=_FUNCTIONS)
+    return _formula(answer, functions=_FUNCTIONS)
 
 
-def _formula(text: str, *, variables: frozenset[str], functions: frozenset[str], powers: bool = True) -> str:
-    """Refuses a text that holds anything but numbers, operators and these names."""
+def _formula(text: str, *, functions: frozenset[str], names: bool = True, powers: bool = True) -> str:
+    """Refuses a text that holds anything but numbers, operators, names and calls of these functions."""
     at, before = 0, ""
     while at < len(text):
         found = _TOKENS.match(text, at)
         if found is None:
             return f"{text[at]!r} is no part of a formula"
         token, at = found[0], found.end()
-        if token == "(" and (before[:1].isalnum() or before == ")") and before not in functions:
-            return "it calls what is no function of a formula"
-        if token[0].isalpha() or token[0] == "_":
-            if token not in variables | functions | _CONSTANTS:
-                return f"{token[:40]!r} is no name of a formula"
-        elif token == "**" and not powers:
+        if token == "(" and (before[:1].isalnum() or before[:1] in ("_", ")")) and before not in functions:
+            return f"{before[:40]!r} is no function of a formula"
+        if (token[0].isalpha() or token[0] == "_") and (not names or keyword.iskeyword(token) or "__" in token):
+            return f"{token[:40]!r} is no part of a formula"
+        if token == "**" and not powers:
             return "it uses a power, which the problem does not allow"
         before = before if token.isspace() else token
     return ""
@@ -203,8 +229,8 @@ BEFORE: Mapping[str, Callable[[str, Entry], str]] = {
     "countdown": _calculation,
     "game_of_life_halting": _right_or_wrong,
     "number_sorting": _no_nan,
-    "polynomial_multiplication": _polynomial,
+    "polynomial_multiplication": _plain_formula,
     "propositional_logic": _no_premise,
-    "puzzle24": _own_numbers,
+    "puzzle24": _makes_24,
 }
 AFTER: Mapping[str, Callable[[str, Entry], str]] = {"coin_flip": _near}

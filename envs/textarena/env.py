@@ -25,6 +25,7 @@ from grpo.plugins.errors import OptionError, TransientError
 
 _MEMORY = 2**30  # of a process with the library
 _READ = 4_000  # characters; games read numbers, and Python refuses those of more than 4,300 digits
+_elsewhere: dict[str, str] = {}  # where the moves of a game are read that the user left to us
 _TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
 
@@ -132,13 +133,19 @@ class ArenaGame(gymnasium.Env[str, str]):
         self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts a game; the same for the same seed."""
+        """Starts a game; the same for the same seed.
+
+        Raises:
+            TransientError: the game, or the sandbox that it is played in, does not work here.
+        """
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
             self._game.reset(num_players=1, seed=start)
             told = said_by(self._game)
-        self._begun = b"" if self._here else pickle.dumps(self._game, protocol=5)
+        if not self._here:
+            self._begun = pickle.dumps(self._game, protocol=5)
+            self._how = self._held()
         self._moves = []
         self._open = True
         return told, {"row": {"game": self._member}}
@@ -169,22 +176,29 @@ class ArenaGame(gymnasium.Env[str, str]):
     def _played(self) -> dict[str, Any]:
         """Returns what the last move came to; a move that the game cannot stand has lost it."""
         numbers = self._numbers.state
-        reply = self._ask((self._begun, numbers, self._moves), (self._begun, numbers, self._moves[:-1]))
+        before = (self._begun, numbers, self._moves[:-1])
+        reply = players(*self._how).ask((self._begun, numbers, self._moves), [before])
         if reply.value is not None:
             came: dict[str, Any] = reply.value
             return came
         return {"told": "", "ended": True, "reward": 0.0, "reason": f"Invalid Move: {reply.reason}", "invalid": True}
 
-    def _ask(self, request: Any, before: Any) -> Any:
+    def _held(self) -> tuple[str, float]:
+        """Returns where moves are read: unless told, in a process with limits where the sandbox lacks the game's data.
+
+        Word lists and the like lie in folders that the sandbox does not show.
+        """
         sandbox, seconds = self._how
-        try:
-            return players(sandbox, seconds).ask(request, [before])
-        except TransientError:
-            if sandbox:
-                raise
-        # Word lists and the like lie in folders that the sandbox does not show.
-        self._how = PROCESS, seconds
-        return players(*self._how).ask(request, [before])
+        if not sandbox and self._member not in _elsewhere:
+            request: Any = (self._begun, self._numbers.state, [])
+            try:
+                players(sandbox, seconds).ask(request, [request])
+            except TransientError:
+                players(PROCESS, seconds).ask(request, [request])
+                _elsewhere[self._member] = PROCESS
+            else:
+                _elsewhere[self._member] = ""
+        return sandbox or _elsewhere[self._member], seconds
 
     def _played_here(self) -> dict[str, Any]:
         with self._numbers.used():

@@ -139,3 +139,14 @@ def test_secrets_and_files_are_out_of_reach(graders: Graders, tmp_path: Path) ->
     assert graders.ask(("write", str(proof)), WORKS).value is None
     assert not proof.exists() or proof.read_text() == ""
     assert graders.ask(("network", None), WORKS).value is None
+
+
+def test_without_a_sandbox_the_user_is_warned_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_here(spec: str) -> None:
+        raise SandboxUnavailable("user namespace: not available")
+
+    monkeypatch.setattr("grpo.envs.graders.remote.pool_of", none_here)
+    with pytest.warns(RuntimeWarning, match="can read files and use the network: user namespace"):
+        runner("tabnanny")
+    with pytest.raises(SandboxUnavailable):
+        runner("tabnanny", "local")

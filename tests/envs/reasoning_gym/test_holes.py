@@ -78,6 +78,31 @@ def test_honest_answers_pass_every_rule(member: str) -> None:
         assert reply.value == {"score": 1.0, "refused": ""}, gold
 
 
+def test_rules_refuse_what_cheats_and_nothing_that_is_only_written_otherwise() -> None:
+    from grpo.envs.reasoning_gym.guest import BEFORE
+
+    puzzle = {"answer": "8*(5*1 - 2)", "metadata": {"numbers": [8, 5, 1, 2]}}
+    assert BEFORE["puzzle24"]("8 * (5 * 1 - 2)", puzzle) == ""
+    assert BEFORE["puzzle24"]("(8 - 2 + 1) * 5", puzzle) == "it makes 35"
+    assert BEFORE["puzzle24"]("8*6/2*1", puzzle) == "it does not use the numbers of the problem"
+    assert BEFORE["puzzle24"]("49/2+0*1", {"answer": "", "metadata": {"numbers": [49, 2, 0, 1]}}) == "it makes 24.5"
+    for text in ("x**2/2 + c", "x**2/2 + const", "(x**2)/2 + C", "sin (x)*E**(2*x) + K", "-log(Abs(x - 1.5)) + pi"):
+        assert BEFORE["simple_integration"](text, {}) == "", text
+    for text in (
+        "Integral(x, x)",
+        "integrate (x, x)",
+        "(Integral)(x, x)",
+        "x.diff()",
+        "lambda x",
+        "[x]",
+        "a__b",
+        "x; y",
+    ):
+        assert BEFORE["simple_integration"](text, {}), text
+    assert BEFORE["polynomial_multiplication"]("expand(x)", {})
+    assert BEFORE["polynomial_multiplication"]("x**2*y + 3*x - (2)", {}) == ""
+
+
 @pytest.mark.parametrize(
     ("member", "answer"),
     [
@@ -96,7 +121,7 @@ def test_an_answer_that_a_grader_cannot_stand_is_wrong_and_soon(member: str, ans
     assert time.monotonic() - started < 30
 
 
-@pytest.mark.parametrize("member", ["arc_1d", "arc_agi", "string_manipulation", "spell_backward", "word_ladder"])
+@pytest.mark.parametrize("member", ["arc_1d", "group_anagrams", "string_manipulation", "spell_backward", "word_ladder"])
 def test_a_grader_in_the_sandbox_scores_as_it_does_here(member: str) -> None:
     """Datasets that hold functions, or word lists that do not go along with every batch."""
     from grpo.envs.reasoning_gym.env import items_of

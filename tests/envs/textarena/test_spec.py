@@ -88,6 +88,27 @@ def test_a_game_that_breaks_at_a_second_invalid_move_is_lost(host: Host, name: s
 
 
 @pytest.mark.slow
+def test_a_game_whose_data_the_sandbox_lacks_is_read_in_a_process_with_limits(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grpo.envs.graders.remote import PROCESS
+    from grpo.envs.textarena import env as module
+    from grpo.plugins.errors import TransientError
+
+    class Blind:
+        def ask(self, request: Any, works: Any) -> None:
+            raise TransientError("no word list here")
+
+    real = module.players
+    monkeypatch.setattr(module, "players", lambda sandbox, seconds: real(sandbox, seconds) if sandbox else Blind())
+    monkeypatch.setattr(module, "_elsewhere", {})
+    env = host.env("textarena:Bandit-v0").make()
+    env.reset(seed=1)
+    assert env.step("no move")[1:3] == (0.0, False)
+    assert module._elsewhere == {"Bandit-v0": PROCESS}
+
+
+@pytest.mark.slow
 def test_a_move_that_a_game_cannot_stand_has_lost_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     from grpo.envs.graders.remote import Reply
     from grpo.envs.textarena.env import Graders
