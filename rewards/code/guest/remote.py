@@ -183,7 +183,8 @@ class Remote:
             if raised is None:
                 result = self._codec.read_all([wire], containers)[0]
             if changed is not None:
-                back = [pair for pair in pairs if result is pair[1] and type(result) in _IDENTIFIED]
+                identified = type(result) in _IDENTIFIED or self._is_own(type(result))
+                back = [pair for pair in pairs if result is pair[1] and identified]
                 if self._later is None:
                     self._update(pairs)
                     result = back[0][0] if back else result
