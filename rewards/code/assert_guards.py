@@ -110,6 +110,8 @@ class _Guarded(ast.NodeTransformer):
                 return True
             if isinstance(node, ast.stmt) and _is_assertion(node):
                 return True
+            if isinstance(node, ast.withitem) and _expects(node.context_expr):
+                return True
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._asserting:
                 return True
         return False
@@ -128,6 +130,13 @@ def _is_assertion(node: ast.stmt) -> bool:
     """Returns whether a statement calls an assertion of a test case."""
     method = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
     return isinstance(method, ast.Attribute) and method.attr.startswith("assert")
+
+
+def _expects(node: ast.expr) -> bool:
+    """Returns whether the context of a `with` block expects an exception, which is an assertion too."""
+    name = node.func if isinstance(node, ast.Call) else None
+    called = name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
+    return called == "raises" or called.startswith("assert")
 
 
 def _is_unit(node: ast.AST) -> bool:

@@ -52,6 +52,7 @@ class Channel:
         trusted: this is the end of the tests, which may send more than they accept.
 
     Attributes:
+        longest: how many bytes the longest frame had that came.
         deadline: when reading and writing give up, on the clock `time.monotonic`; None for never.
     """
 
@@ -65,6 +66,7 @@ class Channel:
         if trusted:
             self._most_sent, self._most_received = self._most_received, self._most_sent
         self.deadline: float | None = None
+        self.longest = 0
 
     def send(self, message: Any) -> None:
         """Sends one frame.
@@ -97,6 +99,7 @@ class Channel:
         length = int.from_bytes(self._read(_HEAD), "big")
         if length > self._most_received:
             raise Garbled(f"a frame of {length} bytes")
+        self.longest = max(self.longest, length)
         body = self._read(length)
         try:
             message, end = _decode(body.decode("ascii"))

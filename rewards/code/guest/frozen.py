@@ -25,12 +25,14 @@ class Items:
     Args:
         take: takes so many more from the solution; returns whether that was the end, and the items.
         once: the object is its own iterator, so that an item that was seen is not seen again.
+        again: asks such an object to begin again; returns False for what never does, as a generator.
 
     Attributes:
         seen: those that were taken.
     """
 
-    def __init__(self, take: Taken, *, once: bool) -> None:
+    def __init__(self, take: Taken, *, once: bool, again: Callable[[], bool] = lambda: False) -> None:
+        self._again = again
         self.seen: list[Any] = []
         self.ended = False
         self._take = take
@@ -39,6 +41,8 @@ class Items:
         self._count = 1
 
     def __iter__(self) -> Iterator[Any]:
+        if self.once and self.seen and self._again():
+            self._begin_again()
         place = 0
         while True:
             place = self._next if self.once else place
@@ -52,6 +56,27 @@ class Items:
         while len(self.seen) < count and self._more():
             pass
         return self.seen
+
+    def _begin_again(self) -> None:
+        """Takes what an object that is its own iterator gives when it is iterated over once more.
+
+        Raises:
+            TypeError: neither what follows nor what it gave before.
+        """
+        end, items = self._take(1)
+        if items and items[0] == self.seen[0]:
+            wanted = len(self.seen) + self.ended
+            while not end and len(items) < wanted:
+                end, more = self._take(wanted - len(items))
+                items.extend(more)
+            if items != self.seen:
+                raise TypeError("the solution's iterator began again with other items")
+            self.once, self.ended = False, end
+        elif items and self.ended:
+            raise TypeError("the solution's iterator began again with other items")
+        else:
+            self.seen.extend(items)
+            self.ended = self.ended or end
 
     def _more(self) -> bool:
         """Takes some more: first one by one, as there may be no end, then more at once."""
@@ -89,8 +114,10 @@ class Answers:
 
     def length(self, said: int) -> int:
         """Returns how many items there are said to be, if there are so many."""
-        if self.items is not None and len(self.items.upto(said + 1)) != said:
-            raise TypeError(f"the solution's object says that it has {said} items, and gives another number of them")
+        if self.items is not None:
+            if len(self.items.upto(said + 1)) != said:
+                raise TypeError(f"the solution's object has {said} items by its length, and gives another number")
+            self.items.once = False
         return said
 
     def at(self, key: Any, found: Any) -> Any:

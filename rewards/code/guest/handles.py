@@ -27,15 +27,7 @@ from grpo.rewards.code.guest.frozen import Answers, Items
 from grpo.rewards.code.guest.values import DATA_METHODS
 
 _SPECIAL = frozenset({"__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__", "__bases__", "__mro__"})
-_SPECIAL |= {
-    "__qualname__",
-    "__members__",
-    "__slots__",
-    "__code__",
-    "__defaults__",
-    "__match_args__",
-    "__abstractmethods__",
-}
+_SPECIAL |= {"__qualname__", "__members__", "__slots__", "__code__", "__defaults__", "__match_args__"}
 _OF_THE_LANGUAGE: Any = (types.GeneratorType, types.AsyncGeneratorType, types.FunctionType, types.MethodType)
 _OF_THE_LANGUAGE += (types.BuiltinFunctionType, enumerate, filter, map, reversed, zip)
 _LANGUAGE: dict[str, Any] = {kind.__name__: kind for kind in _OF_THE_LANGUAGE}
@@ -124,6 +116,10 @@ class Inside:
             return its.own
         return result
 
+    def _again(self) -> bool:
+        """Asks an iterator to begin again; returns False for one of the language's own, which does not."""
+        return self.language_class() is Handle and type(self.ask("op", "__iter__")) is Handle
+
     def copy_of(self, result: Any) -> Any:
         """Returns a copy of the object; that of one that the tests made is theirs too."""
         return self.made(result) if self.tested else result
@@ -167,7 +163,7 @@ class Inside:
                 answers.items = Items(lambda count: (True, seen), once=False)
             else:
                 same = inside(iterator).number == self.number
-                answers.items = Items(lambda count: _some(iterator, count), once=same)
+                answers.items = Items(lambda count: _some(iterator, count), once=same, again=self._again)
             answers.agree()
         return answers.items
 

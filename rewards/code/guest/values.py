@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, UserDict, UserList, UserString, defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
 from operator import itemgetter
 from types import MemberDescriptorType
@@ -220,6 +220,8 @@ class Codec:
             return _write_clock(value, kind.__name__)
         if kind.__name__ in self._shared and is_enumeration(kind):
             return ["m", kind.__name__, value._name_, self._write(value._value_, depth)]
+        if kind in (UserList, UserDict, UserString):
+            return self._write(value.data, depth)
         if kind in _MEMBER_NAMES:
             return ["m", kind.__name__, *_MEMBER_NAMES[kind]]
         if issubclass(kind, _SUBCLASSED):
@@ -318,8 +320,23 @@ class Codec:
         if key not in self._rows:
             named = [(text, place) for place, text in enumerate(fields) if text not in DATA_METHODS]
             spaces: dict[str, Any] = {text: property(itemgetter(place)) for text, place in named}
+            spaces |= {"_fields": tuple(fields), "_asdict": _as_dict, "_replace": _replaced, "__repr__": _row_text}
             self._rows[key] = type(_text(name)[:100] or "row", (tuple,), {"__slots__": (), **spaces})
         return self._rows[key]
+
+
+def _as_dict(row: Any) -> dict[str, Any]:
+    return dict(zip(row._fields, row, strict=True))
+
+
+def _replaced(row: Any, **changes: Any) -> Any:
+    if changes.keys() - set(row._fields):
+        raise ValueError(f"Got unexpected field names: {sorted(changes.keys() - set(row._fields))}")
+    return type(row)((_as_dict(row) | changes).values())
+
+
+def _row_text(row: Any) -> str:
+    return f"{type(row).__name__}({', '.join(f'{name}={item!r}' for name, item in _as_dict(row).items())})"
 
 
 def is_enumeration(kind: Any) -> bool:

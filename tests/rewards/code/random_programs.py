@@ -1,4 +1,4 @@
-"""Honest programs that are drawn by lot, with tests that plain Python passes, and mutants of them: a seed in, cases out.
+"""Honest programs drawn by lot, with tests that plain Python passes, and mutants of them: a seed in, cases out.
 
 A family is a program with gaps, and questions about it. A case fills the gaps, draws some of the questions, asks plain
 Python for the answers, and asserts them. A mutant changes one place of a program.
@@ -197,7 +197,8 @@ CALL_QUESTIONS = [
         "r, calls, f.__name__",
     ),
     (
-        "n = []\n@retry({big})\ndef f(x):\n    n.append(x)\n    if len(n) < 3:\n        raise ValueError(x)\n    return x\nr = f(4)",
+        "n = []\n@retry({big})\ndef f(x):\n    n.append(x)\n    if len(n) < 3:\n"
+        "        raise ValueError(x)\n    return x\nr = f(4)",
         "r, n",
     ),
     ("try:\n    retry(2)(check)(-9)\n    r = 0\nexcept ValueError as e:\n    r = str(e)", "r"),
@@ -273,7 +274,7 @@ VALUE_QUESTIONS = [
     ),
     (
         "",
-        "Color.RED.name, Color({a}) is Color.RED, pick({big}).other() == Color.RED, [c.value for c in Color], len(Color)",
+        "Color.RED.name, Color({a}) is Color.RED, pick({big}).other() == Color.RED, [c.value for c in Color]",
     ),
     ("", "Level.HIGH > Level.LOW, Level(1) == 1, sorted(Level)[0].name, int(Level.HIGH)"),
     ("a, b = pair({c})", "a, b, pair(1).left, pair(2) == (2, -2), pair(3)._asdict() if False else 0"),
@@ -286,7 +287,8 @@ VALUE_QUESTIONS = [
         "divmod(m, 2), bytes(m), float(m), int(m), (-m).n, abs(-m).n, m.n, m < 99, round(m), [0] * 3 + [m.n]",
     ),
     (
-        "import asyncio\nasync def run():\n    async with Count(3) as c:\n        out = [x async for x in c]\n    return out, c.n",
+        "import asyncio\nasync def run():\n    async with Count(3) as c:\n        out = [x async for x in c]\n"
+        "    return out, c.n",
         "asyncio.run(run())",
     ),
     ("import asyncio", "asyncio.run(later({d})), asyncio.iscoroutinefunction(later)"),

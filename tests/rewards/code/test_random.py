@@ -37,7 +37,7 @@ def outcomes(cases, *, integrity="split"):
     return asyncio.run(every())
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(5000, marks=pytest.mark.slow)])
 def test_no_honest_program_is_blamed(count):
     cases = [honest(seed) for seed in range(count)]
     judged = list(zip(cases, outcomes(cases), strict=True))
@@ -45,15 +45,15 @@ def test_no_honest_program_is_blamed(count):
     assert sum(line.startswith("undecided") for _, line in judged) <= count // 50
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(2500, marks=pytest.mark.slow)])
-def test_a_mutant_that_plain_python_rejects_is_rejected(count):
+@pytest.mark.parametrize("count", [30, pytest.param(2500, marks=pytest.mark.slow)])
+def test_a_mutant_is_accepted_where_plain_python_accepts_it_and_nowhere_else(count):
     cases = [mutant(honest(seed), seed) for seed in range(count)]
     plain = outcomes(cases, integrity="shared")
     judged = outcomes(cases)
-    passed = [
-        (case, there)
+    differ = [
+        (case, there, here)
         for case, there, here in zip(cases, plain, judged, strict=True)
-        if here.startswith("accepted") and not there.startswith("accepted")
+        if here.startswith("accepted") != there.startswith("accepted") and not here.startswith("undecided")
     ]
-    assert passed == []
-    assert sum(not line.startswith("accepted") for line in plain) >= count // 2
+    assert differ == []
+    assert sum(not line.startswith("accepted") for line in plain) >= count // 5

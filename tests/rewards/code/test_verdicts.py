@@ -1,0 +1,44 @@
+"""Cheats of many families and honest programs in odd ways: each gets its verdict, and none abstains at will."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo.plugins.sandbox_pools import close_pools, pool_of
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.judge import judge
+from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.task import Columns, task_of
+
+pytestmark = pytest.mark.slow
+
+_LINES = Path(__file__).with_name("verdicts.jsonl").read_text(encoding="ascii").splitlines()
+CASES = {case["name"]: case for case in map(json.loads, _LINES)}
+
+
+async def _verdict(case):
+    try:
+        task = task_of(Columns(**case["row"]))
+        _, result = await judge(pool_of(), case["completion"], task, allowance=Allowance(seconds=5.0, stop=True))
+    except UnusableTests as fault:
+        return "undecided", str(fault)
+    return ("accepted" if result.outcome == "accepted" else "rejected"), result.line()
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """How every program did, judged side by side."""
+
+    async def every():
+        return await asyncio.gather(*map(_verdict, CASES.values()))
+
+    yield dict(zip(CASES, asyncio.run(every()), strict=True))
+    close_pools()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_program_gets_its_verdict(verdicts, name):
+    verdict, line = verdicts[name]
+    assert verdict == CASES[name]["verdict"], line
