@@ -28,6 +28,7 @@ _RUBRIC = lazy_pattern(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
 _MEMBER = lazy_pattern(r"(?P<member>[^=,\s]+?)(?::(?P<options>[\w.]+\s*=.*))?", re.DOTALL)
 _FILE_STARTS = ("./", "../", "/", "~")
 _FILE_ENDS = (".py", ".toml")
+_DATA_ENDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".jsonl.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,16 @@ def is_file(text: str) -> bool:
     return text.startswith(_FILE_STARTS) or text.partition(":")[0].endswith(_FILE_ENDS)
 
 
+def _refuse_data(text: str) -> None:
+    """Refuses a file of rows where a plugin is to be named.
+
+    Raises:
+        UsageError: with the environment that reads it.
+    """
+    if text.endswith(_DATA_ENDS):
+        raise UsageError(f"'{text}' is a data set and no plugin. To train on its rows: --env rows:dataset={text}")
+
+
 def _split(text: str) -> tuple[str, str | None]:
     """Splits into the head, which names the plugin, and the options (None when there is no colon for them)."""
     if not text:
@@ -102,11 +113,13 @@ def _split(text: str) -> tuple[str, str | None]:
 
             if Path(text).expanduser().is_dir():
                 raise UsageError(f"'{text}' is a folder. Name a file in it: ./file.py:function or ./rubric.toml.")
+            _refuse_data(text)
             raise UsageError(
                 f"'{text}' does not name a function of a Python file, nor a rubric. Write ./file.py:function or "
                 "./rubric.toml."
             )
         return f"{match['path']}:{match['function']}", match["options"]
+    _refuse_data(text.partition(":")[0])
     head, colon, options = text.partition(":")
     if head in RESERVED_PREFIXES and colon:
         match = _MEMBER.fullmatch(options.strip())

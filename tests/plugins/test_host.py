@@ -36,7 +36,7 @@ def test_text_and_table_bind_alike(near_entry: Entry) -> None:
 
 def test_two_rewards_of_one_name_are_refused(near_entry: Entry) -> None:
     host = Host([near_entry])
-    with pytest.raises(UsageError, match=r"two rewards are named 'near'.*--reward near:as="):
+    with pytest.raises(UsageError, match=r"two rewards are named 'near'.*near:as="):
         host.rewards(["near", "near:tolerance=0.5"])
     with pytest.raises(UsageError, match="two rewards are named 'x'"):
         host.rewards(["near:as=x", {"name": "near", "as": "x"}])

@@ -131,9 +131,12 @@ def test_a_missing_file_is_not_found(folder: Path) -> None:
     [
         (
             "from grpo import reward\n@reward\ndef f(completion):\n    return 1.0\n",
-            r"Write @reward\(version=1\) above the function",
+            r"Write @reward\(\), or @reward\(version=1\)",
         ),
-        ("from grpo import reward\nreward(len, version=1)\n", r"Write @reward\(version=1\) above .*slip\.py:2"),
+        (
+            "from grpo import reward\nreward(len, version=1)\n",
+            r"Write @reward\(\), or @reward\(version=1\).*slip\.py:2",
+        ),
         ("from grpo import reward\nreward(version=1)(object())\n", "is no function. Decorate a function"),
         (
             "from grpo import reward\nclass A:\n    @reward(version=1)\n    def f(self, completion): ...\n",

@@ -124,6 +124,8 @@ def test_a_table_may_name_a_file() -> None:
         ("verifiers:", "names no environment of 'verifiers'"),
         ("textarena:x=1", "names no environment of 'textarena'"),
         ("./mine.py:", "Write ./file.py:function"),
+        ("./mine.jsonl", "is a data set and no plugin. To train on its rows: --env rows:dataset=./mine.jsonl"),
+        ("mine.csv:prompt=a", "To train on its rows: --env rows:dataset=mine.csv"),
         ("./mine:score", "does not name a function of a Python file"),
     ],
 )
