@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from grpo.plugins._pattern import lazy_pattern
+
 _FUNCTIONS = "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan ln log exp min max gcd lcm"
 _GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega "
@@ -20,15 +22,15 @@ NAMES = {name: f"\\{name}" for name in f"{_FUNCTIONS} {_GREEK}".split()}
 
 NAMES |= {f"a{name}": f"\\arc{name}" for name in ("sin", "cos", "tan")}
 NAMES |= dict.fromkeys(("infinity", "Infinity", "inf", "oo"), "\\infty")
-_NAME = re.compile(r"(?<![A-Za-z])(?:" + "|".join(sorted(NAMES, key=len, reverse=True)) + r")(?![A-Za-z])")
-_BRACKETED = re.compile(r"(?<![A-Za-z])(?P<name>sqrt|cbrt|cuberoot|[Aa]bs)\s?\(|(?P<power>\^)\s?\(|[√\u221b]\s?\(")
+_NAME = lazy_pattern(r"(?<![A-Za-z])(?:" + "|".join(sorted(NAMES, key=len, reverse=True)) + r")(?![A-Za-z])")
+_BRACKETED = lazy_pattern(r"(?<![A-Za-z])(?P<name>sqrt|cbrt|cuberoot|[Aa]bs)\s?\(|(?P<power>\^)\s?\(|[√\u221b]\s?\(")
 _SUPERSCRIPTS = dict(
     zip("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b\u207a\u207f", "0123456789-+n", strict=True)
 )
-_RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
-_LOWERED = re.compile("[\u2080-\u2089]+")
-_VULGAR = re.compile("[\u00bc-\u00be\u2150-\u215e]")
-_BARRED = re.compile(r"(?:\d[\u0304\u0305])+")
+_RAISED = lazy_pattern(f"[{''.join(_SUPERSCRIPTS)}]+")
+_LOWERED = lazy_pattern("[\u2080-\u2089]+")
+_VULGAR = lazy_pattern("[\u00bc-\u00be\u2150-\u215e]")
+_BARRED = lazy_pattern(r"(?:\d[\u0304\u0305])+")
 _COMMANDS = str.maketrans(
     {
         "\u2212": "-",
@@ -62,12 +64,12 @@ _COMMANDS = str.maketrans(
         },
     }
 )
-_BARE_POWER = re.compile(r"\^\s?([-+]?(?:\d+(?:\.\d+)?|[A-Za-z]))(?![\d({])")
-_BARE_ROOT = re.compile(r"(?:√|(?<![A-Za-z])sqrt)\s?(\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])|\u03c0)")
-_BARE_CUBIC = re.compile(r"\u221b\s?(\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])|\u03c0)")
-_BRACES = re.compile(r"(?<![\^_}\w])\{([^{}]*)\}")
+_BARE_POWER = lazy_pattern(r"\^\s?([-+]?(?:\d+(?:\.\d+)?|[A-Za-z]))(?![\d({])")
+_BARE_ROOT = lazy_pattern(r"(?:√|(?<![A-Za-z])sqrt)\s?(\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])|\u03c0)")
+_BARE_CUBIC = lazy_pattern(r"\u221b\s?(\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])|\u03c0)")
+_BRACES = lazy_pattern(r"(?<![\^_}\w])\{([^{}]*)\}")
 _COMPARED = {"<=": "\\le ", ">=": "\\ge ", "!=": "\\ne ", "+/-": "\\pm ", "+-": "\\pm "}
-_COMPARISON = re.compile("|".join(map(re.escape, _COMPARED)))
+_COMPARISON = lazy_pattern("|".join(map(re.escape, _COMPARED)))
 
 
 def latex_of(text: str) -> str:

@@ -243,10 +243,10 @@ def test_the_help_loads_no_torch() -> None:
 def test_a_disk_that_fills_up_loses_the_rows_but_not_the_figures(
     tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full_disk(path: Path) -> None:
+    def full_disk(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("grpo.core.record.run_dir._sync", full_disk)
+    monkeypatch.setattr("os.fsync", full_disk)
     result = invoke(*tiny, "--output", tmp_path / "rows.jsonl")
     assert isinstance(result.exception, RunError)
     assert "No space left on device" in str(result.exception)

@@ -79,7 +79,7 @@ BAD = {
     "missing configuration": ("--config none.toml", "cannot read the configuration none.toml"),
     "broken configuration": ("--config broken.toml", "broken.toml is not valid TOML"),
     "missing model": ("--model ./none", "no config.json in that folder"),
-    "prompt too long": ("--max-prompt-length 5", "row 0: the prompt has"),
+    "prompt too long": ("--max-prompt-length 5", "Raise rollout.max_prompt_length to 115"),
     "over the context": ("--max-completion-length 1020", "together over the model's context of 1024"),
     "unwritable": ("--out rows.jsonl/run", "rows.jsonl"),
     "not empty": ("--out .", "is not empty"),

@@ -20,7 +20,7 @@ def test_what_does_not_fit_is_refused_with_what_to_lower() -> None:
     params = SamplingParams(max_tokens=4, eos_ids=(), pad_id=0)
     refuse_unfit([[5], [5] * 12], params, 16)
     refuse_unfit([[5] * 100], params, None)
-    with pytest.raises(UsageError, match=r"13 tokens and 4 new ones .* context of 16.*rollout\.max_prompt_length"):
+    with pytest.raises(UsageError, match=r"13 tokens and 4 new ones .* context of 16.*max_completion_length to 3"):
         refuse_unfit([[5], [5] * 13], params, 16)
     with pytest.raises(UsageError, match="an empty prompt"):
         refuse_unfit([[5], []], params, None)
