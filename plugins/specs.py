@@ -205,9 +205,9 @@ class EnvSpec:
             get harder; None: a run shuffles them.
         resolve: for a family such as `gym`, whose member the user names after a colon (`gym:FrozenLake-v1`): the
             member's name in, its own spec out; raises `PluginNotFound` for a name that is none. None: no family.
+        note: what a user should know before trusting its scores, for example a weakness of its grader; "" for nothing.
         settle: `(**options) -> EnvSpec`: this spec with the rewards, the verifier and the note that fit the options,
             where they follow from the rows that these name; raises what `dataset` raises. None: they never differ.
-        note: what a user should know before trusting its scores, for example a weakness of its grader; "" for nothing.
     """
 
     kind: ClassVar[Kind] = "env"
@@ -224,8 +224,8 @@ class EnvSpec:
     hub_dataset: str | None = None
     ordered: Callable[..., bool] | None = None
     resolve: Callable[[str], EnvSpec] | None = None
-    settle: Callable[..., EnvSpec] | None = None
     note: str = ""
+    settle: Callable[..., EnvSpec] | None = None
 
     @property
     def played(self) -> bool:

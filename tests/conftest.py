@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if "GRPO_CACHE" not in os.environ:  # what is remembered of plugins, here and in what the tests start
         config.stash[CACHE] = tempfile.TemporaryDirectory(prefix="grpo-cache-")
         os.environ["GRPO_CACHE"] = config.stash[CACHE].name
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started by nohup, which what the tests start would inherit
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if config.getoption("--lane") == "fast":
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD.parent), os.environ.get("PYTHONPATH")]))
         config.stash[BROKEN] = guarded()

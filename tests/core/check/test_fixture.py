@@ -13,6 +13,11 @@ import pytest
 
 @pytest.mark.slow
 def test_the_fixture_fails_the_test_with_the_report(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(
+        "from grpo import Case, reward\n\n"
+        "@reward(version=1, cases=[Case('a', expect=1.0)])\n"
+        "def wrong(completion):\n    return 0.0\n"
+    )
     (tmp_path / "test_it.py").write_text(
         textwrap.dedent(
             """
@@ -20,7 +25,7 @@ def test_the_fixture_fails_the_test_with_the_report(tmp_path: Path) -> None:
             from grpo.plugins.host import Host
 
             def test_bad(grpo_check):
-                grpo_check(Host.discover().reward("gsm8k.soft_format:variant=gist"))
+                grpo_check(Host.discover().reward("./bad.py:wrong"))
 
             def test_good(grpo_check):
                 assert grpo_check(Host.discover().verifier("gsm8k")).ok
@@ -35,7 +40,7 @@ def test_the_fixture_fails_the_test_with_the_report(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:grpo", "-p", "grpo.core.check.fixture", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "1 failed, 2 passed" in done.stdout
-    assert "error: leading space" in done.stdout
+    assert "error: cases" in done.stdout
 
 
 def test_the_pytest_plugin_imports_nothing_heavy() -> None:

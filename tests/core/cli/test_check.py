@@ -23,7 +23,7 @@ def grpo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
 
 
-def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity() -> None:
+def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity(tmp_path: Path) -> None:
     done = grpo("gsm8k", "--json")
     assert [report["plugin"] for report in json.loads(done.stdout)] == ["verifier gsm8k", "env gsm8k"]
     assert done.returncode == 0
@@ -32,8 +32,17 @@ def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity() -> Non
     assert "1 warning" in done.stdout.splitlines()[0]
     done = grpo("proximity:table=qwen3_4b", "--json")
     [report] = json.loads(done.stdout)
-    assert (done.returncode, report["ok"], report["plugin"]) == (1, False, "reward proximity:table=qwen3_4b")
-    assert {finding["severity"] for finding in report["findings"]} == {"error", "warning"}
+    assert (done.returncode, report["ok"], report["plugin"]) == (0, True, "reward proximity:table=qwen3_4b")
+    assert {finding["severity"] for finding in report["findings"]} == {"note"}, "it scores as published"
+    file = tmp_path / "bad.py"
+    file.write_text(
+        "from grpo import Case, reward\n\n@reward(version=1, cases=[Case('a', expect=1.0)])\n"
+        "def wrong(completion):\n    return 0.0\n"
+    )
+    done = grpo(f"{file}:wrong", "--json")
+    [report] = json.loads(done.stdout)
+    assert (done.returncode, report["ok"]) == (1, False)
+    assert "error" in {finding["severity"] for finding in report["findings"]}
 
 
 def test_options_choose_among_the_kinds_of_a_name() -> None:

@@ -152,7 +152,7 @@ def test_a_broken_line_ends_with_exit_2_names_it_and_keeps_the_earlier_rows(
     ("arguments", "words"),
     [
         (["score", "--reward", "./mine.py:size", "--input", "missing.jsonl"], b"--input missing.jsonl: No such file"),
-        (["score", "--reward", "./mine.py:size", "--input", "."], b"--input .: Is a directory"),
+        (["score", "--reward", "./mine.py:size", "--input", "."], b". is not a run directory"),
         (["score", "--reward", "./mine.py:size", "--input", "broken.jsonl"], b"broken.jsonl, line 1"),
         (["score", "--reward", "./mine.py:nothing", "--input", "good.jsonl"], b"nothing"),
         (["score", "--input", "good.jsonl"], b"--reward"),

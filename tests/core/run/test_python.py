@@ -201,7 +201,7 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
         ({}, "grpo.train(resume='{run}', rewards=[pressed, brief])"),
         ({"rewards": pressed_spec}, "cannot be continued without the reward 'brief'"),
         ({"rewards": [vowels]}, "has no reward 'vowels'; it has: pressed, brief"),
-        ({"rewards": [pressed_spec, brief], "steps": 9}, "was started with train.steps = 4, not 9"),
+        ({"rewards": [pressed_spec, brief], "steps": 3}, "was started with train.steps = 4, not 3"),
         ({"rewards": [pressed_spec, brief], "env": "guess"}, "has no env 'guess'; it has: gsm8k"),
     ]:
         with pytest.raises(UsageError) as refused:

@@ -116,7 +116,12 @@ def test_a_grader_that_does_not_even_work_at_a_known_answer_is_a_failure(graders
         graders.ask(("spin", None), [("crash", None)])
 
 
-def test_a_process_that_is_killed_is_a_failure(graders: Graders) -> None:
+def test_who_kills_itself_is_wrong_where_a_kill_from_outside_looks_different(
+    graders: Graders, request: pytest.FixtureRequest
+) -> None:
+    if request.node.callspec.params["graders"] == "sandbox":  # nobody can send it a SIGKILL but the machine
+        assert graders.ask(("killed", None), WORKS).value is None
+        return
     with pytest.raises(TransientError, match="SIGKILL"):
         graders.ask(("killed", None), WORKS)
 
