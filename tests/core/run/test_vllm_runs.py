@@ -107,6 +107,7 @@ def test_several_environments_one_batch_ahead_and_a_killed_run_goes_on_with_the_
         kept = [{k: v for k, v in row.items() if "seconds" not in k and "time/" not in k} for row in rows]
         for row in kept:
             row.pop("sync/bytes", None)  # an engine that starts anew gets the base along with the adapter
+            row.pop("sync/spot_difference", None)  # rounding of some 1e-6, whose last bit depends on where tensors lie
         sampled = [[row["completion"] for row in read_rollouts(run, step)] for step in (1, 2, 3, 4)]
         return kept, sampled
 
