@@ -36,8 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if "GRPO_CACHE" not in os.environ:  # what is remembered of plugins, here and in what the tests start
         config.stash[CACHE] = tempfile.TemporaryDirectory(prefix="grpo-cache-")
         os.environ["GRPO_CACHE"] = config.stash[CACHE].name
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started by nohup, which what the tests start would inherit
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # nohup ignores the one and a shell's background the other, which what the tests start would inherit.
+    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
     if config.getoption("--lane") == "fast":
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD.parent), os.environ.get("PYTHONPATH")]))
         config.stash[BROKEN] = guarded()

@@ -130,6 +130,7 @@ def test_the_contract_and_the_rewards_load_no_heavy_library_and_no_gymnasium(pac
     assert not top_level(modules) & (HEAVY | {"gymnasium"})
 
 
+@pytest.mark.slow
 def test_the_environments_load_gymnasium_and_its_numpy_alone() -> None:
     modules = imported_by("-c", f"import {', '.join(modules_of('envs'))}")
     assert "grpo.envs" in modules

@@ -58,6 +58,7 @@ def test_a_python_of_the_fast_lane_loads_no_trainer_and_reaches_no_other_machine
     assert refused in done.stderr
 
 
+@pytest.mark.slow
 def test_a_test_of_the_fast_lane_that_trains_fails_even_where_it_swallows_the_error(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").symlink_to(ROOT / "tests" / "conftest.py")
     (tmp_path / "test_samples.py").write_text(SAMPLES, encoding="utf-8")
@@ -80,6 +81,7 @@ def test_needs_nothing():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "environment", "end"),
     [

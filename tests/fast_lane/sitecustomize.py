@@ -1,15 +1,21 @@
 """The guard of the fast lane: a test in it loads no trainer and reaches no other machine, in no Python that it starts.
 
-In: what the interpreter reports of itself to an audit hook. Out: an error at the place where it happens, and a line in
-`broken`, because code under test may swallow the error. Python imports a module of this name by itself when it starts;
-`tests/conftest.py` puts this folder in front of the search path of the processes that the tests start. A process that
-ignores PYTHONPATH is not watched.
+In: what the interpreter reports to an audit hook, and what it looks for to import. Out: an error at the place
+where it happens, and a line in `broken`, because code under test may swallow the error. Python imports a module of this
+name by itself when it starts; `tests/conftest.py` puts this folder in front of the search path of processes that the
+tests start. A process that ignores PYTHONPATH is not watched.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.abc import Loader, MetaPathFinder
+    from types import ModuleType
 
 broken: list[str] = []
 
@@ -20,9 +26,7 @@ def _on_this_machine(host: Any) -> bool:
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "import" and arguments[0] == "trl":
-        what = "loads trl, and with it the trainer"
-    elif event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
+    if event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
         if _on_this_machine(arguments[1][0]):
             return
         what = f"connects to {arguments[1][0]}"
@@ -30,8 +34,35 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
         what = f"asks for the address of {arguments[0]!r}"
     else:
         return
+    _refuse(what)
+
+
+def _refuse(what: str) -> NoReturn:
     broken.append(what)
     raise RuntimeError(f"this test {what}, which a test of the fast lane does not; mark it: @pytest.mark.slow")
 
 
+class _Refused:
+    """A loader that loads nothing. No audit hook: `importlib.import_module` raises no event."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leaves it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        _refuse(f"loads {module.__name__}, and with it the trainer")
+
+
+class _Trainer:
+    """A finder of trl, which is found as always, so that whoever only asks whether it is installed gets an answer."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == "trl" else None
+        if spec is not None:
+            spec.loader = cast("Loader", _Refused())
+        return spec
+
+
 sys.addaudithook(_watch)
+sys.meta_path.insert(0, cast("MetaPathFinder", _Trainer()))

@@ -24,6 +24,7 @@ def mine(completions: list[str], answer: str) -> list[float]:
 """
 
 
+@pytest.mark.slow
 def test_an_honest_reward_of_groups_keeps_every_relation(tmp_path: Path) -> None:
     body = """
     shortest = min((len(t.split()) for t, score in zip(completions, scores) if score), default=0)
@@ -36,6 +37,7 @@ def test_an_honest_reward_of_groups_keeps_every_relation(tmp_path: Path) -> None
     assert own | executors | {"cases", "silence", "1 MB of text", "missing column"} <= set(report.relations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "found"),
     [

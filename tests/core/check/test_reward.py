@@ -202,6 +202,7 @@ def test_a_verifier_must_reject_and_give_reasons(tmp_path: Path) -> None:
     assert [finding.relation for finding in report.of("warning")] == ["silence"]
 
 
+@pytest.mark.slow
 def test_a_case_that_does_not_hold_is_named() -> None:
     report = check_reward("proximity", [Case("72", row={"answer": "72"}, expect=0.5)])
     [finding] = report.of("error")
@@ -225,6 +226,7 @@ def mine(completion: str, answer: str) -> float:
 """
 
 
+@pytest.mark.slow
 def test_a_reward_whose_cases_stop_below_the_top_is_asked_about_hedges_all_the_same(tmp_path: Path) -> None:
     report = check_reward(planted(tmp_path, NEAR_ONLY))
     assert "alternatives" in errors(report)
@@ -386,6 +388,7 @@ def test_what_published_variants_pay_for_is_noted(spec: str, wrong: set[str], do
     assert {finding.relation for finding in notes} == wrong | doubtful, str(report)
 
 
+@pytest.mark.slow
 def test_a_plugin_says_that_it_scores_as_published_and_still_has_to_work(tmp_path: Path) -> None:
     path = tmp_path / "theirs.py"
     text = """
@@ -411,12 +414,14 @@ def theirs(completion: str, answer: str, *, variant: str = "mine") -> float:
     assert errors(check_reward(f"{path}:theirs:variant=broken")) == {"no crash"}
 
 
+@pytest.mark.slow
 def test_the_copied_proximity_rule_pays_a_right_answer_less_than_silence() -> None:
     comma = next(f for f in check_reward("proximity:table=qwen3_4b").findings if f.relation == "thousands comma")
     assert comma.message == "as published, it means what the gold means, which scores 5; it scored -4.5"
     assert "<SOLUTION>1,200</SOLUTION>" in comma.example
 
 
+@pytest.mark.slow
 def test_any_plugin_survives_its_check(tmp_path: Path) -> None:
     bodies: list[Any] = ["raise RuntimeError", "return 'text'", "return float('nan')", "import sys; sys.exit(3)"]
     for body in bodies:

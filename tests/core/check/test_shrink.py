@@ -80,6 +80,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_case_that_holds(folder: Path) -> None:
     done = grpo("--reward", "gsm8k.correctness:variant=gist", "--input", "rows.jsonl", "--row", "1", cwd=folder)
     case = eval(done.stdout, {"Case": Case})
@@ -89,6 +90,7 @@ def test_the_command_prints_a_case_that_holds(folder: Path) -> None:
     assert "characters became 2" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_minimum_keeps_any_score_from_there_up(folder: Path) -> None:
     done = grpo("--reward", "format", "--input", "rows.jsonl", "--row", "2", "--min-score", "0.3", cwd=folder)
     case = eval(done.stdout, {"Case": Case})

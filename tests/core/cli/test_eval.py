@@ -60,6 +60,7 @@ def moody(completion: str, answer: str) -> float | None:
     return file
 
 
+@pytest.mark.slow
 def test_eval_measures_accuracy_and_rewards_without_training(tiny: list[str], vowels: str) -> None:
     found = measured(*tiny, "--reward", "proximity", "--reward", vowels)
     assert (found["problems"], found["samples"], found["temperature"]) == (6, 1, 0.0)
@@ -101,6 +102,7 @@ def test_its_rows_are_rows_for_grpo_score(tiny: list[str], vowels: str, tmp_path
         assert json.loads(before)["scores"]["vowels"] == json.loads(after)["scores"]["vowels"]
 
 
+@pytest.mark.slow
 def test_sampling_is_seeded_and_greedy_is_not_random(tiny: list[str], vowels: str) -> None:
     def rewards(*arguments: str) -> float:
         return float(measured(*tiny, "--reward", vowels, *arguments)["rewards"]["vowels"]["mean"])

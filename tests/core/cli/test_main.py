@@ -68,6 +68,7 @@ def test_every_deliberate_error_has_its_exit_code(
     assert text == (f"grpo: {error}" if code < 100 else "grpo: interrupted")
 
 
+@pytest.mark.slow
 def test_help_and_plugins_load_no_library_of_the_engine(tmp_path: Path) -> None:
     heavy = {"torch", "transformers", "trl", "vllm", "triton", "datasets", "peft", "gymnasium", "matplotlib"}
     code = (

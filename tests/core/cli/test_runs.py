@@ -303,6 +303,7 @@ def test_one_line_is_one_line_of_the_width_asked_for() -> None:
     assert one_line("abcdef", 4) == "abc…"
 
 
+@pytest.mark.slow
 def test_browsing_loads_no_torch(recorded: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from grpo.core.cli.main import cli\n"

@@ -15,6 +15,7 @@ def grpo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_a_program_is_run_and_described(tmp_path: Path) -> None:
     (tmp_path / "sum.py").write_text("print(sum(map(int, input().split())), '\\x1b[31mred')")
     (tmp_path / "numbers.txt").write_text("1 2 3\n")
@@ -47,6 +48,7 @@ def test_the_result_is_one_json_object_with_every_key(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -57,6 +57,7 @@ def test_each_environment_has_its_own_rewards_episodes_and_share_of_the_prompts(
     assert plan.config.rollout.max_turns == plan.envs[2].env.spec.max_turns
 
 
+@pytest.mark.slow
 def test_a_reward_goes_to_the_environments_whose_rows_have_its_columns(host: Host) -> None:
     plan = plan_of(host, GSM8K, COUNTDOWN, rewards=["length", "countdown:weight=2"])
     assert names(plan) == {"gsm8k": ["gsm8k.length"], "countdown": ["countdown.length", "countdown.countdown"]}

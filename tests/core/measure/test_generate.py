@@ -63,6 +63,7 @@ def test_a_seed_repeats_what_was_drawn_and_another_draws_anew(weights: Weights) 
     assert first[0][0] != first[0][1]
 
 
+@pytest.mark.slow
 def test_an_answer_that_the_limit_cut_says_so(weights: Weights) -> None:
     short, long = told(weights, *QUESTIONS, max_tokens=1), told(weights, *QUESTIONS, max_tokens=400)
     assert all(answer.cut for (answer,) in short)

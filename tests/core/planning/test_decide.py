@@ -117,6 +117,7 @@ def test_steps_come_from_epochs_over_the_rows(
     assert plan_of(train=train, loss={"num_iterations": iterations}).config.train.steps == steps
 
 
+@pytest.mark.slow
 def test_the_learning_rate_depends_on_what_is_trained(plan_of: MakePlan) -> None:
     full, lora = plan_of().config.train, plan_of(lora={"enabled": True}).config.train
     assert lora.lr == pytest.approx(10 * full.lr)
@@ -280,6 +281,7 @@ def test_a_run_directory_that_cannot_be_new_is_refused(kind: str, tmp_path: Path
     refuse_unwritable(tmp_path / "deep" / "er" / "run")
 
 
+@pytest.mark.slow
 def test_a_disk_too_full_is_refused_with_both_sizes(tmp_path: Path, plan_of: MakePlan) -> None:
     free = shutil.disk_usage(tmp_path).free
     refuse_full_disk(tmp_path / "new", free // 2)

@@ -131,6 +131,7 @@ def test_files_for_the_owner_alone_get_the_modes_of_all_others(run: RunDir) -> N
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640}
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_recorded_rollouts_changes_what_is_read(run: RunDir) -> None:
     row = RolloutRow(1, 0, "[]", "twelve", 9, "stop", "{}", 1.0, -0.5, {"near": ("score", 0.25, None)})
     write_rollouts(run, 1, [row] * 8)

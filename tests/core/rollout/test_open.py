@@ -30,6 +30,7 @@ def plan_of(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return plan
 
 
+@pytest.mark.slow
 def test_the_policy_itself_samples_unless_told_otherwise(plan_of: Any) -> None:
     rollouts = open_rollouts(plan_of(batch_size=5), None)
     assert isinstance(rollouts, HfRollouts)
@@ -49,6 +50,7 @@ def test_a_server_has_to_hold_the_longest_rollout_and_the_runs_adapter(plan_of: 
     assert all("--host" in command for _, _, command in servers_of(plan))
 
 
+@pytest.mark.slow
 def test_the_tolerance_is_that_of_the_data_type_unless_told_otherwise(plan_of: Any) -> None:
     assert tolerance_of(plan_of().config) == 2e-4
     assert tolerance_of(plan_of(tolerance=0.5).config) == 0.5

@@ -86,6 +86,7 @@ def test_the_outcomes_are_those_of_the_whole_batch_in_whatever_order_completions
     assert [outcome.kind for outcome in found["threaded"]] == ["score"] * 6 + ["failure", "score", "failure"]
 
 
+@pytest.mark.slow
 def test_a_call_that_was_begun_is_not_made_again_and_its_time_limit_holds() -> None:
     calls: list[str] = []
     held = threading.Event()

@@ -123,6 +123,7 @@ def test_what_is_returned_is_one_score_or_none_for_each_member(value: Any, kinds
     assert words in (found[1].reason or "")
 
 
+@pytest.mark.slow
 def test_a_transient_error_is_tried_again_for_the_group() -> None:
     calls: list[list[str]] = []
 
@@ -166,6 +167,7 @@ def test_a_crash_of_its_process_costs_one_group() -> None:
     assert "ended with exit code 3" in (found[22].reason or "")
 
 
+@pytest.mark.slow
 def test_a_row_that_cannot_be_sent_costs_its_group() -> None:
     completions = [one for group in range(6) for one in members(group, "a", "bb")]
     lock = {"answer": threading.Lock()}
@@ -175,6 +177,7 @@ def test_a_row_that_cannot_be_sent_costs_its_group() -> None:
     assert "cannot be sent to a worker process" in (found[4].reason or "")
 
 
+@pytest.mark.slow
 def test_many_groups_keep_their_members_in_worker_processes() -> None:
     completions = [one for group in range(300) for one in members(group, "a" * (1 + group % 5), "bbb", "cccc")]
     away, here = scores(bound(isolation="process"), completions), scores(bound(), completions)

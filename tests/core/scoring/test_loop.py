@@ -50,6 +50,7 @@ def test_async_calls_overlap() -> None:
     assert [outcome.score for outcome in outcomes] == [1.0] * 100
 
 
+@pytest.mark.slow
 def test_a_hang_a_refused_cancellation_and_an_exit_cost_one_completion_each() -> None:
     with Scorer([bound(polite, timeout=0.5)]) as scorer:
         outcomes = scorer.score(completions("a", "hang", "b", "stubborn", "exit", "c"))["polite"]
@@ -59,6 +60,7 @@ def test_a_hang_a_refused_cancellation_and_an_exit_cost_one_completion_each() ->
         assert scorer.score(completions("a"))["polite"][0].score == 1.0
 
 
+@pytest.mark.slow
 def test_a_coroutine_that_never_awaits_fails_alone_and_the_others_go_on() -> None:
     release = threading.Event()
 
@@ -92,6 +94,7 @@ def test_async_rewards_are_not_held_up_by_a_rewards_that_computes() -> None:
     assert outcomes["polite"][0].kind == "score"
 
 
+@pytest.mark.slow
 def test_async_transient_trouble_is_retried_and_batches_are_one_call() -> None:
     calls: list[int] = []
 

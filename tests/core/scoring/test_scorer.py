@@ -146,6 +146,7 @@ def test_a_plain_function_that_returns_a_coroutine_is_told_what_to_write() -> No
     assert "'async def'" in (outcome_of(lambda completion: inner()).reason or "")
 
 
+@pytest.mark.slow
 def test_transient_trouble_is_retried() -> None:
     calls: list[str] = []
 
@@ -161,6 +162,7 @@ def test_transient_trouble_is_retried() -> None:
     assert len(calls) == 2
 
 
+@pytest.mark.slow
 def test_transient_trouble_that_stays_is_a_failure_and_other_trouble_is_not_retried() -> None:
     calls: list[str] = []
 

@@ -36,6 +36,7 @@ def test_calls_run_side_by_side_and_off_the_main_thread() -> None:
     assert [outcome.score for outcome in scores(meet, ["a", "b", "c", "d"])] == [1.0] * 4
 
 
+@pytest.mark.slow
 def test_a_call_past_its_limit_fails_and_the_others_are_scored() -> None:
     release = threading.Event()
 
@@ -65,6 +66,7 @@ def test_the_first_failure_shows_where_the_thread_is_stuck() -> None:
     release.set()
 
 
+@pytest.mark.slow
 def test_a_call_that_ends_late_changes_nothing() -> None:
     def late(completion: str) -> float:
         time.sleep(0.4)
@@ -76,6 +78,7 @@ def test_a_call_that_ends_late_changes_nothing() -> None:
     assert outcomes[0].kind == "failure"
 
 
+@pytest.mark.slow
 def test_a_reward_whose_calls_all_hang_is_given_up() -> None:
     release = threading.Event()
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TRIED = "1.16"
 SEAMS = {
     "_prepare_inputs": ["generation_batch"],
@@ -75,7 +77,6 @@ def test_what_is_called_of_trl_takes_what_it_is_given() -> None:
     assert callable(maybe_gather_lm_head_ctx)
 
 
-@pytest.mark.slow
 def test_trl_still_holds_what_the_trainer_reads_of_it(tiny_model: Path, vowels: str, tmp_path: Path) -> None:
     """Attributes that a run with a reference policy and several passes uses, looked up on a trainer that TRL made."""
     from trl import GRPOTrainer

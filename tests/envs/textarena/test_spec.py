@@ -35,6 +35,7 @@ def transcript(env: Any, seed: int, moves: int = 6) -> list[Any]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
 def test_games_are_sound_environments_of_texts(host: Host, name: str) -> None:
     bound = host.env(f"textarena:{name}")
@@ -162,6 +163,7 @@ def test_a_budget_of_turns_truncates(host: Host) -> None:
     assert [env.step(f"[{guess}]")[2:4] for guess in (20, 19)] == [(False, False), (False, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["2048-v0-mega-easy", "FrozenLake-v0-random"])
 def test_games_side_by_side_draw_from_numbers_of_their_own(host: Host, name: str) -> None:
     make = host.env(f"textarena:{name}").make

@@ -47,6 +47,7 @@ class Stack:
 """
 
 
+@pytest.mark.slow
 def test_arguments_that_the_solution_changes_are_changed_for_the_tests(passes):
     program = "def order(items, seen):\n    items.sort()\n    seen['n'] = [len(items)]"
     passes(program, "a, s = [3, 2], {}\norder(a, s)\nassert (a, s) == ([2, 3], {'n': [2]})")

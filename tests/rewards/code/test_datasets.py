@@ -76,6 +76,7 @@ def test_sanitized_mbpp_accepts_every_canonical_solution(shared_data):
     assert rejected(pairs, judged(pairs)) == {}
 
 
+@pytest.mark.slow
 def test_mbpp_rejects_a_stub_except_where_its_own_tests_ask_for_nothing_more(shared_data):
     """Every test of task 899 expects True, so the constant passes it; that is the data's weakness."""
     rows = [json.loads(line) for line in (shared_data / "mbpp" / "mbpp.jsonl").read_text(encoding="utf-8").splitlines()]

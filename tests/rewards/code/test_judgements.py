@@ -101,6 +101,7 @@ def test_only_so_many_tests_are_kept():
     assert runs.count == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["", ":credit=fraction"])
 def test_the_verifier_and_the_reward_run_a_program_once(options):
     sandbox = "local:slots=3"

@@ -16,6 +16,7 @@ from grpo.rewards.code.spec import code, passing
 PAGE = (Path(__file__).parents[3] / "docs" / "code.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_example_runs(monkeypatch):
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     [block] = re.findall(r"```python\n(.*?)\n```\n", PAGE, re.DOTALL)

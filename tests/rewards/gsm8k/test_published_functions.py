@@ -153,6 +153,7 @@ BUILT_IN = {
 NO_TOKENS = {"auth-033": 0}
 
 
+@pytest.mark.slow
 def test_rewards_score_as_the_authors_own_tests_say(read_cases):
     rows = read_cases("cases/author_test_cases.jsonl")
     assert {row["function"] for row in rows} == set(BUILT_IN)
@@ -164,6 +165,7 @@ def test_rewards_score_as_the_authors_own_tests_say(read_cases):
         assert got == [None if score is None else pytest.approx(score, abs=1e-12) for score in wanted], row["id"]
 
 
+@pytest.mark.slow
 def test_trls_own_functions_score_through_the_adapter_as_its_tests_say(read_cases):
     rewards = pytest.importorskip("trl.rewards")
     pytest.importorskip("math_verify")

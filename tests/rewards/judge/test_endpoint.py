@@ -73,6 +73,7 @@ def test_what_cannot_work_is_refused_when_it_is_named(stand_in, options, words, 
     assert caught.value.__cause__ is None or KEY not in str(caught.value.__cause__)
 
 
+@pytest.mark.slow
 def test_a_key_that_the_server_refuses_is_refused_when_it_is_named(stand_in, bound, outcomes):
     stand_in.key = "another"
     with pytest.raises(OptionError, match="refuses the key in JUDGE_KEY"):

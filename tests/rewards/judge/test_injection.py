@@ -81,6 +81,7 @@ def test_quoted_no_text_fools_it(stand_in, judges):
     assert {name: outcome.score for name, outcome in found.items()} == dict.fromkeys(BATTERY, 0.0)
 
 
+@pytest.mark.slow
 def test_a_judge_that_keeps_to_the_rules_finds_its_rubric_and_the_whole_answer(stand_in):
     found = of_battery(stand_in)
     assert {name: outcome.score for name, outcome in found.items()} == dict.fromkeys(BATTERY, 0.0)
@@ -88,6 +89,7 @@ def test_a_judge_that_keeps_to_the_rules_finds_its_rubric_and_the_whole_answer(s
     assert [outcome.score for outcome in right] == [1.0] * len(BATTERY)
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_verdict_in_the_answer_is_a_failure_and_no_score(stand_in, judges):
     stand_in.brain = judges["parrot"]
     found = of_battery(stand_in)

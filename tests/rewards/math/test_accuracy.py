@@ -38,6 +38,7 @@ def test_undecided_answers_may_cost_but_unusable_golds_never_do():
     assert accuracy("\\boxed{72}", "", undecided=0.0) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["trl.accuracy_reward", "trl.reasoning_accuracy_reward"])
 def test_the_trl_variants_score_as_trl_does(variant):
     from trl import rewards

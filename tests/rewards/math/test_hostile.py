@@ -125,6 +125,7 @@ def test_the_limit_holds_in_threads_and_inside_a_running_loop():
     assert found == dict.fromkeys((0, 1, "loop"), (None, True))
 
 
+@pytest.mark.slow
 def test_a_forked_process_starts_its_own_comparisons():
     assert math("\\boxed{1+x}", "x+1").ok is True
     reader, writer = os.pipe()

@@ -57,6 +57,7 @@ def test_it_agrees_with_the_text_matches_of_a_single_gold(read_cases):
         assert ok is (row["expected_score"] == 1.0), row["id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RIGHT)
 def test_a_right_answer_is_right_in_every_form(kind):
     missed = [(text, gold, math(text, gold)) for text, gold in RIGHT[kind]]

@@ -19,6 +19,7 @@ def soups(pieces: list[str], seed: int) -> list[str]:
     return ["".join(rng.choices(pieces, k=rng.randint(0, 14))) for _ in range(SOUPS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multiline", [True, False])
 def test_strict_and_soft_layouts_match_their_expressions(multiline):
     flags = re.DOTALL if multiline else 0

@@ -62,6 +62,7 @@ def test_a_missing_protection_is_refused_by_name_with_its_remedy() -> None:
     assert "allow_degraded=true" in str(message)
 
 
+@pytest.mark.slow
 def test_a_missing_protection_that_is_accepted_stands_in_every_result() -> None:
     found = without("landlock_create_ruleset", allow_degraded=True)
     assert found == {"stdout": "1\n", "outcome": "exited", "degraded": ["landlock"], "breaches": []}

@@ -230,6 +230,7 @@ class Steps(Sums):
         return "", float(self.seen), True, False, {"success": self.seen and action == self.row["answer"]}
 
 
+@pytest.mark.slow
 def test_solutions_of_several_turns_are_played_with_their_tools_and_in_a_time_limit() -> None:
     played = {"rewards": ("environment",), "verifier": "environment"}
     told = reasons(validate(spec_of(Steps, max_turns=2, **played), seconds=0.7))

@@ -95,6 +95,7 @@ def test_a_kl_term_costs_a_second_model_only_without_an_adapter() -> None:
     assert shape(small(), "float32", LORA, reference=True).reference == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lora", [NONE, LORA], ids=["full", "lora"])
 @pytest.mark.parametrize(("model_type", "kv_heads"), [("qwen2", 6), ("llama", 6), ("qwen3", 6)])
 def test_the_count_without_data_is_what_real_tensors_take(model_type: str, kv_heads: int, lora: LoraSection) -> None:

@@ -156,6 +156,7 @@ def filtered(logits: torch.Tensor, *, temperature: float, top_k: int, top_p: flo
     return result / result.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [

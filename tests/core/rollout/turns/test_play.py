@@ -135,6 +135,7 @@ def test_a_turn_that_is_cut_is_an_action_and_a_rollout_that_its_environment_ende
     assert {one.completion.finish_reason for one in found} == {"stop"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "why", "turns"),
     [

@@ -146,6 +146,7 @@ def test_what_tools_answer_is_in_the_context_and_masked(tokenizer: Any) -> None:
     assert all((logprob == 0.0) != mine for logprob, mine in zip(one.logprobs, one.sampled, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
