@@ -25,7 +25,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-LENGTH = struct.Struct(">Q")
+from grpo.envs.apart.messages import received, sent
+
 ORDER = struct.Struct(">cQ")  # what to do, and with which process
 FORK, KILL, ASK = b"f", b"k", b"a"
 NUMBER = struct.Struct(">Q")
@@ -119,30 +120,3 @@ def _raised(error: BaseException) -> bytes:
     except Exception:  # an exception that cannot be shown
         said = ""
     return json.dumps({"raised": [type(error).__name__, said]}).encode()
-
-
-def sent(channel: socket.socket, data: bytes) -> None:
-    """Sends a message."""
-    channel.sendall(LENGTH.pack(len(data)) + data)
-
-
-def received(channel: socket.socket) -> bytes:
-    """Returns the next message.
-
-    Raises:
-        ConnectionError: the other end is gone.
-        TimeoutError: none came within the time limit of the socket.
-    """
-    [size] = LENGTH.unpack(exactly(channel, LENGTH.size))
-    return exactly(channel, size)
-
-
-def exactly(channel: socket.socket, size: int) -> bytes:
-    """Returns so many bytes; raises as `received`."""
-    found = bytearray()
-    while len(found) < size:
-        piece = channel.recv(min(size - len(found), 1 << 20))
-        if not piece:
-            raise ConnectionError("the other end is gone")
-        found += piece
-    return bytes(found)

@@ -23,7 +23,8 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from grpo.envs.apart.child import ASK, FORK, KILL, NUMBER, ORDER, exactly, received, sent
+from grpo.envs.apart.child import ASK, FORK, KILL, NUMBER, ORDER
+from grpo.envs.apart.messages import exactly, received, sent
 from grpo.envs.text.spaces import AnyText
 from grpo.plugins import errors
 from grpo.plugins.errors import PluginError

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import threading
 
-from grpo.envs.graders.zygote import ANSWER, LENGTH, READY
+from grpo.envs.apart.messages import received, sent
+from grpo.envs.graders.zygote import ANSWER, READY
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import Job, JobResult
 
@@ -63,8 +64,8 @@ class LimitedProcess:
             channel = self._started()
             try:
                 channel.settimeout(limits.wall_seconds + _SLACK)
-                channel.sendall(LENGTH.pack(len(data)) + data)
-                answer = _received(channel)
+                sent(channel, data)
+                answer = received(channel)
             except OSError as error:
                 self._end()
                 return JobResult("sandbox_error", reason=f"the process for graders was lost: {error}")
@@ -103,7 +104,7 @@ class LimitedProcess:
         self._channel = ours
         ours.settimeout(_START_SECONDS)
         try:
-            ready = _received(ours)
+            ready = received(ours)
         except OSError as error:
             ready = str(error).encode()
         if ready != READY:
@@ -118,23 +119,3 @@ class LimitedProcess:
             self._process.kill()
             self._process.wait()
         self._channel = self._process = None
-
-
-def _received(channel: socket.socket) -> bytes:
-    """Returns the next message.
-
-    Raises:
-        OSError: none came.
-    """
-    [size] = LENGTH.unpack(_exactly(channel, LENGTH.size))
-    return _exactly(channel, size)
-
-
-def _exactly(channel: socket.socket, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        piece = channel.recv(min(size - len(found), 1 << 20))
-        if not piece:
-            raise ConnectionError("it ended")
-        found += piece
-    return bytes(found)

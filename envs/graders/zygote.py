@@ -25,7 +25,8 @@ import sys
 import time
 from typing import NoReturn
 
-LENGTH = struct.Struct(">Q")
+from grpo.envs.apart.messages import received, sent
+
 ANSWER = struct.Struct(">i?dd")  # status as of waitpid, ended for its time, seconds of processor, seconds on the clock
 READY = b"ready"
 _READ = 65536
@@ -45,11 +46,10 @@ def main(descriptor: int, package: str) -> None:
     importlib.import_module(package)
     gc.collect()
     gc.freeze()
-    channel.sendall(LENGTH.pack(len(READY)) + READY)
-    incoming = channel.makefile("rb")
-    while len(head := incoming.read(LENGTH.size)) == LENGTH.size:
-        answer = _run(pickle.loads(incoming.read(*LENGTH.unpack(head))), descriptor)
-        channel.sendall(LENGTH.pack(len(answer)) + answer)
+    sent(channel, READY)
+    with contextlib.suppress(ConnectionError):  # the other end is gone
+        while True:
+            sent(channel, _run(pickle.loads(received(channel)), descriptor))
 
 
 def _run(request: Request, descriptor: int) -> bytes:
