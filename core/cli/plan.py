@@ -41,12 +41,20 @@ class PlanCommand(click.Command):
     type=AT_LEAST_ONE,
     help=f"Tokens, prompt and completion. Default: what the rows of --env ask for, else {CONTEXT}.",
 )
-@click.option("--gpu", metavar="SIZE", help="Memory of the GPU in GB, for example 24 or 80GB. Default: this machine's.")
+@click.option("--gpu", metavar="SIZE", help="A GPU, as H100, or its memory in GB, as 24. Default: this machine's.")
+@click.option(
+    "--nodes",
+    type=AT_LEAST_ONE,
+    help="Machines: calculates what a step costs on so many, with --gpu NAME, for example H100.",
+)
+@click.option("--gpus-per-node", type=AT_LEAST_ONE, default=8, help="GPUs in each machine. Default: 8.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, in bytes.")
 @every_flag
 def plan(
     context: int | None,
     gpu: str | None,
+    nodes: int | None,
+    gpus_per_node: int,
     as_json: bool,
     config_file: Path | None,
     pairs: tuple[str, ...],
@@ -57,8 +65,10 @@ def plan(
     Takes what `grpo run` takes; --lora 16 is short for --lora --lora-rank 16. --model may also be a built-in shape. No
     weights are loaded and nothing is downloaded for the built-in shapes.
     """
+    from grpo.core.cli.cluster import cluster_plan
     from grpo.core.config.schema import load_config
     from grpo.core.planning.batch import decide_batch
+    from grpo.core.planning.cluster.hardware import gpu_of, known_gpu
     from grpo.core.planning.context import context_of
     from grpo.core.planning.facts import Facts
     from grpo.core.planning.memory.budget import Device, Given, Job, best_fit, parse_size, this_device
@@ -73,10 +83,11 @@ def plan(
 
     config = load_config(config_file, pairs, given(values), env_required=False)
     refuse_impossible_sync(config)
-    device = Device("cuda", parse_size(gpu)) if gpu else this_device()
+    known = known_gpu(gpu) if gpu else None
+    device = known.device if known else Device("cuda", parse_size(gpu)) if gpu else this_device()
     named = config.model is None or is_run(Path(config.model).expanduser())
     model_config = shape_of(training_source(config.model).path if named else str(config.model))
-    on_gpu = device.kind == "cuda" and config.model is not None
+    on_gpu = (device.kind == "cuda" or nodes is not None) and config.model is not None
     dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")
     longest = context_length(model_config)
     notes = []
@@ -92,6 +103,11 @@ def plan(
     if train.micro_batch_size is not None:
         decide_batch(config, Facts(PolicySource("", config.model is None), (), Host.discover(), 1))
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0)
+    if nodes is not None:
+        click.echo(cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json))
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
+        return
     reserved = 0 if rollout.backend == "vllm-server" else None
     engine = "hf" if rollout.backend == "hf" else "vllm"
     group = Job(context, train.group_size, engine, rollout.share_weights, reserved)

@@ -1,0 +1,265 @@
+"""One step of a run on many GPUs, on paper: a model's shape, a batch and a cluster in, seconds and bytes out.
+
+Everything is arithmetic on published figures and on assumed shares of them (`hardware.Share`); nothing is measured.
+With P parameters of b bytes, c completions of T sampled tokens after a prompt of Q, N GPUs that sample with t of them
+sharing a layer, and n that train:
+
+- reading prompts: 2 P Q operations for each prompt (its group shares them), over all GPUs that sample
+- sampling: T rounds, each of which reads P b / t bytes of weights and the keys and values of the sequences that an
+  engine holds at that time (half of their completion on average), or does 2 P operations for each of them, whichever
+  takes longer, and a fixed time beside it; sequences that do not fit into the cache wait for a next wave
+- update: 6 P operations a token (4 P where only an adapter trains), 2 P more where activations are computed again,
+  and the products of attention, 2 h l (Q + T) for each of these 2 P
+- gradients and shards between the GPUs that train: 2 (n - 1) / n times the gradients where the policy is whole on each
+  (DDP), 3 (n - 1) / n times the weights for each micro batch where it is sharded (ZeRO-3, FSDP); it runs beside the
+  update, so the longer of the two counts
+- weights to the engines: all of them, what changed, or the adapter, over one GPU's wire
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grpo.core.planning.cluster.hardware import Gpu, Share
+from grpo.core.planning.memory.estimate import Shape
+from grpo.plugins.errors import UsageError
+
+CHANGED = 0.05  # of the bytes of all weights, what a step at 1e-6 in bfloat16 sends; see docs/scale.md
+SPARE = 0.9  # of a GPU's memory, what an engine may fill
+SHARDINGS = ("none", "optimizer", "everything")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Machines that are alike.
+
+    Attributes:
+        gpu: of each.
+        nodes: machines.
+        per_node: GPUs in each.
+    """
+
+    gpu: Gpu
+    nodes: int
+    per_node: int
+
+    @property
+    def count(self) -> int:
+        """GPUs in all."""
+        return self.nodes * self.per_node
+
+    def wire(self, gpus: int) -> float:
+        """Bytes a second between so many GPUs that work together: NVLink or PCIe in one machine, else the network."""
+        return self.gpu.link if gpus <= self.per_node else self.gpu.network
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one step does.
+
+    Attributes:
+        prompts, group: prompts, and completions of each.
+        prompt, completion: tokens of one.
+        passes: updates on each batch.
+        adapter: only an adapter trains.
+        ahead: the next batch is sampled while this one trains.
+        apart: GPUs that sample do not train.
+    """
+
+    prompts: int
+    group: int
+    prompt: int
+    completion: int
+    passes: int = 1
+    adapter: bool = False
+    ahead: bool = False
+    apart: bool = False
+
+    @property
+    def completions(self) -> int:
+        """Completions in all."""
+        return self.prompts * self.group
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all sequences, prompts included."""
+        return self.completions * (self.prompt + self.completion)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Who does what, and how long it takes.
+
+    Attributes:
+        training, sampling: GPUs; the same ones where both are all of them.
+        split: GPUs that share each layer of an engine.
+        sharding: what of the policy is shared out among the GPUs that train, one of `SHARDINGS`.
+        memory: bytes at the peak of a GPU that trains.
+        seconds: part to seconds of a step: "sample", "update", "communicate", "sync".
+        sync_bytes: what is handed over each step: all weights, what changed, or the adapter.
+        ahead: sampling and updating run at the same time.
+    """
+
+    training: int
+    sampling: int
+    split: int
+    sharding: str
+    memory: int
+    seconds: dict[str, float]
+    sync_bytes: int
+    ahead: bool
+
+    @property
+    def step(self) -> float:
+        """Seconds of a whole step."""
+        learn = max(self.seconds["update"], self.seconds["communicate"])
+        sample = self.seconds["sample"]
+        return (max(sample, learn) if self.ahead else sample + learn) + self.seconds["sync"]
+
+    @property
+    def bottleneck(self) -> str:
+        """The part that takes longest."""
+        return max(self.seconds, key=lambda part: self.seconds[part])
+
+
+def place(shape: Shape, work: Work, cluster: Cluster, share: Share | None = None) -> Placement:
+    """Returns the placement with the shortest step.
+
+    Args:
+        shape: of the model and how it is trained.
+        work: of a step.
+        cluster: the machines.
+        share: of the published figures that is reached.
+
+    Raises:
+        UsageError: it fits nowhere.
+    """
+    found = list(_placements(shape, work, cluster, share or Share()))
+    if not found:
+        raise UsageError(
+            f"on {cluster.count} x {cluster.gpu.name} no placement holds weights, gradients, optimizer and one "
+            "sequence, sharded as far as possible. Take more nodes, a shorter context, or train an adapter (--lora)."
+        )
+    return min(found, key=lambda one: one.step)
+
+
+def _placements(shape: Shape, work: Work, cluster: Cluster, share: Share) -> Iterator[Placement]:
+    """Yields what fits; for each division of the GPUs the least sharding with which it does."""
+    unit = cluster.per_node if cluster.nodes > 1 else 1
+    for servers in range(unit, cluster.count, unit) if work.apart else (0,):
+        for sharding in SHARDINGS if cluster.count - servers > 1 else SHARDINGS[:1]:
+            found = list(_sharded(shape, work, cluster, servers, sharding, share))
+            if found:
+                yield from found
+                break
+
+
+def _sharded(
+    shape: Shape, work: Work, cluster: Cluster, servers: int, sharding: str, share: Share
+) -> Iterator[Placement]:
+    training, sampling = cluster.count - servers, servers or cluster.count
+    found = _training(shape, work, cluster, training, sharding, share)
+    if found is None:
+        return
+    memory, update, communicate = found
+    # What trains leaves its activations behind while an engine of the same GPU samples.
+    kept = 0 if work.apart else _held(shape, sharding, training)
+    size = _sync_bytes(shape, work)
+    wire = cluster.wire(cluster.count) if work.apart or sharding == "everything" else cluster.gpu.bandwidth
+    for split in (t for t in (1, 2, 4, 8) if t <= cluster.per_node and sampling % t == 0):
+        sample = _sampling(shape, work, cluster, sampling // split, split, kept, share)
+        if sample is not None:
+            parts = {"sample": sample, "update": update, "communicate": communicate, "sync": size / wire / share.wire}
+            yield Placement(training, sampling, split, sharding, memory, parts, size, work.ahead)
+
+
+def _training(
+    shape: Shape, work: Work, cluster: Cluster, gpus: int, sharding: str, share: Share
+) -> tuple[int, float, float] | None:
+    """Returns bytes at the peak, and seconds of products and of communication; or None where it does not fit."""
+    context = work.prompt + work.completion
+    sequences = math.ceil(work.completions / gpus)
+    base = 4 if work.adapter else 6
+    usable = cluster.gpu.device.usable
+    for checkpointing, again in (("none", 0), ("full", 2)):
+        peak = _peak(shape, context, sharding, gpus, checkpointing)
+        if peak > usable:
+            continue
+        spare = (usable - peak) // max(1, _sequence(shape, context, checkpointing))
+        micro = min(sequences, 1 + spare)
+        products = sequences * context * (base + again) / 2 * _products(shape, context)
+        moved = _moved(shape, sharding, gpus, math.ceil(sequences / micro))
+        seconds = products / (cluster.gpu.products * share.training), moved / (cluster.wire(gpus) * share.wire)
+        return peak, work.passes * seconds[0], work.passes * seconds[1]
+    return None
+
+
+def _sampling(
+    shape: Shape, work: Work, cluster: Cluster, engines: int, split: int, kept: int, share: Share
+) -> float | None:
+    """Returns the seconds of sampling, or None where an engine does not fit."""
+    gpu, context = cluster.gpu, work.prompt + work.completion
+    weights = shape.parameters * shape.itemsize
+    room = SPARE * gpu.device.usable - kept - weights / split
+    most = int(room // (context * shape.cache / split))
+    if most < 1:
+        return None
+    own = math.ceil(work.completions / engines)
+    waves = math.ceil(own / most)
+    held = math.ceil(own / waves)
+    middle = work.prompt + work.completion / 2
+    read = (weights + held * middle * shape.cache) / split / (gpu.bandwidth * share.decoding)
+    products = held * _products(shape, round(middle)) / split / (gpu.products * share.prefill)
+    exchange = 0.0
+    if split > 1:  # two sums of a hidden state in each layer
+        each = held * shape.hidden * shape.itemsize / (gpu.link * share.wire) + share.exchange
+        exchange = 2 * shape.layers * each
+    prompts = work.prompts * work.prompt * _products(shape, work.prompt)
+    reading = prompts / (engines * split * gpu.products * share.prefill)
+    return reading + waves * work.completion * (max(read, products) + exchange + share.round)
+
+
+def _products(shape: Shape, context: int) -> float:
+    """Operations for one token of a forward pass, with half of the context to attend to."""
+    return 2 * shape.parameters + 2 * shape.layers * shape.hidden * context
+
+
+def _held(shape: Shape, sharding: str, gpus: int) -> int:
+    """Bytes of the policy and its optimizer that stay on a GPU."""
+    whole = shape.weights + shape.reference
+    optimizer = shape.optimizer / gpus if sharding != "none" else shape.optimizer
+    return round((whole / gpus if sharding == "everything" else whole) + optimizer + shape.adapter)
+
+
+def _peak(shape: Shape, context: int, sharding: str, gpus: int, checkpointing: str) -> int:
+    """Bytes of an update on one sequence."""
+    gradients = shape.gradients / gpus if sharding != "none" else shape.gradients
+    layer = 2 * shape.weights / shape.layers if sharding == "everything" else 0  # this one and the next, whole
+    work = shape.update(context, 1, checkpointing, "cuda") - shape.fixed - shape.gradients
+    return round(_held(shape, sharding, gpus) + gradients + layer + work)
+
+
+def _sequence(shape: Shape, context: int, checkpointing: str) -> int:
+    """Bytes that one more sequence in a micro batch takes."""
+    two, one = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
+    return two - one
+
+
+def _moved(shape: Shape, sharding: str, gpus: int, micro_batches: int) -> float:
+    """Bytes that one GPU sends in an update."""
+    part = (gpus - 1) / gpus
+    if sharding == "everything":
+        return 3 * part * shape.weights * micro_batches
+    return 2 * part * shape.gradients
+
+
+def _sync_bytes(shape: Shape, work: Work) -> int:
+    """Bytes that are handed over to the engines after a step."""
+    return shape.adapter if work.adapter else round(CHANGED * shape.parameters * shape.itemsize)
+
+
+def whole_sync(shape: Shape, cluster: Cluster, share: Share | None = None) -> float:
+    """Returns the seconds of handing all weights to the engines."""
+    return shape.parameters * shape.itemsize / (cluster.wire(cluster.count) * (share or Share()).wire)

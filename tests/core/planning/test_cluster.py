@@ -1,0 +1,131 @@
+"""A step on a cluster, on paper: arithmetic that can be followed by hand, and what the command prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from grpo.core.cli.main import main
+from grpo.core.planning.cluster.hardware import Gpu, Share, gpu_of, known_gpu
+from grpo.core.planning.cluster.step import CHANGED, Cluster, Work, place, whole_sync
+from grpo.core.planning.memory.activations import Activations
+from grpo.core.planning.memory.budget import GIB
+from grpo.core.planning.memory.estimate import Shape
+from grpo.plugins.errors import UsageError
+
+KIB = 2**10
+# A GiB of weights, as much of gradients and twice as much of optimizer; a KiB of cache for each token.
+MODEL = Shape(
+    parameters=GIB // 2,
+    hidden=1,
+    vocabulary=2,
+    layers=10,
+    itemsize=2,
+    weights=GIB,
+    adapter=0,
+    gradients=GIB,
+    optimizer=2 * GIB,
+    reference=0,
+    head_trains=False,
+    cache=KIB,
+    activations=Activations(layer=KIB, outside=0.0, boundary=KIB / 10, layers=10),
+)
+LARGE = replace(MODEL, parameters=16 * GIB, weights=32 * GIB, gradients=32 * GIB, optimizer=64 * GIB)
+GPU = Gpu("plain", 80 * GIB, products=1e15, bandwidth=1e12, link=1e11, network=1e10)
+WHOLE = Share(training=1.0, prefill=1.0, decoding=1.0, wire=1.0, round=0.0, exchange=0.0)
+WORK = Work(prompts=8, group=8, prompt=1000, completion=1000)
+
+
+def test_a_step_on_one_gpu_is_the_sum_of_what_can_be_worked_out_by_hand():
+    placed = place(MODEL, WORK, Cluster(GPU, 1, 1), WHOLE)
+    assert (placed.sharding, placed.split, placed.training, placed.sampling) == ("none", 1, 1, 1)
+    # a round reads the weights and 64 sequences of 1,500 tokens; 8 prompts are read once for their group
+    reading = 8 * 1000 * (2 * MODEL.parameters + 2 * 10 * 1000) / 1e15
+    sampling = 1000 * (GIB + 64 * 1500 * KIB) / 1e12
+    assert placed.seconds["sample"] == pytest.approx(reading + sampling)
+    update = 64 * 2000 * 3 * (2 * MODEL.parameters + 2 * 10 * 2000) / 1e15
+    assert placed.seconds["update"] == pytest.approx(update)
+    assert placed.seconds["communicate"] == 0
+    assert placed.sync_bytes == round(CHANGED * GIB)
+    assert placed.step == pytest.approx(sum(placed.seconds.values()))
+
+
+def test_gradients_travel_over_the_network_as_soon_as_there_are_two_machines():
+    one, two = (place(MODEL, WORK, Cluster(GPU, nodes, 8 // nodes), WHOLE) for nodes in (1, 2))
+    assert one.seconds["communicate"] == pytest.approx(2 * 7 / 8 * GIB / GPU.link)
+    assert two.seconds["communicate"] == pytest.approx(2 * 7 / 8 * GIB / GPU.network)
+    assert one.seconds["update"] == pytest.approx(two.seconds["update"])
+
+
+def test_a_policy_is_sharded_no_further_than_it_has_to_be():
+    def sharding(gibs: int, nodes: int) -> str:
+        gpu = replace(GPU, memory=gibs * GIB)
+        return place(LARGE, WORK, Cluster(gpu, nodes, 8), WHOLE).sharding
+
+    assert sharding(150, 1) == "none"  # 128 GiB, and one engine in parts beside them
+    assert sharding(80, 1) == "optimizer"  # 32 GiB of weights, 12 of an eighth of the rest
+    assert sharding(40, 8) == "everything"
+    with pytest.raises(UsageError, match="Take more nodes"):
+        sharding(8, 1)
+
+
+def test_what_is_given_to_servers_does_not_train_and_the_fastest_division_is_taken():
+    cluster = Cluster(GPU, 4, 8)
+    placed = place(MODEL, replace(WORK, apart=True), cluster, WHOLE)
+    assert placed.training + placed.sampling == 32
+    assert placed.sampling % 8 == 0
+    longer = place(MODEL, replace(WORK, apart=True, completion=20_000), cluster, WHOLE)
+    assert longer.sampling >= placed.sampling
+
+
+def test_sampling_ahead_hides_the_shorter_of_the_two():
+    plain, ahead = (place(MODEL, replace(WORK, ahead=on), Cluster(GPU, 1, 1), WHOLE) for on in (False, True))
+    hidden = min(plain.seconds["sample"], plain.seconds["update"])
+    assert ahead.step == pytest.approx(plain.step - hidden)
+
+
+def test_an_adapter_is_what_is_handed_over_where_an_adapter_trains():
+    adapted = replace(MODEL, adapter=KIB, gradients=KIB, optimizer=2 * KIB)
+    placed = place(adapted, replace(WORK, adapter=True), Cluster(GPU, 2, 8), WHOLE)
+    assert placed.sync_bytes == KIB
+    assert whole_sync(adapted, Cluster(GPU, 2, 8), WHOLE) == pytest.approx(GIB / GPU.network)
+
+
+def test_names_of_gpus_are_read_as_people_write_them():
+    assert known_gpu("rtx 4090") is gpu_of("RTX4090")
+    assert known_gpu("80") is None
+    with pytest.raises(UsageError, match=r"H100.*--nodes|--nodes.*H100"):
+        gpu_of("80")
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["grpo", "plan", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    told = capsys.readouterr()
+    return int(left.value.code or 0), told.out, told.err
+
+
+def test_the_command_says_that_it_is_calculated_and_names_the_bottleneck(capsys, monkeypatch):
+    work = ("--model", "Qwen2.5-7B", "--context", "4096", "--nodes", "2", "--gpu", "H100", "--steps", "100")
+    code, text, _ = run(capsys, monkeypatch, *work)
+    assert code == 0
+    assert text.startswith("calculated from published figures")
+    assert "2 x 8 H100" in text
+    assert "bottleneck: " in text
+    assert "GPU-hours" in text
+    code, text, _ = run(capsys, monkeypatch, *work, "--json")
+    read = json.loads(text)
+    assert read["calculated"] is True
+    assert set(read["seconds"]) == {"sample", "update", "communicate", "sync"}
+
+
+def test_memory_alone_says_nothing_about_a_step(capsys, monkeypatch):
+    code, _, told = run(
+        capsys, monkeypatch, "--model", "Qwen2.5-7B", "--context", "4096", "--nodes", "2", "--gpu", "80"
+    )
+    assert code == 2
+    assert "H100" in told
