@@ -39,7 +39,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
     "--resume",
     "resume_from",
     type=click.Path(path_type=Path),
-    help="Continue this run directory; with --steps, up to so many.",
+    help="Continue this run directory; with --steps, up to so many; with --server-url, by servers elsewhere.",
 )
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, train nothing.")
 @click.option("--quiet", is_flag=True, help="Print warnings and errors only.")
@@ -69,15 +69,16 @@ def run(
         display = display_for(quiet=quiet)
         try:
             if resume_from is not None:
-                if set(flags) - {"train.steps"} or pairs or config_file or dry_run:
+                if set(flags) - {"train.steps", "rollout.server_url"} or pairs or config_file or dry_run:
                     raise UsageError(
                         "--resume continues a run with its own settings; leave the other options out, but for --steps, "
-                        "which makes it longer."
+                        "which makes it longer, and --server-url, where its rollout servers are now."
                     )
                 own = run_config(open_run_dir(resume_from))
                 refuse_missing(own, resume_from)
-                longer = load_config(None, [], {"env": own.env, **flags}).train.steps
-                return _exit_code(resume(resume_from, Host.discover(), display, longer))
+                asked = load_config(None, [], {"env": own.env, **flags})
+                url = asked.rollout.server_url if "rollout.server_url" in flags else None
+                return _exit_code(resume(resume_from, Host.discover(), display, asked.train.steps, url))
             config = load_config(config_file, pairs, flags)
             host = Host.discover()
             if dry_run:

@@ -147,7 +147,9 @@ def _with_own_base(plan: Plan, path: Path) -> Plan:
     )
 
 
-def resume(path: Path, host: Host, progress: Progress, steps: int | None = None) -> RunSummary:
+def resume(
+    path: Path, host: Host, progress: Progress, steps: int | None = None, server_url: str | None = None
+) -> RunSummary:
     """Continues a run from its last whole checkpoint, or from the beginning when it has none.
 
     Args:
@@ -155,6 +157,7 @@ def resume(path: Path, host: Host, progress: Progress, steps: int | None = None)
         host: the plugins.
         progress: told what happens.
         steps: how many steps the run is to have in the end, also one that was over; None: as many as it was asked for.
+        server_url: where its rollout servers are now; None: where they were.
 
     Raises:
         UsageError: it is no run directory, or the run is over.
@@ -163,11 +166,17 @@ def resume(path: Path, host: Host, progress: Progress, steps: int | None = None)
     run_dir, stop = open_run_dir(path), StopRequest()
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
     with stop.listening(), _held(run_dir) as hold:
-        return _resume(run_dir, host, progress, stop, hold, steps)
+        return _resume(run_dir, host, progress, stop, hold, steps, server_url)
 
 
 def _resume(
-    run_dir: RunDir, host: Host, progress: Progress, stop: StopRequest, hold: Hold | None, steps: int | None
+    run_dir: RunDir,
+    host: Host,
+    progress: Progress,
+    stop: StopRequest,
+    hold: Hold | None,
+    steps: int | None,
+    server_url: str | None,
 ) -> RunSummary:
     path, settings = run_dir.path, read_json(run_dir.config)
     if not isinstance(settings, dict):
@@ -184,7 +193,14 @@ def _resume(
             f"{path} is complete: it has all {before.train.steps} steps and its model. Make it longer with --steps, as "
             f"in: grpo run --resume {path} --steps {2 * (before.train.steps or 0)}; or start a new run with --model."
         )
-    wanted = before.model_copy(update={"train": before.train.model_copy(update={"steps": steps or before.train.steps})})
+    train = {"steps": steps or before.train.steps}
+    rollout = {"server_url": server_url or before.rollout.server_url}
+    wanted = before.model_copy(
+        update={
+            "train": before.train.model_copy(update=train),
+            "rollout": before.rollout.model_copy(update=rollout),
+        }
+    )
     plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
     changed = drift(read_json(run_dir.versions) or {}, _versions(plan, host))
@@ -195,8 +211,9 @@ def _resume(
     if steps is not None:
         for line in longer_notes(before, plan, step):
             progress.warned(line)
-        if _is_main():
-            write_json(run_dir.config, {**settings, "train": {**settings["train"], "steps": steps}})
+    if _is_main() and (steps, server_url) != (None, None):
+        parts = {"train": {**settings["train"], **train}, "rollout": {**settings["rollout"], **rollout}}
+        write_json(run_dir.config, {**settings, **parts})
     if _is_main():
         shutil.rmtree(run_dir.model, ignore_errors=True)  # of a run that was over, with fewer steps
     for line in changed:

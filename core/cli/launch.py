@@ -1,0 +1,111 @@
+"""`grpo launch`: the arguments of a run and the machines for it in; a batch script that starts all of it, out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from grpo.core.cli.slurm import Machines, slurm_script
+from grpo.plugins.errors import UsageError
+
+if TYPE_CHECKING:
+    from grpo.core.config.schema import RunConfig
+
+AT_LEAST_ONE = click.IntRange(min=1)
+LONGEST = re.compile(r"(\d+-)?\d{1,3}(:\d{2}){0,2}")  # 90, 12:00:00, 2-00:00:00
+
+
+@click.command(name="launch")
+@click.option("--slurm", is_flag=True, help="Write a batch script for SLURM.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=1, help="Machines that train. Default: 1.")
+@click.option("--gpus-per-node", "gpus", type=click.IntRange(min=0), default=8, help="In each machine. Default: 8.")
+@click.option(
+    "--processes-per-node",
+    "processes",
+    type=AT_LEAST_ONE,
+    help="That train on each machine. Default: one for each GPU.",
+)
+@click.option("--server-nodes", type=click.IntRange(min=0), default=0, help="More machines, which sample. Default: 0.")
+@click.option("--tensor-parallel", "split", type=AT_LEAST_ONE, default=1, help="GPUs for each server. Default: 1.")
+@click.option("--time", "longest", metavar="D-HH:MM:SS", help="The longest that it may run. Default: the partition's.")
+@click.option("--option", "options", multiple=True, metavar="TEXT", help="For sbatch, as --partition=gpu; repeat.")
+@click.option("--python", metavar="PATH", default=sys.executable, help="On the machines. Default: this one.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file for the script. Default: print it.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def launch(
+    slurm: bool,
+    nodes: int,
+    gpus: int,
+    processes: int | None,
+    server_nodes: int,
+    split: int,
+    longest: str | None,
+    options: tuple[str, ...],
+    python: str,
+    output: Path | None,
+    arguments: tuple[str, ...],
+) -> None:
+    """Write the batch script that starts a run on a cluster, and continues it when it is started again.
+
+    The arguments of `grpo run` follow after `--`, with --out: a folder that all machines see.
+    """
+    if not slurm:
+        raise UsageError(
+            "grpo launch writes a batch script for SLURM: add --slurm. One machine needs no script: start "
+            "`torchrun --standalone --nproc-per-node 8 -m grpo run ...`. A cluster of Ray: `grpo run --on ray ...`."
+        )
+    if longest is not None and not LONGEST.fullmatch(longest):
+        raise UsageError(f"--time {longest} is no time limit of SLURM. Write it like 12:00:00 or 2-00:00:00.")
+    if any("\n" in option or not option.startswith("-") for option in options):
+        raise UsageError("--option takes what sbatch takes, with its dashes: --option=--partition=gpu")
+    if gpus and gpus % split:
+        raise UsageError(f"--tensor-parallel {split} does not divide the {gpus} GPUs of a machine.")
+    machines = Machines(nodes, server_nodes, gpus, processes or max(1, gpus), split)
+    config = _checked(arguments, machines)
+    text = slurm_script(config, machines, shlex.join(arguments), python, longest, options)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text)
+        output.chmod(output.stat().st_mode | stat.S_IXUSR)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}. Choose another -o.") from None
+    click.echo(f"wrote {output}; submit it with: sbatch {shlex.quote(str(output))}")
+
+
+def _checked(arguments: tuple[str, ...], machines: Machines) -> RunConfig:
+    """Reads the arguments as `grpo run` will."""
+    from grpo.core.cli.flags import given
+    from grpo.core.cli.run import run
+    from grpo.core.config.schema import load_config
+
+    try:
+        values = run.make_context("grpo run", list(arguments)).params
+    except click.exceptions.Exit:
+        raise UsageError("grpo launch takes the arguments of a run that trains; leave --help out.") from None
+    if values.pop("resume_from") is not None or values.pop("dry_run"):
+        raise UsageError("leave --resume and --dry-run out: the script continues the run of --out where there is one.")
+    values.pop("quiet")
+    config = load_config(values.pop("config_file"), values.pop("pairs"), given(values))
+    if config.out is None:
+        raise UsageError("name the run directory with --out, in a folder that all machines see.")
+    total = machines.nodes * machines.processes
+    completions = config.train.prompts_per_step * config.train.group_size
+    if completions % total:
+        raise UsageError(
+            f"{config.train.prompts_per_step} prompts x {config.train.group_size} completions cannot be dealt out to "
+            f"{total} processes. Change --prompts-per-step, --group-size or --nodes."
+        )
+    served = config.rollout.backend == "vllm-server"
+    if served != bool(machines.server_nodes):
+        raise UsageError(
+            "--server-nodes go with --rollout vllm-server: " + ("add them." if served else "add it, or leave them out.")
+        )
+    return config

@@ -1,0 +1,68 @@
+"""A batch script for SLURM: what is refused before it is written, and what a shell makes of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from grpo.core.cli.main import main
+
+RUN = ("--env", "gsm8k", "--reward", "proximity", "--steps", "4", "--eval-size", "0")
+
+
+def launch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["grpo", "launch", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    shown = capsys.readouterr()
+    return int(left.value.code or 0), shown.out, shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--", *RUN, "--out", "o"], "add --slurm"),
+        (["--slurm", "--", *RUN], "name the run directory with --out"),
+        (["--slurm", "--time", "soon", "--", *RUN, "--out", "o"], "no time limit of SLURM"),
+        (["--slurm", "--option", "partition=gpu", "--", *RUN, "--out", "o"], "--option=--partition=gpu"),
+        (["--slurm", "--nodes", "3", "--", *RUN, "--out", "o"], "cannot be dealt out to 24 processes"),
+        (["--slurm", "--server-nodes", "1", "--", *RUN, "--out", "o"], "--server-nodes go with --rollout vllm-server"),
+        (["--slurm", "--", *RUN, "--out", "o", "--rollout", "vllm-server"], "add them"),
+        (["--slurm", "--", "--resume", "o"], "leave --resume"),
+        (["--slurm", "--tensor-parallel", "3", "--", *RUN, "--out", "o"], "does not divide the 8 GPUs"),
+        (["--slurm", "--", *RUN, "--out", "o", "--group-sise", "4"], "--group-sise"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_a_script_is_written(capsys, monkeypatch, words, error):
+    code, out, told = launch(capsys, monkeypatch, *words)
+    assert (code, out) == (2, "")
+    assert error in told
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "quote'd $HOME `id`"])
+def test_a_shell_reads_the_arguments_as_they_were_written(capsys, monkeypatch, tmp_path, name):
+    out = tmp_path / name
+    _, script, _ = launch(capsys, monkeypatch, "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
+    lines = [line for line in script.splitlines() if re.match(r"RUN=|WHAT=\(", line)]
+    shown = subprocess.run(
+        ["bash", "-c", "\n".join([*lines, 'printf "%s\\n" "$RUN" "${WHAT[@]}"'])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.splitlines() == [str(out), *RUN, "--out", str(out)]
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where(capsys, monkeypatch):
+    words = ("--slurm", "--nodes", "2", "--server-nodes", "1", "--tensor-parallel", "2", "--")
+    served = ("--rollout", "vllm-server", "--lora", "--lora-rank", "8", "--prompts-per-step", "16")
+    _, script, _ = launch(capsys, monkeypatch, *words, *RUN, "--out", "o", *served)
+    assert "#SBATCH --nodes=3\n" in script
+    assert "serve-rollouts --host 0.0.0.0 --lora-rank 8 --tensor-parallel 2" in script
+    assert "number < 4" in script  # servers of two GPUs each
+    assert "GRPO_SERVER_TOKEN=$(" in script
+    assert script.count('WHAT+=(--server-url "$(with_commas "${URLS[@]}")")') == 1
