@@ -29,8 +29,8 @@ GRACE = 5.0  # seconds that threads of plugins have to end in when all else has
 COMMANDS = {
     "run": ("grpo.core.cli.run:run", "Train a policy on an environment."),
     "plan": ("grpo.core.cli.plan:plan", "Show where a run's memory goes and which settings fit."),
-    "serve-rollouts": ("grpo.core.cli.serve:serve_rollouts", "Start vLLM as a server that samples for a run."),
     "launch": ("grpo.core.cli.launch:launch", "Write the batch script of a run on a cluster."),
+    "serve-rollouts": ("grpo.core.cli.serve:serve_rollouts", "Start vLLM as a server that samples for a run."),
     "eval": ("grpo.core.cli.eval:evaluate", "Measure a model on an environment, without training."),
     "plugins": ("grpo.core.cli.plugins:plugins", "List the installed plugins; show, check or start one."),
     "score": ("grpo.core.cli.score:score", "Score recorded completions with rewards."),
