@@ -93,9 +93,11 @@ def repeats(completion: str, question: str | None) -> bool:
 
 def _denies(prediction: Statement, clause: str, number: Number | None) -> bool:
     """True for "not 5", and for what ends in it, unless that leaves a number: "6, not 5" where a number is asked."""
-    if prediction.parts or not _DENIED.search(clause):
-        return bool(prediction.parts and (_DENIAL.match(clause) or _WRONG.search(clause)))
-    found = final_answer(clause) if number is not None else None
+    if prediction.parts and not (_DENIAL.match(clause) or _WRONG.search(clause)):
+        return False
+    if not prediction.parts and not _DENIED.search(clause):
+        return False
+    found = final_answer(clause) if number is not None and not _WRONG.search(clause) else None
     return found is None or not found.numbers
 
 
