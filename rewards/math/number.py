@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement
@@ -24,6 +25,10 @@ _EQUATION = lazy_pattern(r"[^,;=\\<>!$]{1,80}(?:=[^,;=\\<>!$]{1,80}){0,2}")
 _CALCULATED = lazy_pattern(r"[-+*/^\u00d7\u00b7\u00f7\\]|\d[,:]\d")
 _LISTED = lazy_pattern(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
 _GROUPED = lazy_pattern(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
+
+
+last_number = lru_cache(maxsize=32)(final_answer)
+"""`final_answer`, which several steps ask of the same text."""
 
 
 def term(gold: str) -> str | None:
@@ -62,7 +67,7 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
         precision: decimals to which two numbers are compared where one is no whole number.
     """
     if not prediction.parts:
-        found = final_answer(prediction.text)
+        found = last_number(prediction.text)
         if found is None or re.search(r"[\\^_]", found.text):
             return None
         if not found.numbers:
@@ -104,7 +109,7 @@ def unclear(prediction: Statement) -> bool:
     """True where no number is stated though there is one ("near 72", "72 unless it is 73"), or several guesses are."""
     if prediction.parts:
         return len(prediction.parts) == 1 and names_none(prediction.parts[0])
-    found = final_answer(prediction.text)
+    found = last_number(prediction.text)
     if found is None or not found.numbers:
         return found is not None
     several = len({number.value for number in found.numbers}) > 1 and not _thousands(found)

@@ -57,14 +57,18 @@ def objection(
         return "a question is no answer"
     if _denies(prediction, clause, number) and not _DENIAL.match(gold):
         return "the answer is denied"
-    same = number is not None and is_right(final_answer(f"<answer>{clause}</answer>"), number)
-    if one and not same and _offers(prediction, clause) and not _OR.search(gold):
+    if one and _offers(prediction, clause) and not (_OR.search(gold) or _names_only(clause, number)):
         return "several answers where one is asked"
     if number is not None and any(map(_RELATION.search, prediction.parts)) and not _RELATION.search(gold):
         return "a relation where a number is asked"
     if any(map(_contradicts, prediction.parts)):
         return "two numbers that differ are set equal"
     return _left_open(result(clause), gold, number, question) if evaluated else None
+
+
+def _names_only(clause: str, number: Number | None) -> bool:
+    """True where the gold number is the only one that a clause states."""
+    return number is not None and is_right(final_answer(f"<answer>{clause}</answer>"), number)
 
 
 def _contradicts(content: str) -> bool:

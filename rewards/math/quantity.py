@@ -124,7 +124,8 @@ def unit_ratio(text: str, gold: str) -> Fraction | None:
 
     1 for the same unit, and where one of the two names none that is known; 0 for units of different kinds.
     """
-    mine, wanted = unit(text), unit(gold)
+    wanted = unit(gold)
+    mine = None if wanted is None else unit(text)
     if mine is None or wanted is None or mine == wanted:
         return Fraction(1)
     if mine.dimensions != wanted.dimensions:
