@@ -37,6 +37,7 @@ MARKUP = lazy_pattern(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox
 
 _FRACTIONS = lazy_pattern(r"\\[dtc]frac(?![a-z])")
 _NESTED = "\\boxed{" * 5
+_QED = lazy_pattern(r"\s*\$?\s*\\(?:square|blacksquare|Box|qed|checkmark)\s*\$?\s*\Z")
 _HOPE = lazy_pattern(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
 _ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
 _BETWEEN_DIGITS = lazy_pattern(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
@@ -68,6 +69,8 @@ def statement(completion: str) -> Statement | None:
     text = without_end_tokens(text)
     if "I hope" in text[-40:]:
         text = text[:-40] + _HOPE.sub("", text[-40:])
+    if "\\" in text[-20:]:
+        text = text[:-20] + _QED.sub("", text[-20:])
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     rest = text[split:].strip()
     return _statement(rest or text[:split]) if text else None

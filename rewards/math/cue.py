@@ -42,7 +42,7 @@ _IS = lazy_pattern(r"\b(?:is|are|was|were|be|becomes?)\b", re.IGNORECASE)
 _CLAUSE = lazy_pattern(r",\s+|\b(?:if\s+and\s+only\s+if|iff|precisely\s+when|exactly\s+when)\s+", re.IGNORECASE)
 _RELATED = lazy_pattern(r"[=<>\u2264\u2265\u2208]")
 _COPULA = lazy_pattern(
-    r"(?:\b(?:is|are|was|equals?|becomes?|be|gets?|gives?|obtain|yields?|have|has|find|conclude)\b|[:\uff1a])"
+    r"(?:\b(?:is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude)\b|[:\uff1a])"
     rf"(?:\s+(?:us|that|to)\b)?{_ADVERB}\s*:?",
     re.IGNORECASE,
 )
@@ -175,7 +175,8 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
     yield _stripped(last[opening.end() :]) if opening else last, False
     for part in _CLAUSE.split(last)[1:]:
         if _RELATED.search(part):
-            yield _stripped(part), False
+            opening = _LEAD.match(part)
+            yield _stripped(part[opening.end() :] if opening else part), False
     for copula in _COPULA.finditer(last):
         if _REFUSED.search(last, 0, copula.end()):
             return

@@ -32,7 +32,7 @@ _DENIED = lazy_pattern(
 _RELATION = lazy_pattern(r"[<>\u2264\u2265\u2260]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|in|ni|mid)(?![a-zA-Z])")
 _WRONG = lazy_pattern(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
 _UNEVALUATED = lazy_pattern(
-    r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
+    r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det|max|min)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
     r"|\\frac\s?\{\s*\\?(?:mathrm)?\{?(?:d|\\partial)\}?[^{}]*\}\s?\{\s*(?:\\mathrm\{d\}|\\partial|d)\s?[a-z]"
 )
 _ARITHMETIC = lazy_pattern(r"(?:[\d\s.,$()+*\u00d7\u00b7-]|\\(?:cdot|times|left|right|[,;:! ]))+")

@@ -87,6 +87,7 @@ _SIGNS = [
         "\u00b3": "^3",
     }.items()
 ]
+_CLOSED = lazy_pattern(r".*(?:\\[dt]?frac|\\sqrt|\u221a|sqrt).*[})]", re.DOTALL)
 _TAIL = lazy_pattern(r"(?<![\\A-Za-z_^])[\s(]*[A-Za-z]+(?:\s*(?:\^\s?-?\d|[/\u00b7*]|\.?\s)\s*[A-Za-z]*)*[).\s]*\Z")
 _PART = lazy_pattern(r"([A-Za-z]+)(?:\s?\^\s?(-?\d))?|([/\u00b7*.()])")
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
@@ -143,6 +144,8 @@ def turns(text: str, gold: str) -> bool:
 def unit(text: str) -> Unit | None:
     """Returns the unit that a text ends in, or None."""
     text = text.strip()
+    if _CLOSED.fullmatch(text.rstrip("$")) and "\\text" not in text and "\\mathrm" not in text:
+        return None
     if text.startswith("$") and text.endswith("$") and len(text) > 1:
         text = text[1:-1]
     if _PRICE.match(text):

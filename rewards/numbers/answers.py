@@ -96,7 +96,7 @@ _JOINT = lazy_pattern(
     r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b))"
     rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|otherwise|else|alternatively|but"
     r"|unless|also|even|(?:it|the\s+answer)(?:['\u2019]s|\s+(?:is|was|(?:could|might|may)\s+be))"
-    r"|oder|und|ou|et|o|u|y|e|\u0438\u043b\u0438|\u0438|\u6216\u8005?|\u548c|\u4e0e|\u307e\u305f\u306f|\ub610\ub294"
+    r"|oder|und|bis|ou(?:\s+bien)?|et|\u00e0|o|u|y|e|hasta|\u0434\u043e|\u5230|\u81f3|\u0438\u043b\u0438|\u0438|\u6216\u8005?|\u548c|\u4e0e|\u307e\u305f\u306f|\ub610\ub294"
     rf"|\\(?:not\s?=|(?:neq?|leq?|geq?|lt|gt|pm|mp)(?![a-zA-Z]))|{_OPERATORS}){_GAP})*+",
     re.IGNORECASE,
 )

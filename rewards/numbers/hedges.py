@@ -19,14 +19,15 @@ _LONGEST_FRAME = 80
 SUSPECT = lazy_pattern(
     r"\b(?:or|near|nearly|almost|close\s+to|than|except|but|different|unless|else|otherwise|alternatively|if|maybe"
     r"|perhaps|possibly|could|might|may|give|either|one\s+of|no|wait|sorry|correction|at\s+(?:least|most)|up\s+to"
-    r"|oder|ou|o|so|some(?:thing)?)\b|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
+    r"|oder|ou|o|so|some(?:thing)?|of|exceeds|such|example|instance|with|e\.g)\b|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
     re.IGNORECASE,
 )
 """Marks without which a text holds no hedge of one sentence, so that nothing more needs to be read."""
 
 _BEFORE = lazy_pattern(
     r"(?:\b(?:near(?:ly)?|almost|close\s+to|anything\s+but|other\s+than|except(?:\s+for)?|different\s+(?:from|than|to)"
-    r"|(?:less|fewer|more|greater|larger|smaller|bigger|higher|lower)\s+than))"
+    r"|(?:less|fewer|more|greater|larger|smaller|bigger|higher|lower)\s+than|exceeds|such\s+as|for\s+(?:example|instance),?"
+    r"|(?:multiple|divisor|power|within\s+\S{1,9})\s+of)|\be\.g\.,?)"
     r"[\s$*({\[\\]*\Z",
     re.IGNORECASE,
 )
@@ -34,7 +35,8 @@ _AFTER = lazy_pattern(
     r"(?:ish\b|-ish\b|\s?\+(?![\s$({\\]*[\d\\a-zA-Z])"
     r"|[\s,*$)\]}\\]*(?:[^\W\d_]+[\s,]+){0,2}?(?:or\s+(?:some|something|anything|another|any|others?|else|thereabouts"
     r"|more|less|fewer|not|none|neither|whatever|a\s+(?:different|number))\b|unless\b|give\s+or\s+take\b|if\s+not\b"
-    r"|(?:or\s+)?else\b|otherwise\b|if\b[^.\n]{0,80}\belse\b|times\s+some(?:thing)?\b))",
+    r"|(?:or\s+)?else\b|otherwise\b|if\b[^.\n]{0,80}\belse\b|times\s+some(?:thing)?\b|but\s+not(?!\s*[$\d])"
+    r"|with\s+(?:an?\s+)?[\d.]*\s?%?\s*(?:probability|chance|confidence)\b))",
     re.IGNORECASE,
 )
 _GLUED = lazy_pattern(r"\d(?:%|\.\.+)\s?\d")
@@ -48,6 +50,9 @@ _CONDITION = lazy_pattern(
     r"(?:(?:which|is|it|and|attained|achieved|reached|obtained|occurs|occurring|taken|equality|holds)\s+){0,4}"
     r"(?:at|when|where|if|for|with)\s+\$?\\?[a-zA-Z]\w{0,8}\s*=[^,;.?!]{1,60}[\s.$]*\Z",
     re.IGNORECASE,
+)
+_REASON = lazy_pattern(
+    r"([\d$)}%](?:\s+[^\W\d_]+){0,3}[,;]?\s+)(?:since|because)\s(?:[^.!?\n]|\.(?=\d))*\.?\s*\Z", re.IGNORECASE
 )
 _EITHER = lazy_pattern(r"\beither\b[^.\n]*\bor\b", re.IGNORECASE)
 _MAYBE = lazy_pattern(
@@ -67,17 +72,21 @@ _ONE_BY_ONE = lazy_pattern(
     r"\d[\s,;.]*\b(?:so|then|thus|hence|therefore)\b[\s,:]*[$*]*\d[\d,.]*(?=[\s,;]*(?:so|then|thus|hence|therefore)\b[\s,:]*[$*]*\d)",
     re.IGNORECASE,
 )
+_BY_CASES = lazy_pattern(r"\d\s+if\b[^.\n\d]*[^\n]*\d\s+(?:if|otherwise)\b", re.IGNORECASE)
 _SENTENCE_END = lazy_pattern(r"(?<=[.!?;])[)\"'*]{0,3}\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n")
 _NUMBER = lazy_pattern(r"[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 _LABEL = lazy_pattern(
     r"\W*(?:(?:option|answer|guess|candidate|choice|possibility)\s*)?\d{1,2}\s*[.:)]\s+(?=\W{0,3}\d)", re.IGNORECASE
 )
+_ORDINAL = lazy_pattern(r"\b(?:first|second|third|fourth|fifth|other|next|another)\s+", re.IGNORECASE)
 _OPENING = lazy_pattern(r"(?:(?:or|maybe|perhaps|possibly|so|then|and|also|but|otherwise)\b[\s,]*)+")
 _MARKS = lazy_pattern(r"[\s*_`$.,;:!?>()\[\]{}\\]+")
 
 
 def without_condition(sentence: str) -> str:
-    """Returns a sentence with blanks for what it says of where a value is taken: "6, attained at x = 2"."""
+    """Returns a sentence with blanks for where its value is taken, and why: "6, attained at x = 2", "6, since ..."."""
+    if "ince " in sentence or "because " in sentence:
+        sentence = _REASON.sub(lambda tail: tail[1] + " " * (len(tail[0]) - len(tail[1])), sentence)
     return _CONDITION.sub(lambda tail: " " * len(tail[0]), sentence) if "=" in sentence[-_REACH:] else sentence
 
 
@@ -104,7 +113,7 @@ def doubtful(sentence: str, start: int, end: int) -> bool:
 
 def wavers(sentence: str) -> bool:
     """True when a number is only a possibility, or one of a row: "72, though it could be 71", "70, so 71, so 72"."""
-    return "=" not in sentence and bool(_MAYBE.search(sentence) or _ONE_BY_ONE.search(sentence))
+    return "=" not in sentence and any(form.search(sentence) for form in (_MAYBE, _ONE_BY_ONE, _BY_CASES))
 
 
 def rivals(text: str) -> list[str]:
@@ -140,6 +149,6 @@ def _frame(sentence: str) -> tuple[str | None, str]:
     numbers = _NUMBER.findall(sentence) if len(sentence) <= _LONGEST_FRAME else []
     if len(numbers) != 1:
         return None, ""
-    words = _MARKS.sub(" ", _NUMBER.sub(" # ", sentence)).strip().lower()
+    words = _MARKS.sub(" ", _NUMBER.sub(" # ", _ORDINAL.sub("", sentence))).strip().lower()
     words = _OPENING.sub("", words, count=1) if _OPENING.match(words) else words
     return (None, "") if words.startswith("=") else (words, numbers[0].replace(",", "").rstrip("."))
