@@ -24,18 +24,20 @@ _READ = 200_000
 _MARKS = 200
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _MARK = lazy_pattern(
-    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|(?P<box>\\f?boxed\s?\{)"
+    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|(?P<box>\\(?:f?boxed|f(?:rame)?box)\s?\{)"
     r"|\#{4,}+(?P<line>[^\n\#]*+)|(?P<final>\bfinal answer\b[^\n.]{0,60}?\b(?:is|:)(?=[\s:$\\]))",
     re.IGNORECASE,
 )
 _CLOSING = lazy_pattern(r"</(?:answer|solution)\b[^<>\n]{0,80}>", re.IGNORECASE)
-_BOX = lazy_pattern(r"\\f?boxed\s?\{")
+_BOX = lazy_pattern(r"\\(?:f?boxed|f(?:rame)?box)\s?\{")
 _BRACE = lazy_pattern(r"(?<!\\)[{}]")
 _JOINT = lazy_pattern(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
 MARKUP = lazy_pattern(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox)\s?\{([^{}]*)\}")
 """Words set in another face, which changes nothing; the content is the group."""
 
 _FRACTIONS = lazy_pattern(r"\\[dtc]frac(?![a-z])")
+_NESTED = "\\boxed{" * 5
+_QED = lazy_pattern(r"\s*\$?\s*\\(?:square|blacksquare|Box|qed|checkmark)\s*\$?\s*\Z")
 _HOPE = lazy_pattern(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
 _ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
 _BETWEEN_DIGITS = lazy_pattern(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
@@ -67,6 +69,8 @@ def statement(completion: str) -> Statement | None:
     text = without_end_tokens(text)
     if "I hope" in text[-40:]:
         text = text[:-40] + _HOPE.sub("", text[-40:])
+    if "\\" in text[-20:]:
+        text = text[:-20] + _QED.sub("", text[-20:])
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     rest = text[split:].strip()
     return _statement(rest or text[:split]) if text else None
@@ -136,6 +140,8 @@ def _statement(part: str) -> Statement | None:
 def _boxed(part: str, start: int) -> Statement | None:
     """The box whose content begins there and those before it that nothing but joining words part from it."""
     end = closing_brace(part, start)
+    if part.endswith(_NESTED, 0, start):
+        return Statement("", "boxed", ("",))
     content = part[start:end] if end >= 0 else part[start : start + LONGEST + 1].split("\n", 1)[0]
     if not content.strip():
         return None

@@ -28,7 +28,7 @@ _SUPERSCRIPTS = dict(
     zip("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b\u207a\u207f", "0123456789-+n", strict=True)
 )
 _RAISED = lazy_pattern(f"[{''.join(_SUPERSCRIPTS)}]+")
-_LOWERED = lazy_pattern("[\u2080-\u2089]+")
+_LOWERED = lazy_pattern("[\u2080-\u208e\u2090\u2091\u2093\u2095-\u209c\u1d62\u1d63\u2c7c]+")
 _VULGAR = lazy_pattern("[\u00bc-\u00be\u2150-\u215e]")
 _BARRED = lazy_pattern(r"(?:\d[\u0304\u0305])+")
 _COMMANDS = str.maketrans(

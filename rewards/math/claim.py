@@ -21,6 +21,11 @@ _SOLUTIONS = lazy_pattern(
     r"[<>\u2264\u2265\u2260\u222a\u221e]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|cup|setminus|infty)(?![a-zA-Z])"
     r"|[\[(](?=[^\[\]()]*,)[^\[\]()]+\]|\[(?=[^\[\]()]*,)[^\[\]()]+\)"
 )
+_FOR_ALL = lazy_pattern(
+    r"(?<=[\w$)}\]])(?:\\[,;: ]|\\q?quad(?![a-z])|[\s,])*(?:\\(?:text|mathrm|mbox)\s?\{\s*)?"
+    r"(?:for\s+(?:all|any|every|each)\b|\\forall(?![a-z]))[^.;]{0,80}[.$\s]*\Z",
+    re.IGNORECASE,
+)
 _LISTING = lazy_pattern(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")
 _JOINED = lazy_pattern(r"\s*(?:,\s*(?:and|or)\b|,|;|\b(?:and|or)\b)\s*")
 _VALUE = lazy_pattern(
@@ -65,6 +70,15 @@ def result(text: str) -> str:
         elif depth == 0:
             start = match.end()
     return text[start:].strip()
+
+
+def without_quantifier(text: str) -> str:
+    """Returns a text without "for all real x" at its end."""
+    found = _FOR_ALL.search(text, max(0, len(text) - _LONGEST))
+    if found is None:
+        return text
+    head = text[: found.start()]
+    return head + "$" if head.count("$") % 2 else head
 
 
 def several(gold: str) -> bool:

@@ -22,6 +22,7 @@ from grpo.rewards.math.quantity import unit
 
 _LONGEST = 400
 _CUES = 8
+_FEW = 4
 _NOUN = (
     r"(?<![^\W_])(?:answers?|ans\b\.?|solutions?|results?|respuesta|antwort|l\u00f6sung|r\u00e9ponse|risposta|resposta"
     r"|\u043e\u0442\u0432\u0435\u0442)(?![^\W_])|\u7b54\u6848|\u7b54\u3048|\u7b54(?=[:\uff1a])|\uc815\ub2f5"
@@ -37,13 +38,16 @@ _CUE = lazy_pattern(
     re.IGNORECASE | re.MULTILINE,
 )
 _CHOICES = lazy_pattern(r"^[ \t>*]{0,8}B:", re.MULTILINE)
+_IS = lazy_pattern(r"\b(?:is|are|was|were|be|becomes?)\b", re.IGNORECASE)
+_CLAUSE = lazy_pattern(r",\s+|\b(?:if\s+and\s+only\s+if|iff|precisely\s+when|exactly\s+when)\s+", re.IGNORECASE)
+_RELATED = lazy_pattern(r"[=<>\u2264\u2265\u2208]")
 _COPULA = lazy_pattern(
-    r"(?:\b(?:is|are|was|equals?|becomes?|be|gets?|gives?|obtain|yields?|have|has|find|conclude)\b|[:\uff1a])"
+    r"(?:\b(?:is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude)\b|[:\uff1a])"
     rf"(?:\s+(?:us|that|to)\b)?{_ADVERB}\s*:?",
     re.IGNORECASE,
 )
 _LEAD = lazy_pattern(
-    r"\s*(?:(?:so|thus|therefore|hence|then|finally|and|we (?:get|have|find|obtain))\b[,:]?\s*)+", re.IGNORECASE
+    r"\s*(?:=\s*|(?:so|thus|therefore|hence|then|finally|and|we (?:get|have|find|obtain))\b[,:]?\s*)+", re.IGNORECASE
 )
 _REFUSED = lazy_pattern(
     r"\b(?:not|never|cannot|neither|nor|hardly|unlikely|if|suppose|assume|assuming|unless|whether|possible|candidates?"
@@ -60,7 +64,8 @@ _HEDGE = lazy_pattern(
     r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|otherwise|unless|either)\b", re.IGNORECASE
 )
 _TAIL = lazy_pattern(
-    r"[,;]?\s+(?:because|since|as|where|so|not|rather|meaning|given|in(?!\s+base)|of|after|namely|thanks|per)\b"
+    r"[,;]?\s+(?:because|since|as|where|so|not|rather|meaning|given|in(?!\s+base)|of|after|namely|thanks|per"
+    r"|for\s+(?:all|any|every|each|some)|if\s+and\s+only)\b"
     r"|\s+[\u2013\u2014-]\s+(?=[^\W\d_]{3})|,\s+(?=(?:and|but|we|the|this|that|it)\s)",
     re.IGNORECASE,
 )
@@ -107,6 +112,7 @@ _RAISED_UNIT = lazy_pattern(r"(?:(s)q(?:uare|\.)?|(c)u(?:bic|\.)?)\s+", re.IGNOR
 _IN_BASE = lazy_pattern(r"\s+in\s+base\s+", re.IGNORECASE)
 _RAISED = lazy_pattern("[\u00b2\u00b3\u00b9\u2070-\u207c\u207f-\u208e]")
 _ENVIRONMENT = lazy_pattern(r"\\(?:begin|end)\{[a-z]+\*?\}")
+_PRICE = lazy_pattern(r"-?\\?\$\s?\d[\d,]*(?:\.\d+)?")
 _PLAIN_SIZE = lazy_pattern(r"[-+\u2212]?[\d.,\s/]+")
 _FENCE = lazy_pattern(r"```\w*\s*\Z")
 
@@ -125,6 +131,16 @@ def behind_cue(prediction: Statement, gold: str) -> Statement:
         if content is not None:
             return replace(prediction, text=content, parts=(content,))
     return prediction
+
+
+def last_words(prediction: Statement) -> tuple[str, ...]:
+    """Returns what the last sentence of prose says that something is: "an ellipse" in "The graph is an ellipse."."""
+    last = _last(prediction)
+    verbs = list(_IS.finditer(last))
+    if prediction.parts or len(verbs) != 1 or last.endswith("?") or _REFUSED.search(last) or _HEDGE.search(last):
+        return ()
+    said = last[verbs[0].end() :].strip(" *_:")
+    return () if len(said.split()) > _FEW else (said,)
 
 
 def words_behind_cue(text: str) -> tuple[str, ...]:
@@ -157,6 +173,10 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
         return
     opening = _LEAD.match(last)
     yield _stripped(last[opening.end() :]) if opening else last, False
+    for part in _CLAUSE.split(last)[1:]:
+        if _RELATED.search(part):
+            opening = _LEAD.match(part)
+            yield _stripped(part[opening.end() :] if opening else part), False
     for copula in _COPULA.finditer(last):
         if _REFUSED.search(last, 0, copula.end()):
             return
@@ -205,6 +225,8 @@ def _stripped(sentence: str) -> str:
 
 def _mathematics(text: str, *, remarks: bool) -> str | None:
     """The mathematics that a sentence states, None for anything else; `remarks`: without what explains it."""
+    if text and _PRICE.fullmatch(text):
+        return text
     if not text or len(text) > _LONGEST or "$" in text or "\\(" in text or "\\[" in text:
         return None
     text = _IN_BASE.sub(" base ", _ASIDE.sub("", text))

@@ -67,6 +67,10 @@ _ROUGHLY = lazy_pattern(
     r"(?:\\[ ,;:]|[\s~])*(?=-?[\d\\])",
     re.IGNORECASE,
 )
+_TURNED = lazy_pattern(
+    rf"({_NUMBER})(?:\\[ ,;:]|[\s~])*(?:\\(?:text|textrm|mathrm|mbox)\s?\{{\s*)?degrees?\s*\}}?", re.IGNORECASE
+)
+_SCIENTIFIC = lazy_pattern(rf"({_NUMBER})[eE]([-+]?\d{{1,3}})")
 _SPACED = lazy_pattern(r"-?\d{1,3}(?:\s\d{3})+")
 _ALL = lazy_pattern(r"(?:the set of )?all (?:the )?reals?(?: numbers)?(?: x)?", re.IGNORECASE)
 _NOWHERE = lazy_pattern(r"(?:it )?does(?: not|n['\u2019]t) exist|DNE", re.IGNORECASE)
@@ -174,6 +178,8 @@ def _of_day(match: re.Match[str]) -> str:
 
 _IN_WORDS = ((_ALL, r"\mathbb{R}"), (_NONE, r"\emptyset"), (_ENDLESS, r"\infty"), (_NOWHERE, "DNE"))
 _RESPELT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (_TURNED, lambda match: rf"{match[1]}^\circ"),
+    (_SCIENTIFIC, lambda match: rf"{match[1]} \times 10^{{{match[2].lstrip('+')}}}"),
     (_FLIPPED, lambda match: f"{match[2]}={match[1]}"),
     (_PRICED, lambda match: match[1]),
     (_SPACED, lambda match: "".join(match[0].split())),

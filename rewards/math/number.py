@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement
 from grpo.rewards.math.claim import formulas, several
 from grpo.rewards.math.quantity import magnitude, unit_ratio
-from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right
+from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right, names_none
 from grpo.rewards.numbers.numerals import Number, plain_text, read_number
 
 _TERM = lazy_pattern(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
@@ -21,8 +22,13 @@ DIGITS_ALONE = lazy_pattern(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 
 _FORMULA = lazy_pattern(r"[\u221a\u03c0!\u00b2\u00b3]|\d[a-zA-Z(]|[-+*/\u00d7\u00b7]\s?[\d(a-zA-Z]")
 _EQUATION = lazy_pattern(r"[^,;=\\<>!$]{1,80}(?:=[^,;=\\<>!$]{1,80}){0,2}")
+_CALCULATED = lazy_pattern(r"[-+*/^\u00d7\u00b7\u00f7\\]|\d[,:]\d")
 _LISTED = lazy_pattern(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
 _GROUPED = lazy_pattern(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
+
+
+last_number = lru_cache(maxsize=32)(final_answer)
+"""`final_answer`, which several steps ask of the same text."""
 
 
 def term(gold: str) -> str | None:
@@ -61,7 +67,7 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
         precision: decimals to which two numbers are compared where one is no whole number.
     """
     if not prediction.parts:
-        found = final_answer(prediction.text)
+        found = last_number(prediction.text)
         if found is None or re.search(r"[\\^_]", found.text):
             return None
         if not found.numbers:
@@ -69,7 +75,9 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
         outcome = found.text.rpartition("=")[2]
         plain = len(found.numbers) == 1 and found.numbers[0].factor == number.factor == 1
         if plain and not _FORMULA.search(outcome) and not formulas(found.text):
-            return is_right(found, number) or _rounded(found.numbers[0].value, number.value, precision)
+            scale = unit_ratio(found.text, gold) or Fraction(0)
+            same = scale == 1 and is_right(found, number)
+            return same or _rounded(found.numbers[0].value * scale, number.value, precision)
         return True if len(found.numbers) == 1 and is_right(found, number) else _hedged(found)
     left, equals, right = prediction.parts[0].rpartition("=")
     if equals and _EQUATION.fullmatch(left) and read_number(right, units=True) is not None:
@@ -95,6 +103,17 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
     if read.factor != 1 or number.factor != 1:
         return None
     return _rounded(read.value, number.value, precision)
+
+
+def unclear(prediction: Statement) -> bool:
+    """True where no number is stated though there is one ("near 72", "72 unless it is 73"), or several guesses are."""
+    if prediction.parts:
+        return len(prediction.parts) == 1 and names_none(prediction.parts[0])
+    found = last_number(prediction.text)
+    if found is None or not found.numbers:
+        return found is not None
+    several = len({number.value for number in found.numbers}) > 1 and not _thousands(found)
+    return several and _CALCULATED.search(found.text) is None
 
 
 def same_digits(content: str, core: str, number: Number, precision: int) -> tuple[bool | None, str]:
@@ -147,6 +166,10 @@ def _hedged(found: Answer | None) -> bool | None:
     """False for several numbers that are no arithmetic: joined by words, commas or blanks alone."""
     if found is None or len({number.value for number in found.numbers}) < 2:
         return None
+    return None if _thousands(found) or re.search(r"[-+*/^=:\u00d7\u00b7\u00f7\\]|\d,\d", found.text) else False
+
+
+def _thousands(found: Answer) -> bool:
+    """True for numbers that blanks part into thousands: "1 080"."""
     groups = sorted(found.numbers, key=lambda number: number.start)[1:]
-    thousands = all(re.fullmatch(r"\d{3}(?:\.\d+)?", number.text) for number in groups)
-    return None if thousands or re.search(r"[-+*/^=:\u00d7\u00b7\u00f7\\]|\d,\d", found.text) else False
+    return all(re.fullmatch(r"\d{3}(?:\.\d+)?", number.text) for number in groups)

@@ -32,7 +32,7 @@ _DENIED = lazy_pattern(
 _RELATION = lazy_pattern(r"[<>\u2264\u2265\u2260]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|in|ni|mid)(?![a-zA-Z])")
 _WRONG = lazy_pattern(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
 _UNEVALUATED = lazy_pattern(
-    r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
+    r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det|max|min)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
     r"|\\frac\s?\{\s*\\?(?:mathrm)?\{?(?:d|\\partial)\}?[^{}]*\}\s?\{\s*(?:\\mathrm\{d\}|\\partial|d)\s?[a-z]"
 )
 _ARITHMETIC = lazy_pattern(r"(?:[\d\s.,$()+*\u00d7\u00b7-]|\\(?:cdot|times|left|right|[,;:! ]))+")
@@ -57,14 +57,18 @@ def objection(
         return "a question is no answer"
     if _denies(prediction, clause, number) and not _DENIAL.match(gold):
         return "the answer is denied"
-    same = number is not None and is_right(final_answer(f"<answer>{clause}</answer>"), number)
-    if one and not same and _offers(prediction, clause) and not _OR.search(gold):
+    if one and _offers(prediction, clause) and not (_OR.search(gold) or _names_only(clause, number)):
         return "several answers where one is asked"
     if number is not None and any(map(_RELATION.search, prediction.parts)) and not _RELATION.search(gold):
         return "a relation where a number is asked"
     if any(map(_contradicts, prediction.parts)):
         return "two numbers that differ are set equal"
     return _left_open(result(clause), gold, number, question) if evaluated else None
+
+
+def _names_only(clause: str, number: Number | None) -> bool:
+    """True where the gold number is the only one that a clause states."""
+    return number is not None and is_right(final_answer(f"<answer>{clause}</answer>"), number)
 
 
 def _contradicts(content: str) -> bool:
@@ -93,9 +97,11 @@ def repeats(completion: str, question: str | None) -> bool:
 
 def _denies(prediction: Statement, clause: str, number: Number | None) -> bool:
     """True for "not 5", and for what ends in it, unless that leaves a number: "6, not 5" where a number is asked."""
-    if prediction.parts or not _DENIED.search(clause):
-        return bool(prediction.parts and (_DENIAL.match(clause) or _WRONG.search(clause)))
-    found = final_answer(clause) if number is not None else None
+    if prediction.parts and not (_DENIAL.match(clause) or _WRONG.search(clause)):
+        return False
+    if not prediction.parts and not _DENIED.search(clause):
+        return False
+    found = final_answer(clause) if number is not None and not _WRONG.search(clause) else None
     return found is None or not found.numbers
 
 

@@ -45,16 +45,24 @@ dollars 1/100 cent
 euros 1 euro eur
 force 1 N newton
 energy 1 J joule
-energy 1000 kJ kilojoule
 power 1 W watt
-power 1000 kW kilowatt
+frequency 1 Hz hertz
+pressure 1 Pa pascal
+charge 1 C coulomb
+amount 1 mol mole
+current 1 A amp ampere
 voltage 1 V volt
 resistance 1 ohm
+capacity 1 F farad
 temperature 1 celsius
 fahrenheit 1 fahrenheit
 angle 1 degree deg
 radians 1 radian rad
 """
+_SYMBOLS = "N J W V Hz Pa A mol g s"
+_PREFIXES = {"G": 9, "M": 6, "k": 3, "m": -3, "\u00b5": -6, "\u03bc": -6, "n": -9}
+_SPELT = "newton joule watt volt hertz pascal ampere gram second meter metre"
+_SPELT_PREFIXES = {"giga": 9, "mega": 6, "kilo": 3, "milli": -3, "micro": -6, "nano": -9}
 _CUBES = {"L": 1000, "l": 1000, "liter": 1000, "litre": 1000, "mL": 1, "ml": 1, "milliliter": 1, "millilitre": 1}
 _SPEEDS = {"mph": Fraction(1397, 3125), "kph": Fraction(5, 18), "kmh": Fraction(5, 18), "kmph": Fraction(5, 18)}
 _ANGLES = {"angle", "temperature", "fahrenheit"}
@@ -79,6 +87,7 @@ _SIGNS = [
         "\u00b3": "^3",
     }.items()
 ]
+_CLOSED = lazy_pattern(r".*(?:\\[dt]?frac|\\sqrt|\u221a|sqrt).*[})]", re.DOTALL)
 _TAIL = lazy_pattern(r"(?<![\\A-Za-z_^])[\s(]*[A-Za-z]+(?:\s*(?:\^\s?-?\d|[/\u00b7*]|\.?\s)\s*[A-Za-z]*)*[).\s]*\Z")
 _PART = lazy_pattern(r"([A-Za-z]+)(?:\s?\^\s?(-?\d))?|([/\u00b7*.()])")
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
@@ -98,6 +107,13 @@ def _known() -> dict[str, Unit]:
         for name in names:
             known[name] = Unit(frozenset({(dimension, 1)}), Fraction(size))
     known |= {name: Unit(frozenset({("length", 3)}), Fraction(size, 10**6)) for name, size in _CUBES.items()}
+    known |= {
+        f"{prefix}{name}": Unit(known[name].dimensions, known[name].size * Fraction(10) ** power)
+        for names, prefixes in ((_SYMBOLS, _PREFIXES), (_SPELT, _SPELT_PREFIXES))
+        for name in names.split()
+        for prefix, power in prefixes.items()
+        if f"{prefix}{name}" not in known
+    }
     return known | {name: Unit(frozenset({("length", 1), ("time", -1)}), size) for name, size in _SPEEDS.items()}
 
 
@@ -109,7 +125,8 @@ def unit_ratio(text: str, gold: str) -> Fraction | None:
 
     1 for the same unit, and where one of the two names none that is known; 0 for units of different kinds.
     """
-    mine, wanted = unit(text), unit(gold)
+    wanted = unit(gold)
+    mine = None if wanted is None else unit(text)
     if mine is None or wanted is None or mine == wanted:
         return Fraction(1)
     if mine.dimensions != wanted.dimensions:
@@ -127,6 +144,8 @@ def turns(text: str, gold: str) -> bool:
 def unit(text: str) -> Unit | None:
     """Returns the unit that a text ends in, or None."""
     text = text.strip()
+    if _CLOSED.fullmatch(text.rstrip("$")) and "\\text" not in text and "\\mathrm" not in text:
+        return None
     if text.startswith("$") and text.endswith("$") and len(text) > 1:
         text = text[1:-1]
     if _PRICE.match(text):

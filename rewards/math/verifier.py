@@ -16,23 +16,25 @@ from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, gold_letter
-from grpo.rewards.math.claim import claim, formulas, groups, listed_values, several
-from grpo.rewards.math.cue import behind_cue, words_behind_cue
+from grpo.rewards.math.claim import claim, formulas, groups, listed_values, several, without_quantifier
+from grpo.rewards.math.cue import behind_cue, last_words, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
 from grpo.rewards.math.normalize import choice_label, normalized
-from grpo.rewards.math.number import is_list, same_digits, same_number, term
+from grpo.rewards.math.number import is_list, same_digits, same_number, term, unclear
 from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
 from grpo.rewards.math.quantity import turns, unit_ratio
 from grpo.rewards.math.radix import same_numeral
+from grpo.rewards.numbers.hedges import without_condition
 from grpo.rewards.words import says
 
 TIMEOUT = 60.0
 """Seconds until the scoring engine ends the row: far more than the comparison and the start of its process may take."""
 
 _END = 1000
+_CONDITION = 200
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
 _PROSE = lazy_pattern(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
@@ -157,6 +159,10 @@ def _judged(
     prediction = None if repeats(completion, question) else statement(completion)
     if prediction is None:
         return Verdict(False, None, "nothing is stated")
+    if not prediction.parts:
+        prediction = replace(prediction, text=_unconditional(prediction.text, gold.text))
+    if gold.number is not None and gold.plain != plain(prediction.text) and unclear(prediction):
+        return Verdict(False, _shorten(claim(prediction)), f"no one number is stated ({prediction.form})")
     if gold.words is None and gold.letter is None and not gold.moment:
         prediction = behind_cue(prediction, gold.text)
     extracted = _shorten(prediction.parts[-1] if prediction.parts else claim(prediction))
@@ -176,12 +182,13 @@ def _judged(
         return Verdict(True, extracted, f"the values of the gold ({prediction.form})")
     moment = None
     if gold.moment:
-        said = _said(prediction) if prediction.parts else last_date(claim(prediction))
-        moment = same_date(gold.text, said)
+        claimed = last_date(claim(prediction))
+        said = [_said(prediction)] if prediction.parts else [*words_behind_cue(prediction.text)[:1], claimed]
+        moment = next((found for found in (same_date(gold.text, text) for text in said) if found is not None), None)
     if moment is not None:
         return Verdict(moment, extracted, f"{'the' if moment else 'not the'} time or date of the gold")
     if gold.words is not None:
-        readings = () if prediction.parts else words_behind_cue(prediction.text)
+        readings = () if prediction.parts else words_behind_cue(prediction.text) or last_words(prediction)
         same = any(says(reading, gold.words) for reading in (_said(prediction), *readings))
         return Verdict(same, extracted, "the words of the gold" if same else "other words than the gold's")
     if gold.letter:
@@ -234,6 +241,13 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **
 def _refused(gold: Gold, extracted: str, reason: str) -> Verdict:
     """Wrong for what no one would write as an answer, unless the gold is such a thing itself."""
     return Verdict(None if hostile(gold.text) else False, extracted, f"not compared: {reason}")
+
+
+def _unconditional(text: str, gold: str) -> str:
+    """Prose without the condition at its end that the gold has none of: "for all real x", "attained at x = 2"."""
+    if "=" not in gold:
+        text = text[:-_CONDITION] + without_condition(text[-_CONDITION:])
+    return text if "all" in gold else without_quantifier(text)
 
 
 def _normalized(prediction: Statement, *, labels: bool) -> Statement:

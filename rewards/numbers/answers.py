@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers, without_condition
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.words import spoken_number
 
@@ -24,6 +25,8 @@ Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
 _READ = 200_000
 _LONGEST = 4000
 _CUES = 8
+_SIDE = 60
+_REACH = 160
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _CALL = lazy_pattern(r"<tool_call>.*?(?:</tool_call>|(?=<answer>)|\Z)", re.DOTALL)
 _MARK = lazy_pattern(
@@ -36,18 +39,23 @@ _CUE = lazy_pattern(
     "|\u7b54\u6848 ?[\u662f\u4e3a\u70ba:]",
     re.IGNORECASE | re.MULTILINE,
 )
+_BOX_BEFORE = lazy_pattern(
+    r"\\f?boxed\s?\{([^{}]{1,60})\}(?:[\s$,;&()\[\]\\]|\b(?:and|or)\b|\\text\s?\{\s*(?:and|or)\s*\})*\Z"
+)
 _TAG = lazy_pattern(r"</?(?:answer|solution|think|reasoning)\b[^<>\n]{0,80}>|<\|[^<>|\s]{1,40}\|>", re.IGNORECASE)
 _DIGIT = lazy_pattern(r"\d")
 _EQUALS = lazy_pattern(r"(?<![!<>])=")
 _THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
 _SENTENCE_END = lazy_pattern(r"(?<=[.!?])[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
+_SUPPOSED = lazy_pattern(r"\b(?:if|unless|whether)\s+(?:(?:the|my|your|final|correct)\s+){0,3}\Z", re.IGNORECASE)
 _QUESTION = lazy_pattern(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
 _DENIAL = lazy_pattern(
-    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f)[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
+    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to)"
+    r"[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
     re.IGNORECASE,
 )
 _BOUND = lazy_pattern(
-    r"[\s$({\\]*(?:[<>](?=[=\s$-]*\d)|[\u2264\u2265\u2260]|!=|(?:leq?|geq?|lt|gt|neq?)(?![a-zA-Z])"
+    r"[\s$({\\]*(?:[<>](?=[=\s$-]*\d)|[\u2264\u2265\u2260]|!=|(?<=\\)(?:leq?|geq?|lt|gt|neq?)(?![a-zA-Z])"
     r"|(?:less|fewer|more|greater|larger|smaller|bigger)\s+than\b|(?:at\s+(?:most|least)|up\s+to|no\s+more\s+than)\b)",
     re.IGNORECASE,
 )
@@ -63,8 +71,15 @@ _TOTAL = lazy_pattern(
     re.IGNORECASE,
 )
 _EQUATED = lazy_pattern(r"[\s,;$]*(?:(?:and|or|&)\s+)?(?:maybe\s+|perhaps\s+)?\$?[a-zA-Z]\s*=[\s$]*", re.IGNORECASE)
+_MINUS = lazy_pattern(r"\A([\s$*]*)minus\s+(?=\d)", re.IGNORECASE)
+_OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\s+[$]?", re.IGNORECASE)
+_BARE_SIDE = lazy_pattern(r"(?:\A|=)[\s$*]*(-?\d[\d,]*+(?:\.\d+)?)[\s$*]*=[\s$*({\[]*\Z")
+_PART_OF = lazy_pattern(
+    r"\d\s+(?:[^\W\d_]+\s+)?(?:out\s+)?of\s+(?:the|all|these|those|his|her|their|its)\s+\Z", re.IGNORECASE
+)
 _EITHER_SIGN = lazy_pattern(r"\u00b1|\\(?:pm|mp)(?![a-z])|\+\s?/\s?-")
 _PLUS_MINUS = lazy_pattern(r"(?:\u00b1|\\(?:pm|mp)(?![a-z])|\+\s?/\s?-)[\s{$]*\Z")
+_TAKEN_BACK = lazy_pattern(r"[\s.!?*_]*(?:wait|no|actually|sorry|oops|correction)\b", re.IGNORECASE)
 _ASIDE = lazy_pattern(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
 _GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013\u00b1\u2213<>\u2264\u2265-]*+"
 _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
@@ -79,7 +94,9 @@ _OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reve
 _OPERATOR = lazy_pattern(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
 _JOINT = lazy_pattern(
     r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b))"
-    rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260"
+    rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|otherwise|else|alternatively|but"
+    r"|unless|also|even|(?:it|the\s+answer)(?:['\u2019]s|\s+(?:is|was|(?:could|might|may)\s+be))"
+    r"|oder|und|bis|ou(?:\s+bien)?|et|\u00e0|o|u|y|e|hasta|\u0434\u043e|\u5230|\u81f3|\u0438\u043b\u0438|\u0438|\u6216\u8005?|\u548c|\u4e0e|\u307e\u305f\u306f|\ub610\ub294"
     rf"|\\(?:not\s?=|(?:neq?|leq?|geq?|lt|gt|pm|mp)(?![a-zA-Z]))|{_OPERATORS}){_GAP})*+",
     re.IGNORECASE,
 )
@@ -143,6 +160,12 @@ def gold_numbers(answer: object) -> tuple[Number, ...]:
     return tuple(found for found in map(gold_number, golds) if found is not None)
 
 
+def names_none(content: str) -> bool:
+    """True for a marked answer that holds a number and states none: "> 72", "not 72", "72 or something else"."""
+    content = plain_text(content.strip())
+    return SUSPECT.search(content) is not None and (_vague(content) or _stated(content) == ())
+
+
 def is_right(answer: Answer | None, *golds: Number) -> bool:
     """True when the answer states one of the gold numbers and no other number; exact, without tolerance."""
     if answer is None or not answer.numbers:
@@ -165,9 +188,20 @@ def _explicit(text: str) -> Answer | None:
             continue
         if form == "hash" and not _leads(content) and _spoken(content) is None:
             continue
-        vague = _vague(content)
-        return Answer(_shorten(content), (None if vague else _stated(content) or _spoken(content)) or (), form)
+        stated = None if _vague(content) else _stated(content) or _spoken(content)
+        others = _boxes_before(text, mark.start()) if form == "boxed" and stated else ()
+        return Answer(_shorten(content), (*(stated or ()), *others), form)
     return Answer("", (), "tag") if empty else None
+
+
+def _boxes_before(text: str, end: int) -> Iterator[Number]:
+    """The numbers of the boxes before one that nothing but commas and joining words part from it."""
+    while found := _BOX_BEFORE.search(text, max(0, end - _REACH), end):
+        number = read_number(found[1], units=True)
+        if number is None:
+            return
+        yield number
+        end = found.start()
 
 
 def _vague(content: str) -> bool:
@@ -196,13 +230,19 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
 def _cued(text: str) -> Answer | None:
     """What follows the last "answer is", "Answer:" or "A:" that a number follows on the same or the next line."""
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
+        if _SUPPOSED.search(text, max(0, cue.start() - _SIDE), cue.start()):
+            continue
         line = text[cue.end() : cue.end() + _LONGEST].lstrip().split("\n", 1)[0]
         sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
         if _QUESTION.search(sentence):
             continue
         numbers = () if _vague(sentence) else _stated(sentence) or _spoken(sentence)
-        if numbers is not None:
-            return Answer(_shorten(sentence), numbers, "sentence")
+        if numbers is None:
+            continue
+        end = cue.end() + text[cue.end() :].find(sentence) + len(sentence)
+        if _TAKEN_BACK.match(text, end) and _DIGIT.search(text, end):
+            return None
+        return Answer(_shorten(sentence), _with_rivals(numbers, text[:end]), "sentence")
     return None
 
 
@@ -214,8 +254,17 @@ def _last_sentence(text: str) -> Answer | None:
         for sentence in reversed(_SENTENCE_END.split(line[-_LONGEST:])):
             numbers = None if _QUESTION.search(sentence) else _stated(sentence, leading=False)
             if numbers is not None:
-                return Answer(_shorten(sentence), numbers, "prose")
+                numbers = () if _BOUND.match(sentence) else numbers
+                return Answer(
+                    _shorten(sentence), _with_rivals(numbers, text[: text.rfind(sentence) + len(sentence)]), "prose"
+                )
     return None
+
+
+def _with_rivals(numbers: tuple[Number, ...], text: str) -> tuple[Number, ...]:
+    """The numbers of a sentence, and those that the sentences before it put into the same words."""
+    others = [read_number(other) for other in rivals(text)] if numbers else []
+    return (*numbers, *(other for other in others if other is not None))
 
 
 def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
@@ -228,6 +277,8 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
         content = content[-_LONGEST:]
     if not _DIGIT.search(content):
         return None
+    content = _MINUS.sub(r"\1-", content)
+    content = without_condition(content)
     single = read_number(content)
     if single is not None and not _EITHER_SIGN.search(content):
         return (single,)
@@ -236,13 +287,26 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     if not found:
         return None
     numbers = [number for number in found if not _DENIAL.search(content, max(0, number.start - 40), number.start)]
+    begin = stated_from(content)
+    numbers = [number for number in numbers if number.start >= begin and not _is_whole(content, number)]
+    numbers = [number for at, number in enumerate(numbers) if not (at and _rounds(content, numbers[at - 1], number))]
     if not numbers:
         return ()
+    chosen = _chosen(content, numbers, leading=leading)
+    if doubtful(content, chosen[0].start, chosen[0].end):
+        return ()
+    return tuple(numbers) if wavers(content) else chosen
+
+
+def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Number, ...]:
+    """Those of the numbers of a short text that it states, the deciding one first."""
     concluded = _after(_THEREFORE, content, numbers)
     equal = _after(_EQUALS, content, concluded or numbers)
     if equal:
         total = _after(_TOTAL, content, equal)
-        return _joined(content, total) if total else (*_joined(content, equal), *_equated(content, equal[0], numbers))
+        if total:
+            return _joined(content, total)
+        return (*_joined(content, equal), *_equated(content, equal[0], numbers), *_contrary(content, equal[0]))
     if concluded:
         return _joined(content, concluded[::-1])
     if leading and _leads(content):
@@ -283,6 +347,20 @@ def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
     return (*chain, *results)
 
 
+def _is_whole(content: str, number: Number) -> bool:
+    """True for the number that another is counted out of: 100 in "72 of the 100 clips"."""
+    return _PART_OF.search(content, max(0, number.start - _SIDE), number.start) is not None
+
+
+def _rounds(content: str, exact: Number, number: Number) -> bool:
+    """True for a number that only gives the one before it in decimals: 0.33 in "1/3, or about 0.33"."""
+    if not _OR_ABOUT.fullmatch(content, exact.end, number.start) or exact.value.denominator == 1:
+        return False
+    value = exact.value * 100 if number.factor != exact.factor else exact.value
+    places = len(number.text.partition(".")[2].rstrip("% ")) if "." in number.text else 0
+    return round(value, places) == number.value
+
+
 def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Number]:
     """The numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
     for earlier in reversed([one for one in numbers if one.end <= number.start]):
@@ -290,6 +368,17 @@ def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Nu
             return
         yield earlier
         number = earlier
+
+
+def _contrary(content: str, number: Number) -> Iterator[Number]:
+    """The bare number that stands as another side of the equation before one, and is not nearly it: 71 in "71 = 72"."""
+    found = _BARE_SIDE.search(content, max(0, number.start - _SIDE), number.start)
+    side = read_number(found[1]) if found else None
+    if side is not None:
+        gap = distance(side, number)
+        whole = side.value.denominator == number.value.denominator == 1
+        if gap and (whole or gap * 20 > abs(number.value)):
+            yield side
 
 
 def _result(joint: str, operand: Number) -> list[Number]:

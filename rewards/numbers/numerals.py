@@ -226,6 +226,8 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 def _decimal(whole: str, part: str, exponent: str | None) -> Fraction:
     """whole.part x 10^exponent, exact within `DIGITS` places and clamped beyond."""
+    if not (part or exponent) and len(whole) < DIGITS and whole.isdecimal():
+        return Fraction(int(whole))
     whole = whole.replace(",", "").lstrip("0")
     digits = (whole + part).rstrip("0")
     leading = len(digits) - len(digits.lstrip("0"))

@@ -122,7 +122,6 @@ STATED_OTHERWISE = {
     ("The answer is x^2 + y^2 = 25.", "25"): "the question may well have asked for x^2 + y^2",
     ("The answer is cuberoot(2).", "\\sqrt[3]{2}"): "a name that nothing else knows",
     ("The answer is 17_8.", "17"): "the base that the gold leaves out may be known from the question",
-    ("Therefore, Tom has $45 left of his $60.", "60"): "the last number of a sentence without a cue is its answer",
     ("The answer is x = x.", "x"): "an equation may repeat the unknown",
     ("The answer is 10!", "10"): "an exclamation mark behind a number is one, where the gold has no factorial",
 }

@@ -1,0 +1,154 @@
+"""How people avoid to name one number: a text and where a number stands in it in, whether it is stated at all out.
+
+"near 72", "72 or something else", "72 unless it is 73", "If it is not 71, it is 72" name no number; "72, no wait, 71"
+names the second; "It is 70. It is 71. It is 72." guesses once in each sentence. Every step is linear in the text, of
+which a few hundred characters are read.
+"""
+
+from __future__ import annotations
+
+import re
+
+from grpo.plugins._pattern import lazy_pattern
+
+_REACH = 60
+_READ = 1000
+_SENTENCES = 12
+_LONGEST_FRAME = 80
+
+SUSPECT = lazy_pattern(
+    r"\b(?:or|near|nearly|almost|close\s+to|than|except|but|different|unless|else|otherwise|alternatively|if|maybe"
+    r"|perhaps|possibly|could|might|may|give|either|one\s+of|no|wait|sorry|correction|at\s+(?:least|most)|up\s+to"
+    r"|oder|ou|o|so|some(?:thing)?|of|exceeds|such|example|instance|with|e\.g)\b|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
+    re.IGNORECASE,
+)
+"""Marks without which a text holds no hedge of one sentence, so that nothing more needs to be read."""
+
+_BEFORE = lazy_pattern(
+    r"(?:\b(?:near(?:ly)?|almost|close\s+to|anything\s+but|other\s+than|except(?:\s+for)?|different\s+(?:from|than|to)"
+    r"|(?:less|fewer|more|greater|larger|smaller|bigger|higher|lower)\s+than|exceeds|such\s+as|for\s+(?:example|instance),?"
+    r"|(?:multiple|divisor|power|within\s+\S{1,9})\s+of)|\be\.g\.,?)"
+    r"[\s$*({\[\\]*\Z",
+    re.IGNORECASE,
+)
+_AFTER = lazy_pattern(
+    r"(?:ish\b|-ish\b|\s?\+(?![\s$({\\]*[\d\\a-zA-Z])"
+    r"|[\s,*$)\]}\\]*(?:[^\W\d_]+[\s,]+){0,2}?(?:or\s+(?:some|something|anything|another|any|others?|else|thereabouts"
+    r"|more|less|fewer|not|none|neither|whatever|a\s+(?:different|number))\b|unless\b|give\s+or\s+take\b|if\s+not\b"
+    r"|(?:or\s+)?else\b|otherwise\b|if\b[^.\n]{0,80}\belse\b|times\s+some(?:thing)?\b|but\s+not(?!\s*[$\d])"
+    r"|with\s+(?:an?\s+)?[\d.]*\s?%?\s*(?:probability|chance|confidence)\b))",
+    re.IGNORECASE,
+)
+_GLUED = lazy_pattern(r"\d(?:%|\.\.+)\s?\d")
+_IF_NOT = lazy_pattern(
+    r"\bif\s+(?:(?:it|that|this|the\s+answer|\$?[\d.,]+)\s*(?:is|was|be|['\u2019]s)?\s*)?"
+    r"(?:not|(?:is|was)n['\u2019]t|wrong|incorrect|false)\b",
+    re.IGNORECASE,
+)
+_CONDITION = lazy_pattern(
+    r"(?<=[\d$)}%])[\s,]+"
+    r"(?:(?:which|is|it|and|attained|achieved|reached|obtained|occurs|occurring|taken|equality|holds)\s+){0,4}"
+    r"(?:at|when|where|if|for|with)\s+\$?\\?[a-zA-Z]\w{0,8}\s*=[^,;.?!]{1,60}[\s.$]*\Z",
+    re.IGNORECASE,
+)
+_REASON = lazy_pattern(
+    r"([\d$)}%](?:\s+[^\W\d_]+){0,3}[,;]?\s+)(?:since|because)\s(?:[^.!?\n]|\.(?=\d))*\.?\s*\Z", re.IGNORECASE
+)
+_EITHER = lazy_pattern(r"\beither\b[^.\n]*\bor\b", re.IGNORECASE)
+_MAYBE = lazy_pattern(
+    r"\b(?:maybe|perhaps|possibly|(?:could|might|may)\s+(?:(?:also|well|even)\s+){0,2}be)\s+(?:\w+\s+){0,1}[$*({\[\\]*(?=\d)",
+    re.IGNORECASE,
+)
+_RETRACTED = lazy_pattern(
+    r"\b(?:no,?\s+wait|wait,?\s+no|scratch\s+that|correction|i\s+mean|or\s+rather|oops|sorry)\b|[?!]\s*no\b,?"
+    r"|,\s*(?:no|actually),?\s+(?=[$*]*\d)",
+    re.IGNORECASE,
+)
+_BACK = lazy_pattern(
+    r"[\s*_]*(?:wait|no|actually|sorry|oops|correction|hmm|hold\s+on|let\s+me\s+(?:re|double))\b|\bmistake|\bwrong\b",
+    re.IGNORECASE,
+)
+_ONE_BY_ONE = lazy_pattern(
+    r"\d[\s,;.]*\b(?:so|then|thus|hence|therefore)\b[\s,:]*[$*]*\d[\d,.]*(?=[\s,;]*(?:so|then|thus|hence|therefore)\b[\s,:]*[$*]*\d)",
+    re.IGNORECASE,
+)
+_BY_CASES = lazy_pattern(r"\d\s+if\b[^.\n\d]*[^\n]*\d\s+(?:if|otherwise)\b", re.IGNORECASE)
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?;])[)\"'*]{0,3}\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n")
+_NUMBER = lazy_pattern(r"[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
+_LABEL = lazy_pattern(
+    r"\W*(?:(?:option|answer|guess|candidate|choice|possibility)\s*)?\d{1,2}\s*[.:)]\s+(?=\W{0,3}\d)", re.IGNORECASE
+)
+_ORDINAL = lazy_pattern(r"\b(?:first|second|third|fourth|fifth|other|next|another)\s+", re.IGNORECASE)
+_OPENING = lazy_pattern(r"(?:(?:or|maybe|perhaps|possibly|so|then|and|also|but|otherwise)\b[\s,]*)+")
+_MARKS = lazy_pattern(r"[\s*_`$.,;:!?>()\[\]{}\\]+")
+
+
+def without_condition(sentence: str) -> str:
+    """Returns a sentence with blanks for where its value is taken, and why: "6, attained at x = 2", "6, since ..."."""
+    if "ince " in sentence or "because " in sentence:
+        sentence = _REASON.sub(lambda tail: tail[1] + " " * (len(tail[0]) - len(tail[1])), sentence)
+    return _CONDITION.sub(lambda tail: " " * len(tail[0]), sentence) if "=" in sentence[-_REACH:] else sentence
+
+
+def stated_from(sentence: str) -> int:
+    """Returns where what counts of a sentence begins: behind "no wait" and the like, where a number follows; else 0."""
+    for taken_back in reversed(list(_RETRACTED.finditer(sentence))):
+        if _NUMBER.search(sentence, taken_back.end()):
+            return taken_back.end()
+    return 0
+
+
+def doubtful(sentence: str, start: int, end: int) -> bool:
+    """True when the words around the number at `start` to `end` leave open whether it is the answer."""
+    if SUSPECT.search(sentence) is None:
+        return False
+    return bool(
+        _BEFORE.search(sentence, max(0, start - _REACH), start)
+        or _AFTER.match(sentence, end)
+        or _IF_NOT.search(sentence)
+        or _GLUED.search(sentence)
+        or (_EITHER.search(sentence) and _NUMBER.search(sentence, end) is None)
+    )
+
+
+def wavers(sentence: str) -> bool:
+    """True when a number is only a possibility, or one of a row: "72, though it could be 71", "70, so 71, so 72"."""
+    return "=" not in sentence and any(form.search(sentence) for form in (_MAYBE, _ONE_BY_ONE, _BY_CASES))
+
+
+def rivals(text: str) -> list[str]:
+    """Returns the other numbers that the sentences before the last one put into its words, nothing taken back between.
+
+    Sentences that have a word or two more than the number may stand apart; bare numbers follow each other directly.
+
+    Args:
+        text: a text that ends with the sentence in question.
+    """
+    sentences = [part for part in _SENTENCE_END.split(text[-_READ:]) if part and not part.isspace()][-_SENTENCES:]
+    if len(sentences) < 2 or _BACK.search(sentences[-1]):
+        return []
+    frame, number = _frame(sentences[-1])
+    if frame is None:
+        return []
+    found = []
+    for sentence in reversed(sentences[:-1]):
+        if _BACK.search(sentence):
+            break
+        other, value = _frame(sentence)
+        if other == frame and value != number:
+            found.append(value)
+        elif other != frame and frame.count(" ") < 2:
+            break
+    return found
+
+
+def _frame(sentence: str) -> tuple[str | None, str]:
+    """The words of a sentence that holds one number, and that number; None for other sentences."""
+    label = _LABEL.match(sentence)
+    sentence = sentence[label.end() :] if label else sentence
+    numbers = _NUMBER.findall(sentence) if len(sentence) <= _LONGEST_FRAME else []
+    if len(numbers) != 1:
+        return None, ""
+    words = _MARKS.sub(" ", _NUMBER.sub(" # ", _ORDINAL.sub("", sentence))).strip().lower()
+    words = _OPENING.sub("", words, count=1) if _OPENING.match(words) else words
+    return (None, "") if words.startswith("=") else (words, numbers[0].replace(",", "").rstrip("."))
