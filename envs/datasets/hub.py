@@ -6,7 +6,7 @@ In: a dataset id, a subset and a split. Out: the rows of the split with the plac
 
 from __future__ import annotations
 
-from grpo.envs.rows.files import Placed, held_out
+from grpo.envs.datasets.files import Placed, held_out
 from grpo.plugins.errors import DatasetError, did_you_mean
 
 _DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "full"}
