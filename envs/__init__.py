@@ -21,7 +21,7 @@ _PLACES = {
     "gsm8k-v1": "gsm8k.spec:GSM8K",
     "guess-v1": "guess.spec:guess",
     "python-tool-v1": "python_tool.spec:PYTHON_TOOL",
-    "rows-v1": "pairs.spec:ROWS",
+    "rows-v1": "rows.spec:ROWS",
     "wordle-v1": "wordle.spec:wordle",
 }
 
@@ -40,9 +40,9 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.guess.spec import guess
     from grpo.envs.gym.spec import GYM
     from grpo.envs.openenv.spec import OPENENV
-    from grpo.envs.pairs.spec import ROWS
     from grpo.envs.python_tool.spec import PYTHON_TOOL
     from grpo.envs.reasoning_gym.spec import REASONING_GYM
+    from grpo.envs.rows.spec import ROWS
     from grpo.envs.textarena.spec import TEXTARENA
     from grpo.envs.trl.spec import TRL
     from grpo.envs.verifiers.spec import VERIFIERS

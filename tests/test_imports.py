@@ -93,7 +93,7 @@ def test_the_list_of_plugins_loads_none_of_the_slow_modules_that_it_can_do_witho
     slow = {"asyncio", "email", "hashlib", "http", "importlib.metadata", "importlib.resources", "json", "logging"}
     slow |= {"multiprocessing", "pydantic", "random", "rich", "socket", "ssl", "subprocess", "tempfile", "tomllib"}
     slow |= {"traceback", "zipfile", "grpo.plugins._binding", "grpo.plugins._source_file", "grpo.plugins.sandbox_job"}
-    slow |= {"grpo.envs.rows.sources", "grpo.envs.rows.word_problems", "grpo.envs.text.templates"}
+    slow |= {"grpo.envs.datasets.sources", "grpo.envs.datasets.word_problems", "grpo.envs.text.templates"}
     grpo_command = str(Path(sys.executable).with_name("grpo"))
     for arguments in (["plugins"], ["--help"]):
         modules = imported_by(grpo_command, *arguments)

@@ -320,8 +320,8 @@ class RolloutSection(Section):
     tolerance: Annotated[
         Positive | None,
         About(
-            "Mean difference, in nats, of vLLM's log-probabilities from training's that is still rounding.",
-            "Beyond it a step is done again, then the run stops.",
+            "Mean difference, in nats, of the log-probabilities of sampling from training's that is still rounding.",
+            "Beyond it a step that vLLM sampled is done again, then the run stops.",
             left_out=", ".join(f"{most:g} in {dtype}" for dtype, most in TOLERANCE.items()),
         ),
     ] = None

@@ -13,7 +13,7 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.env.mixture import bound_envs
 from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer
 from grpo.core.policy.weights import training_source
-from grpo.core.rollout.types import context_length, refuse_no_decoder, refuse_unsafe_rope
+from grpo.core.rollout.types import context_length, refuse_miscomputed, refuse_no_decoder, refuse_unsafe_rope
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.host import Host
 
@@ -100,10 +100,11 @@ def read_model(source: str, tokenizer_source: str | None = None) -> ModelFacts:
 
     Raises:
         UsageError: one of them cannot be loaded, the model's positions depend on the rest of a batch, or it
-            is no causal language model.
+            is no causal language model that is computed right.
     """
     config = load_model_config(source)
     refuse_unsafe_rope(config)
     refuse_no_decoder(config)
+    refuse_miscomputed(config)
     tokenizer_source = tokenizer_source or source
     return ModelFacts(config, load_tokenizer(tokenizer_source), tokenizer_source)

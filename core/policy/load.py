@@ -5,6 +5,7 @@ The embedded model and a model of the user's own take the same path; only the fo
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.record.run_dir import ORIGIN, read_json, whole_folder
+from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
+        with _reached(source):
+            tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
     except Exception as error:  # a broken file ends in any error of tokenizers
         raise UsageError(_cannot_load(source, "tokenizer", error)) from None
     if tokenizer.eos_token is None:
@@ -96,7 +99,8 @@ def load_model_config(source: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(source)
+        with _reached(source):
+            return AutoConfig.from_pretrained(source)
     except Exception as error:  # values that do not fit each other end in an error of its own kind
         raise UsageError(_cannot_load(source, "configuration", error)) from None
 
@@ -193,7 +197,8 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
             bnb_4bit_compute_dtype=getattr(torch, dtype),
         )
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **arguments)
+        with _reached(source):
+            model, found = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **arguments)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a broken file ends in any error of safetensors
@@ -241,7 +246,8 @@ def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -
     from peft import PeftModel
 
     try:
-        return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
+        with _reached(folder):
+            return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(_cannot_load(folder, "adapter", error)) from None
 
@@ -304,7 +310,14 @@ def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple
     return tuple(ids)
 
 
+def _reached(source: str) -> AbstractContextManager[None]:
+    """What loads from a folder needs no hub."""
+    return nullcontext() if Path(source).exists() else from_hub(source)
+
+
 def _cannot_load(source: str, what: str, error: Exception) -> str:
+    if isinstance(error, NotReached):
+        return f"cannot load the {what} of '{source}': {error}"
     reason = " ".join(str(error).split())
     reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
     if not reason or not isinstance(error, (OSError, ValueError)):

@@ -16,10 +16,10 @@ class Mismatch:
     """The differences of the current step.
 
     Args:
-        tolerance: mean difference in nats that the engine's arithmetic explains; None: nothing is ever too much.
+        tolerance: mean difference in nats that the engine's arithmetic explains.
     """
 
-    def __init__(self, tolerance: float | None) -> None:
+    def __init__(self, tolerance: float) -> None:
         self._tolerance = tolerance
         self.clear()
 
@@ -48,8 +48,6 @@ class Mismatch:
     @property
     def too_far(self) -> bool:
         """The engine cannot have had the policy's weights."""
-        if self._tolerance is None:
-            return False
         return not (self.mean <= self._tolerance and self.largest <= OUTLIER * self._tolerance)
 
 

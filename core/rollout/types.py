@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 BOTH_WAYS = frozenset({"cpmant", "flaubert", "xlm", "xlnet"})  # types that read so, and do not say it
+MISCOMPUTED = frozenset({"moshi", "prophetnet"})  # types whose decoders give other tokens from a cache than alone
 SEEDS = 2**31 - 1  # engines take seeds below this
 
 
@@ -177,6 +178,19 @@ def refuse_no_decoder(config: Any) -> None:
         raise UsageError(
             f"a model of the type '{config.model_type}' reads a text in both directions and "
             "cannot continue one. Choose a causal language model."
+        )
+
+
+def refuse_miscomputed(config: Any) -> None:
+    """Refuses a model that does not compute one thing in a batch, from a cache and alone.
+
+    Raises:
+        UsageError: what it would be trained on is not what it sampled.
+    """
+    if config.model_type in MISCOMPUTED:
+        raise UsageError(
+            f"a model of the type '{config.model_type}' computes other probabilities when it samples than when it "
+            "trains (docs/models.md). Choose another causal language model."
         )
 
 

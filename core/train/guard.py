@@ -43,14 +43,14 @@ class StepGuard:
     """Lets a step go by only when its completions came from the policy.
 
     Args:
-        tolerance: mean difference in nats that the engine's arithmetic explains; None: nothing is ever too much.
+        tolerance: mean difference in nats that the engine's arithmetic explains.
         cursor: where training stands.
         differing: names the parameters that the engine has other values of.
         gather: collects tensors of all processes.
     """
 
     def __init__(
-        self, tolerance: float | None, cursor: Cursor, differing: Callable[[], Sequence[str]], gather: Gather
+        self, tolerance: float, cursor: Cursor, differing: Callable[[], Sequence[str]], gather: Gather
     ) -> None:
         self._apart = Mismatch(tolerance)
         self._cursor = cursor

@@ -8,6 +8,7 @@ which are built here and know nothing of TRL or of this class:
     Reference   core/train/reference.py             tensors → log-probabilities of the frozen policy
     PolicyLoss  core/train/policy_loss.py           tensors → loss
     StepGuard   core/train/guard.py                 micro batches → a step that is proven, or done again
+                core/train/same_arithmetic.py       the same where the policy itself samples
     StepReport  core/train/report.py                figures → metrics of the step
 
 Seams of TRL that are overridden, each with a contract test (tests/core/train/test_seams.py):
@@ -41,6 +42,7 @@ from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.plan import Plan
 from grpo.core.policy.load import end_ids
 from grpo.core.rollout.limits import tolerance_of
+from grpo.core.rollout.mismatch import difference_sums
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.players import players_of
 from grpo.core.rollout.types import Rollouts, evaluating, sampling_params
@@ -58,6 +60,7 @@ from grpo.core.train.policy_loss import PolicyLoss
 from grpo.core.train.reference import REFERENCE, Reference
 from grpo.core.train.report import StepReport
 from grpo.core.train.rise import rise_from_above_zero
+from grpo.core.train.same_arithmetic import SameArithmetic
 from grpo.core.train.sampler import PolicySampler, Sampler
 from grpo.core.train.tensors import Tensors, counted, micro_batches, whole_ids, whole_mask
 from grpo.core.train.trl_arguments import grpo_arguments
@@ -146,9 +149,10 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         )
         self.rollouts = SyncedRollouts(rollouts, self._as_it_samples)
         tolerance = tolerance_of(plan.config)
-        self._guard = StepGuard(
-            None if rollouts.exact else tolerance, self, self.rollouts.differing, self.accelerator.gather
-        )
+        gather = self.accelerator.gather
+        self._guard: StepGuard | SameArithmetic = StepGuard(tolerance, self, self.rollouts.differing, gather)
+        if rollouts.exact:
+            self._guard = SameArithmetic(tolerance, self, self._apart_again, gather, model.config.model_type)
         ends = end_ids(tokenizer, model)
         sampler = PolicySampler(
             self.rollouts,
@@ -309,6 +313,12 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """The policy's log-probabilities of rollouts, as it is between two steps."""
         with evaluating(self.model):
             return self._logps(self.model, tensors)
+
+    def _apart_again(self) -> torch.Tensor:
+        """How far training and sampling are apart, [micro batches, 3], when the step is computed without dropout."""
+        batches = self._micro or []
+        again = [(self._probed(one), one["sampling_per_token_logps"], counted(one)) for one in batches]
+        return torch.cat([difference_sums(*each) for each in again])
 
     def _trl_logps(self, model: Any, tensors: Tensors) -> torch.Tensor:
         """Log-probabilities [N, T] by TRL's head."""

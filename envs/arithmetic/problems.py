@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grpo.envs.rows.draws import Draws
+from grpo.envs.datasets.draws import Draws
 
 LEVELS = (1, 2, 3, 4, 5)
 

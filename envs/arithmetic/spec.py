@@ -18,7 +18,7 @@ from grpo.plugins.placed_rows import PlacedRows
 if TYPE_CHECKING:
     import gymnasium
 
-    from grpo.envs.rows.draws import Draws
+    from grpo.envs.datasets.draws import Draws
     from grpo.envs.text.templates import Template
 
 Schedule = Literal["mixed", "rising"]
@@ -71,8 +71,8 @@ class Arithmetic:
             DatasetError: another split.
         """
         from grpo.envs.arithmetic.problems import LEVELS, draw_problem
-        from grpo.envs.rows.generated import generated_split
-        from grpo.envs.rows.problem import read_problem
+        from grpo.envs.datasets.generated import generated_split
+        from grpo.envs.datasets.problem import read_problem
 
         self._template()
         lowest, highest = self.lowest, self.highest

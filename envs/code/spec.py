@@ -18,7 +18,7 @@ from grpo.plugins.placed_rows import PlacedRows
 if TYPE_CHECKING:
     import gymnasium
 
-    from grpo.envs.rows.files import Placed
+    from grpo.envs.datasets.files import Placed
 
 Level = Literal["exercises", "problems"]
 _SYSTEM = "Answer with one block of Python:\n```python\nthe program\n```"
@@ -86,7 +86,7 @@ class Code:
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
         from grpo.envs.code.row import read_code_row
-        from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+        from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
 
         if self.level not in get_args(Level):
             raise OptionError(f"no level '{self.level}'. Choose one of: {', '.join(get_args(Level))}.")

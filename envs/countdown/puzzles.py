@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo.envs.rows.draws import Draws
+from grpo.envs.datasets.draws import Draws
 from grpo.envs.text.single_turn import Asked
 from grpo.envs.text.templates import Template
 from grpo.plugins.errors import DatasetError

@@ -89,8 +89,8 @@ class Countdown:
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
         from grpo.envs.countdown.puzzles import draw_puzzle, read_puzzle
-        from grpo.envs.rows.generated import generated_split
-        from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+        from grpo.envs.datasets.generated import generated_split
+        from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
 
         self._template()
         kind = dataset_kind(self.dataset)

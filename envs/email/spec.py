@@ -70,9 +70,9 @@ class Email:
             OptionError: an option has a value that cannot be used.
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
+        from grpo.envs.datasets.generated import generated_split
+        from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
         from grpo.envs.email.occasions import draw_occasion, read_occasion
-        from grpo.envs.rows.generated import generated_split
-        from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
 
         kind = dataset_kind(self.dataset)
         refuse_unused(EMAIL.options, asdict(self), _USED_BY, kind)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from grpo.envs.rows.size import refuse_size
+from grpo.envs.datasets.size import refuse_size
 from grpo.plugins.errors import DatasetError
 
 _SECONDS = 10.0

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.rows.number_problems import Level, read_number_problems
+from grpo.envs.datasets.number_problems import Level, read_number_problems
 from grpo.plugins.errors import OptionError
 from grpo.plugins.factory_decorators import env
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from grpo.envs.datasets.size import refuse_size
 from grpo.envs.graders.remote import Graders, Reply, runner
 from grpo.envs.reasoning_gym import guest
 from grpo.envs.reasoning_gym.holes import HOLES
-from grpo.envs.rows.size import refuse_size
 from grpo.envs.text.single_turn import Asked, OneTurnEnv
 from grpo.plugins.errors import DatasetError, OptionError
 

@@ -1,1 +1,1 @@
-"""Where rows come from: files, the hub, generators with a seed."""
+"""Rows of a prompt and an answer, as they are."""

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from grpo.envs.rows.problem import read_problem
+from grpo.envs.datasets.problem import read_problem
 from grpo.envs.text.spaces import AnyText
 from grpo.envs.text.templates import Template
 

@@ -65,8 +65,8 @@ def rows(
         DatasetError: the dataset cannot be used.
         OptionError: there cannot be so many rows.
     """
-    from grpo.envs.rows.size import refuse_size
-    from grpo.envs.rows.sources import dataset_kind, read_placed
+    from grpo.envs.datasets.size import refuse_size
+    from grpo.envs.datasets.sources import dataset_kind, read_placed
     from grpo.plugins.errors import DatasetError
 
     if dataset is None:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from grpo.envs.datasets.word_problems import LEVELS, generate
 from grpo.envs.gsm8k.spec import GSM8K
-from grpo.envs.rows.word_problems import LEVELS, generate
 
 GUESS_SHARE = {1: 0.3, 2: 0.53, 3: 0.8}  # by the number of steps of the problem
 WRONG_OPERATION_SHARE = 0.1

@@ -28,7 +28,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
-    from grpo.envs.rows.word_problems import generate
+    from grpo.envs.datasets.word_problems import generate
 
     special = ["<|pad|>", "<|im_start|>", "<|im_end|>"]
     bpe = Tokenizer(models.BPE())

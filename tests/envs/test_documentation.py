@@ -15,13 +15,13 @@ from grpo.envs import grpo_envs
 from grpo.envs.arithmetic.spec import ARITHMETIC
 from grpo.envs.code.spec import CODE
 from grpo.envs.countdown.spec import COUNTDOWN
+from grpo.envs.datasets.problem import read_problem
 from grpo.envs.email.spec import EMAIL
 from grpo.envs.gsm8k.spec import GSM8K
 from grpo.envs.guess.spec import guess
 from grpo.envs.gym.spec import GYM
-from grpo.envs.pairs.spec import ROWS
 from grpo.envs.python_tool.spec import PYTHON_TOOL
-from grpo.envs.rows.problem import read_problem
+from grpo.envs.rows.spec import ROWS
 from grpo.envs.text.templates import TEMPLATES
 from grpo.envs.wordle.spec import wordle
 from grpo.envs.wordle.words import WORDS

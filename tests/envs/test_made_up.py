@@ -14,8 +14,8 @@ from gymnasium.utils.env_checker import check_env
 import grpo.core.check.env as grpo_check
 from grpo.envs.arithmetic.spec import ARITHMETIC
 from grpo.envs.countdown.spec import COUNTDOWN
+from grpo.envs.datasets.draws import Draws
 from grpo.envs.email.spec import EMAIL
-from grpo.envs.rows.draws import Draws
 from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec

@@ -27,6 +27,7 @@ from grpo.core.train.adamw import STATES
 from grpo.core.train.packing import MASK_SIZE, SUPPORTED
 from grpo.kernels.fused import WORKSPACE
 from grpo.kernels.tiles import default_tile
+from grpo.plugins.errors import UsageError
 
 CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "full", "offload")  # from the fastest to the least memory
 NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8  # a weight of QLoRA: 4 bits, its block's scale, and the scale's own
@@ -138,7 +139,7 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
         reference: a KL term is used.
 
     Raises:
-        UsageError: the model's activations cannot be counted.
+        UsageError: the model's activations, or what it keeps while it samples, cannot be counted.
     """
     model = empty_policy(config, dtype, lora)
     itemsize = getattr(torch, dtype).itemsize
@@ -150,6 +151,8 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
     trained = adapters if lora.enabled else list(held.values())
     activations = count_activations(config, dtype, lora)
     text = config.get_text_config()
+    if not hasattr(text, "num_attention_heads"):
+        raise UsageError(f"cannot count the cache of a model of type '{config.model_type}', which has no attention.")
     weights = _bytes(held.values()) if lora.bits is None else _quantised_bytes(base, held)
     heads = text.num_attention_heads
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads

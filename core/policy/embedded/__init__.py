@@ -2,7 +2,7 @@
 
 The model stands beside this file, so that the first run needs neither network nor GPU: a Qwen2 of about three quarters
 of a million parameters with its own tokenizer, loadable by transformers, PEFT and vLLM as it is. It knows nothing but
-the word problems of `grpo.envs.rows.word_problems`.
+the word problems of `grpo.envs.datasets.word_problems`.
 
 It is a demonstration policy with a planted habit. It was first taught to work these problems out, which it could then
 do almost without fault, and afterwards spoilt with the replies of a sloppy student, who mostly guesses a number

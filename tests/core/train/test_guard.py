@@ -63,13 +63,6 @@ def test_what_is_off_again_stops_the_run_with_both_differences_and_the_names() -
         step.guard.micro_batch(step.backward)
 
 
-def test_a_backend_that_samples_with_the_policy_itself_is_compared_and_never_doubted() -> None:
-    step = Step(1, [5.0])
-    step.guard = StepGuard(None, step, list, lambda tensor: tensor)
-    assert step.guard.micro_batch(step.backward)[1] == {}
-    assert step.attempt == 0
-
-
 class StaleRollouts(HfRollouts):
     """Samples from the weights of the first sync, until it is told to sync again (or even then)."""
 

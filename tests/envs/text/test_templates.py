@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from grpo.envs.rows.problem import read_problem
+from grpo.envs.datasets.problem import read_problem
 from grpo.envs.text import TemplateName
 from grpo.envs.text.templates import TEMPLATES, choose_template
 from grpo.plugins.errors import OptionError

@@ -9,7 +9,7 @@ import torch
 
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.hf.states import needs_equal_lengths
-from grpo.core.rollout.types import Sampled, SamplingParams, refuse_no_decoder
+from grpo.core.rollout.types import Sampled, SamplingParams, refuse_miscomputed, refuse_no_decoder
 from grpo.plugins.errors import UsageError
 
 pytestmark = pytest.mark.slow
@@ -119,3 +119,11 @@ def test_an_encoder_is_refused_before_a_run() -> None:
     refuse_no_decoder(BertConfig(is_decoder=True))
     with pytest.raises(UsageError, match="reads a text in both directions"):
         refuse_no_decoder(BertConfig())
+
+
+def test_a_family_that_is_known_to_come_out_wrong_is_refused_before_a_run() -> None:
+    from transformers import GPT2Config, ProphetNetConfig
+
+    refuse_miscomputed(GPT2Config())
+    with pytest.raises(UsageError, match=r"type 'prophetnet' computes other probabilities .*docs/models\.md"):
+        refuse_miscomputed(ProphetNetConfig())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo.envs.rows.problem import bare_number, read_problem
+from grpo.envs.datasets.problem import bare_number, read_problem
 from grpo.plugins.errors import DatasetError
 
 WORKED = "There are 3*4=<<3*4=12>>12 eggs.\nHalf is 12/2=<<12/2=6>>6.\n#### 6"

@@ -6,7 +6,8 @@ In: a dataset id, a subset and a split. Out: the rows of the split with the plac
 
 from __future__ import annotations
 
-from grpo.envs.rows.files import Placed, held_out
+from grpo.envs.datasets.files import Placed, held_out
+from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import DatasetError, did_you_mean
 
 _DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "full"}
@@ -28,7 +29,8 @@ def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
     import datasets
 
     try:
-        splits = datasets.load_dataset(name, subset or _DEFAULT_SUBSETS.get(name))
+        with from_hub(name):
+            splits = datasets.load_dataset(name, subset or _DEFAULT_SUBSETS.get(name))
     except Exception as error:
         raise DatasetError(_explain(name, error)) from error
     whole = "test" not in splits and "train" in splits and split in ("train", "test")
@@ -47,6 +49,8 @@ def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
 
 def _explain(name: str, error: Exception) -> str:
     """One line on why a dataset of the hub cannot be loaded, and what to do."""
+    if isinstance(error, NotReached):
+        return f"the hub's dataset '{name}' cannot be loaded: {error}"
     first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     remedy = (
         "There is no local file or folder of that name either. Check the id and the option 'subset'; without a "

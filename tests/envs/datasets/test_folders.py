@@ -10,9 +10,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from grpo.envs.datasets.files import read_file
+from grpo.envs.datasets.folders import read_split
 from grpo.envs.gsm8k.spec import GSM8K
-from grpo.envs.rows.files import read_file
-from grpo.envs.rows.folders import read_split
 from grpo.plugins.errors import DatasetError
 
 

@@ -6,9 +6,9 @@ occurs in the train split of the same level, size and seed.
 
 from __future__ import annotations
 
-from grpo.envs.rows.files import Placed
-from grpo.envs.rows.size import refuse_size
-from grpo.envs.rows.word_problems import generate
+from grpo.envs.datasets.files import Placed
+from grpo.envs.datasets.size import refuse_size
+from grpo.envs.datasets.word_problems import generate
 from grpo.plugins.errors import DatasetError, OptionError
 
 _TEST_OFFSET = 1_000_003

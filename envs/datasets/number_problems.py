@@ -26,9 +26,9 @@ def read_number_problems(split: str, options: Sequence[Option], given: Mapping[s
         OptionError: an option has a value that cannot be used.
         DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
     """
-    from grpo.envs.rows.embedded import read_embedded
-    from grpo.envs.rows.problem import read_problem
-    from grpo.envs.rows.sources import dataset_kind, read_placed, refuse_unused
+    from grpo.envs.datasets.embedded import read_embedded
+    from grpo.envs.datasets.problem import read_problem
+    from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
 
     if given["level"] not in get_args(Level):
         raise OptionError(f"no level '{given['level']}'. Choose one of: {', '.join(get_args(Level))}.")

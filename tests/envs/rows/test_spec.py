@@ -16,7 +16,7 @@ import pytest
 import grpo
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.mixture import with_dataset
-from grpo.envs.pairs.spec import ROWS, Rows
+from grpo.envs.rows.spec import ROWS, Rows
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.host import Host

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo.envs.rows.files import SUFFIXES, Placed
-from grpo.envs.rows.folders import read_split
-from grpo.envs.rows.hub import read_hub
+from grpo.envs.datasets.files import SUFFIXES, Placed
+from grpo.envs.datasets.folders import read_split
+from grpo.envs.datasets.hub import read_hub
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import DatasetError, OptionError, did_you_mean
 from grpo.plugins.specs import Option

@@ -9,8 +9,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from grpo.envs.rows.files import held_out, read_file
-from grpo.envs.rows.folders import read_split
+from grpo.envs.datasets.files import held_out, read_file
+from grpo.envs.datasets.folders import read_split
 from grpo.plugins.errors import DatasetError
 
 

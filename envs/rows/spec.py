@@ -18,8 +18,8 @@ from grpo.plugins.placed_rows import PlacedRows
 if TYPE_CHECKING:
     import gymnasium
 
-    from grpo.envs.pairs.row import Columns
-    from grpo.envs.rows.files import Placed
+    from grpo.envs.datasets.files import Placed
+    from grpo.envs.rows.row import Columns
     from grpo.envs.text.single_turn import Asked
     from grpo.plugins.specs import EnvSpec
 
@@ -65,7 +65,7 @@ class Rows:
             OptionError: no dataset is named.
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
-        from grpo.envs.pairs.row import read_pair
+        from grpo.envs.rows.row import read_pair
 
         placed = self._placed(split)
         where, first = placed[0]
@@ -101,7 +101,7 @@ class Rows:
         )
 
     def _placed(self, split: str) -> list[Placed]:
-        from grpo.envs.rows.sources import dataset_kind, read_placed
+        from grpo.envs.datasets.sources import dataset_kind, read_placed
 
         if not self.dataset:
             raise OptionError(
@@ -114,12 +114,12 @@ class Rows:
         return read_placed(self.dataset, self.subset, split, kind)
 
     def _columns(self, row: object, where: str) -> Columns:
-        from grpo.envs.pairs.row import choose_columns
+        from grpo.envs.rows.row import choose_columns
 
         return choose_columns(row, where, self.prompt, self.answer, self.demonstration)
 
     def _asked(self, row: object) -> Asked:
-        from grpo.envs.pairs.row import read_pair
+        from grpo.envs.rows.row import read_pair
         from grpo.envs.text.single_turn import Asked
 
         where = "the row given to reset"

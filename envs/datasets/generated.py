@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from grpo.envs.rows.draws import Draws
-from grpo.envs.rows.files import Placed
-from grpo.envs.rows.size import refuse_size
+from grpo.envs.datasets.draws import Draws
+from grpo.envs.datasets.files import Placed
+from grpo.envs.datasets.size import refuse_size
 from grpo.plugins.errors import DatasetError, OptionError
 
 HELD_OUT_SHARE = 10

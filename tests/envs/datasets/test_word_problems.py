@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from grpo.envs.rows.word_problems import LEVELS, generate
+from grpo.envs.datasets.word_problems import LEVELS, generate
 from grpo.plugins.errors import UsageError
 
 ANNOTATION = re.compile(r"(\d+)([-+*/])(\d+)=\$?<<(\d+)([-+*/])(\d+)=(\d+)>>(\d+)")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grpo.envs.rows.files import SUFFIXES, Placed, held_out, read_file, some
+from grpo.envs.datasets.files import SUFFIXES, Placed, held_out, read_file, some
 from grpo.plugins.errors import DatasetError
 
 S = TypeVar("S")

@@ -1,0 +1,1 @@
+"""Data sets: what reads rows from files, folders and the hub, or makes them with a seed."""

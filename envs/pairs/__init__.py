@@ -1,1 +1,0 @@
-"""Rows of a prompt and an answer, as they are."""

@@ -1,0 +1,78 @@
+"""What is loaded from the Hugging Face hub: said before it begins, and without minutes of retries where nobody answers.
+
+In: a name of the hub. Out: a line on stderr, and a context in which the libraries of the hub ask the network, or where
+it cannot be reached only what they have kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_TRIES = 2
+_PATIENCE = 5.0  # seconds for an answer
+_REMEMBERED = 60.0  # seconds for which an answer counts
+
+
+class NotReached(ConnectionError):
+    """Nobody answered, and the cache has not got what was asked for; says what to do."""
+
+
+@contextmanager
+def from_hub(name: str) -> Iterator[None]:
+    """Lets something be loaded from the hub, or from its cache alone where nobody answers.
+
+    Args:
+        name: of a model or a dataset, for people.
+
+    Raises:
+        NotReached: the hub cannot be reached or may not be asked, and the cache was not enough.
+    """
+    from huggingface_hub import constants
+
+    asked_for = constants.HF_HUB_OFFLINE
+    if asked_for:
+        why, remedy = "HF_HUB_OFFLINE is set", "Take that variable away"
+        _say(f"loading {name} from the cache of the hub ...")
+    else:
+        why, remedy = f"nobody answers at {constants.ENDPOINT}", "Check the network"
+        _say(f"loading {name} from the hub ...")
+        if _answers(constants.ENDPOINT, int(time.monotonic() // _REMEMBERED)):
+            yield
+            return
+        _say(f"{why}: looking for {name} in the cache ...")
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    except Exception as error:
+        raise NotReached(
+            f"{why}, and there is no whole copy of it in the cache. {remedy}, or name a local file or folder."
+        ) from error
+    finally:
+        constants.HF_HUB_OFFLINE = asked_for
+
+
+@functools.lru_cache(maxsize=1)
+def _answers(endpoint: str, _when: int) -> bool:
+    """Returns whether anybody answers at an address, whatever the answer."""
+    import httpx
+    from huggingface_hub import get_session
+
+    for _ in range(_TRIES):
+        try:
+            get_session().head(endpoint, timeout=_PATIENCE)
+        except httpx.TransportError:
+            continue
+        return True
+    return False
+
+
+@functools.cache
+def _say(text: str) -> None:
+    """Prints a line once, in the first process."""
+    if os.environ.get("RANK", "0") == "0" and sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
