@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.embedded import embedded_model_path
-from grpo.core.record.run_dir import ORIGIN, read_json, whole_folder
+from grpo.core.record.run_dir import ORIGIN, read_json
 from grpo.plugins.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def count_parameters(config: Any) -> int:
     Raises:
         UsageError: it does not describe a causal language model.
     """
-    return sum(parameter.numel() for parameter in _empty_model(config).parameters())
+    return sum(parameter.numel() for parameter in empty_model(config).parameters())
 
 
 def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
@@ -118,7 +118,7 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
     """
     if not lora.enabled or isinstance(lora.targets, str):
         return
-    model = _empty_model(config)
+    model = empty_model(config)
     modules = [(name, module) for name, module in model.named_modules() if name]
     linear = linear_modules(config)
     its_own = f"Its linear ones: {', '.join(linear)}."
@@ -146,7 +146,7 @@ def linear_modules(config: Any) -> list[str]:
     """
     from torch import nn
 
-    model = _empty_model(config)
+    model = empty_model(config)
     head = model.get_output_embeddings()
     return sorted(
         {
@@ -157,7 +157,12 @@ def linear_modules(config: Any) -> list[str]:
     )
 
 
-def _empty_model(config: Any) -> PreTrainedModel:
+def empty_model(config: Any) -> PreTrainedModel:
+    """Builds a causal language model without memory for its weights, on the device `meta`.
+
+    Raises:
+        UsageError: the configuration does not describe one.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -265,14 +270,6 @@ def load_policy(
     if adapter is not None:
         return add_saved_adapter(model, adapter, trainable=trainable)
     return add_lora(model, lora) if lora.enabled else model
-
-
-def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Writes a model, or only its adapter, with the tokenizer; the folder appears whole."""
-    arguments = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
-    with whole_folder(folder) as unfinished:
-        model.save_pretrained(unfinished, **arguments)
-        tokenizer.save_pretrained(unfinished)
 
 
 def refuse_impossible_lora(lora: LoraSection) -> None:

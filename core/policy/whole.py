@@ -100,7 +100,7 @@ def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) ->
     return found
 
 
-def _gathered(parameter: torch.Tensor) -> AbstractContextManager[Any]:
+def _gathered(parameter: Any) -> AbstractContextManager[Any]:
     """While it lasts, a parameter of ZeRO-3 is whole. Collective."""
     if not hasattr(parameter, "ds_id"):
         return nullcontext()
@@ -113,8 +113,9 @@ def _gathered(parameter: torch.Tensor) -> AbstractContextManager[Any]:
 
 
 def _full(parameter: torch.Tensor) -> torch.Tensor:
-    tensor = parameter.detach()
-    if isinstance(tensor, DTensor):
-        kind = tensor.device_mesh.device_type  # weights that FSDP keeps on the CPU are gathered where they compute
-        tensor = (tensor if tensor.device.type == kind else tensor.to(kind)).full_tensor()
-    return tensor
+    if not isinstance(parameter, DTensor):
+        return parameter.detach()
+    kind = parameter.device_mesh.device_type  # weights that FSDP keeps on the CPU are gathered where they compute
+    shard: Any = parameter.detach() if parameter.device.type == kind else parameter.detach().to(kind)
+    whole: torch.Tensor = shard.full_tensor()
+    return whole

@@ -16,7 +16,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +27,13 @@ from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import find_weights, run_config
+from grpo.core.processes.sharding import (
+    asked_sharding,
+    join,
+    refuse_lost_sharding,
+    refuse_unfit_sharding,
+    settle_launcher,
+)
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint, newest_step, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
@@ -104,6 +111,7 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     config = absolute_paths(config)
     plan = make_plan(config, host)
     state.put_back()  # what the modules of plugins changed when they were imported
+    _refuse_sharding(plan)
     path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
     refuse_full_disk(path, plan.disk_bytes)
     note = find_weights(config.model).note
@@ -186,6 +194,7 @@ def _resume(
         )
     wanted = before.model_copy(update={"train": before.train.model_copy(update={"steps": steps or before.train.steps})})
     plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
+    _refuse_sharding(plan)
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
     changed = drift(read_json(run_dir.versions) or {}, _versions(plan, host))
     progress = progress if _is_main() else Silent()
@@ -269,14 +278,14 @@ def _train(
             progress.warned(doubt)
     progress.loading("libraries")
     hush_libraries()
-    from grpo.core.policy.load import end_ids, save_policy
+    from grpo.core.policy.load import end_ids
     from grpo.core.rollout.open import open_rollouts
     from grpo.core.run.books import Books
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.scoring import Scoring
     from grpo.core.train.batch import refuse_overflow, stop_on_failures
-    from grpo.core.train.callbacks import StepCallback, event_files
+    from grpo.core.train.callbacks import StartCallback, StepCallback, event_files
     from grpo.core.train.trainer import PolicyTrainer
 
     trackers = [event_files(run_dir.events)] if "tensorboard" in plan.config.output.report_to else []
@@ -328,19 +337,25 @@ def _train(
                 *trackers,
             ],
         )
-        if checkpoint is None:
-            measured = held_out.measure(0, trainer.rollouts)
-            if _is_main():
-                books.started(measured)
-        if stop.asked_of_any(_processes()):  # while somebody else's code swallowed the exception
-            return "interrupted"
-        with stop.finishing_steps():
+        with ExitStack() as steps:
+
+            def begin() -> None:
+                trainer.refuse_unsharded()
+                if checkpoint is None:
+                    measured = held_out.measure(0, trainer.rollouts)
+                    if _is_main():
+                        books.started(measured)
+                if stop.asked_of_any(_processes()):  # while somebody else's code swallowed the exception
+                    raise KeyboardInterrupt
+                steps.enter_context(stop.finishing_steps())
+
+            trainer.add_callback(StartCallback(begin))
             with closing(trainer.sampler):
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if stop.asked and trainer.state.global_step < trainer.state.max_steps:
                 return "interrupted"
+            trainer.save_final(run_dir.model)
             if _is_main():
-                save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, run_dir.model)
                 seal(run_dir.model)
                 books.plot()
         _wait()
@@ -355,7 +370,8 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
     """
     from transformers import set_seed
 
-    from grpo.core.policy.load import load_policy, save_policy
+    from grpo.core.policy.load import load_policy
+    from grpo.core.policy.save import save_policy
 
     train, lora = plan.config.train, plan.config.lora
     progress.loading("the model")
@@ -501,7 +517,15 @@ def _agreed(path: T) -> T:
 
 
 def _partial_state() -> Any:
-    import torch
-    from accelerate import PartialState
+    return join(asked_sharding())
 
-    return PartialState(cpu=not torch.cuda.is_available())
+
+def _refuse_sharding(plan: Plan) -> None:
+    """Refuses sharding that cannot work, or that would not happen, before a model loads."""
+    import torch
+
+    sharding = asked_sharding()
+    refuse_unfit_sharding(sharding, plan.config.train.dtype, gpu=torch.cuda.is_available())
+    if sharding is not None:
+        refuse_lost_sharding(sharding, _partial_state())
+        settle_launcher(sharding, plan.accumulation, plan.config.train.max_grad_norm)

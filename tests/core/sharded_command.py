@@ -69,8 +69,10 @@ def run(arguments: Sequence[str], sharding: Mapping[str, str], code: int = 0, pr
 
 def undo_what_keeps_libraries_from_a_cpu() -> None:
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        import torch.distributed
         from accelerate.state import DistributedType, PartialState
 
+        torch.distributed.init_process_group("gloo")
         PartialState._prepare_backend = lambda self, *a, **k: ("gloo", DistributedType.MULTI_GPU)
     if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true":
         import deepspeed.comm.torch
