@@ -7,12 +7,12 @@ its matrices have when they are whole.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grpo.core.policy.load import empty_model
 from grpo.plugins.errors import RunError
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -69,7 +69,13 @@ def problem_of(written: Shapes, due: Shapes) -> str | None:
 
 def _whole(model: Any) -> dict[str, tuple[int, ...]]:
     """What a model of this configuration saves; tied weights once, under the name that is kept."""
-    empty = empty_model(model.config)
+    import torch
+    from torch.distributed.fsdp import FSDPModule
+
+    # By its own class: `from_config` has every process help to shard what it makes, where ZeRO-3 is on.
+    kind: Any = next(kind for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
+    with torch.device("meta"):
+        empty = kind(copy.deepcopy(model.config))
     tied = set(empty.all_tied_weights_keys)
     return {name: tuple(tensor.shape) for name, tensor in empty.state_dict().items() if name not in tied}
 

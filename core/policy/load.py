@@ -107,7 +107,7 @@ def count_parameters(config: Any) -> int:
     Raises:
         UsageError: it does not describe a causal language model.
     """
-    return sum(parameter.numel() for parameter in empty_model(config).parameters())
+    return sum(parameter.numel() for parameter in _empty_model(config).parameters())
 
 
 def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
@@ -118,7 +118,7 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
     """
     if not lora.enabled or isinstance(lora.targets, str):
         return
-    model = empty_model(config)
+    model = _empty_model(config)
     modules = [(name, module) for name, module in model.named_modules() if name]
     linear = linear_modules(config)
     its_own = f"Its linear ones: {', '.join(linear)}."
@@ -146,7 +146,7 @@ def linear_modules(config: Any) -> list[str]:
     """
     from torch import nn
 
-    model = empty_model(config)
+    model = _empty_model(config)
     head = model.get_output_embeddings()
     return sorted(
         {
@@ -157,12 +157,7 @@ def linear_modules(config: Any) -> list[str]:
     )
 
 
-def empty_model(config: Any) -> PreTrainedModel:
-    """Builds a causal language model without memory for its weights, on the device `meta`.
-
-    Raises:
-        UsageError: the configuration does not describe one.
-    """
+def _empty_model(config: Any) -> PreTrainedModel:
     import torch
     from transformers import AutoModelForCausalLM
 

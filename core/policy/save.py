@@ -14,38 +14,59 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def save_policy(
-    model: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    folder: Path,
-    state: Mapping[str, torch.Tensor] | None = None,
-) -> None:
-    """Writes a model, or only its trained adapter, with the tokenizer; the folder appears whole.
-
-    Args:
-        model: not wrapped.
-        tokenizer: its tokenizer.
-        folder: made.
-        state: its weights, where the model itself has only a part of them (core/policy/whole.py).
+def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Writes a model that is whole, or only its trained adapter, with the tokenizer; the folder appears whole.
 
     Raises:
         RunError: what was written is not all of the weights.
     """
     with whole_folder(folder) as unfinished:
-        write_policy(model, tokenizer, unfinished, state)
+        _write(model, tokenizer, unfinished, None)
 
 
-def write_policy(
-    model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, state: Mapping[str, torch.Tensor] | None = None
+def save_whole(
+    model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, dtypes: Mapping[str, torch.dtype], *, first: bool
 ) -> None:
-    """Writes into a folder that others write to as well; see `save_policy`.
+    """Writes a policy as `save_policy` does, however it is sharded. Collective.
+
+    Args:
+        model: not wrapped; FSDP 2 and ZeRO-3 leave it a part of its weights.
+        tokenizer: its tokenizer.
+        folder: made, by the first process.
+        dtypes: name of a parameter to the type that it is written in.
+        first: this is the first process.
 
     Raises:
         RunError: what was written is not all of the weights.
     """
+    state = _state(model, dtypes, first=first)
+    if first:
+        with whole_folder(folder) as unfinished:
+            _write(model, tokenizer, unfinished, state)
+
+
+def write_whole(
+    model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, dtypes: Mapping[str, torch.dtype], *, first: bool
+) -> None:
+    """Does the same in a folder that others write to as well. Collective.
+
+    Raises:
+        RunError: what was written is not all of the weights.
+    """
+    state = _state(model, dtypes, first=first)
+    if first:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(model, tokenizer, folder, state)
+
+
+def _state(model: Any, dtypes: Mapping[str, torch.dtype], *, first: bool) -> dict[str, torch.Tensor] | None:
+    from grpo.core.policy.whole import is_sharded, whole_state
+
+    return whole_state(model, dtypes, keep=first) if is_sharded(model) else None
+
+
+def _write(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, state: dict[str, torch.Tensor] | None) -> None:
     arguments: dict[str, Any] = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
-    if state is not None:
-        arguments["state_dict"] = dict(state)
-    model.save_pretrained(folder, **arguments)
+    model.save_pretrained(folder, state_dict=state, **arguments)
     refuse_incomplete(folder, model)
     tokenizer.save_pretrained(folder)

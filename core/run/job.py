@@ -371,7 +371,6 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
     from transformers import set_seed
 
     from grpo.core.policy.load import load_policy
-    from grpo.core.policy.save import save_policy
 
     train, lora = plan.config.train, plan.config.lora
     progress.loading("the model")
@@ -390,10 +389,9 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
         progress.loading("the worked answers")
         told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss), stop)
         with stop.finishing_steps():
-            if not warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned):
+            if not warm_up(model, tokenizer, plan, run_dir.checkpoints, run_dir.warmup, [told], progress.warned):
                 return None
         if _is_main():
-            save_policy(model, tokenizer, run_dir.warmup)
             seal(run_dir.warmup)
         _wait()
     # Loaded afresh, so that a resumed run and the reference policy of the KL term start from the same weights.

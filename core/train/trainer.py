@@ -41,8 +41,8 @@ from trl.trainer.utils import maybe_gather_lm_head_ctx
 from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.plan import Plan
 from grpo.core.policy.load import end_ids
-from grpo.core.policy.save import save_policy, write_policy
-from grpo.core.policy.whole import is_sharded, unsharded, whole_state
+from grpo.core.policy.save import save_whole, write_whole
+from grpo.core.policy.whole import is_sharded, unsharded
 from grpo.core.processes.sharding import asked_sharding, refuse_unsharded
 from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.synced import SyncedRollouts
@@ -259,11 +259,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Writes the weights of a checkpoint, all of them; all processes call it."""
-        folder = Path(output_dir or self.args.output_dir)
-        policy, state = self._whole()
-        if self.accelerator.is_main_process:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_policy(policy, self.processing_class, folder, state)
+        self._write(write_whole, Path(output_dir or self.args.output_dir))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
@@ -290,9 +286,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def save_final(self, folder: Path) -> None:
         """Writes the policy with its tokenizer; the folder appears whole. All processes call it."""
-        policy, state = self._whole()
-        if self.accelerator.is_main_process:
-            save_policy(policy, self.processing_class, folder, state)
+        self._write(save_whole, folder)
 
     def refuse_unsharded(self) -> None:
         """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now.
@@ -304,12 +298,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     # What the parts need of TRL.
 
-    def _whole(self) -> tuple[Any, dict[str, torch.Tensor] | None]:
-        """The policy, unwrapped, and its weights where it holds only a part of them itself."""
-        policy = self.accelerator.unwrap_model(self.model)
-        if not is_sharded(policy):
-            return policy, None
-        return policy, whole_state(policy, self._dtypes, keep=self.accelerator.is_main_process)
+    def _write(self, write: Callable[..., None], folder: Path) -> None:
+        policy, first = self.accelerator.unwrap_model(self.model), self.accelerator.is_main_process
+        write(policy, self.processing_class, folder, self._dtypes, first=first)
 
     def _backward(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)

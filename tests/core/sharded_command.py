@@ -9,6 +9,7 @@ share, which takes minutes. Nothing of ours is replaced.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -75,9 +76,7 @@ def undo_what_keeps_libraries_from_a_cpu() -> None:
         torch.distributed.init_process_group("gloo")
         PartialState._prepare_backend = lambda self, *a, **k: ("gloo", DistributedType.MULTI_GPU)
     if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true":
-        import deepspeed.comm.torch
-
-        deepspeed.comm.torch.build_shm_op = lambda: None
+        vars(importlib.import_module("deepspeed.comm.torch"))["build_shm_op"] = lambda: None
 
 
 if __name__ == "__main__":
