@@ -20,6 +20,8 @@ from typing import Any, Literal
 from grpo.plugins.errors import RunError, UsageError
 
 CONFIG_FILE = "ACCELERATE_DEEPSPEED_CONFIG_FILE"
+AUTO = "auto"  # of DeepSpeed: whoever trains fills it in
+OURS = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def asked_sharding() -> Sharding | None:
         UsageError: the file of DeepSpeed's settings cannot be read.
     """
     if _is_set("ACCELERATE_USE_DEEPSPEED"):
-        return Sharding("DeepSpeed", _stage())
+        return Sharding("DeepSpeed", _zero_stage())
     if _is_set("ACCELERATE_USE_FSDP"):
         return Sharding("FSDP", int(os.environ.get("FSDP_VERSION", "1")))
     return None
@@ -85,6 +87,9 @@ def refuse_unfit_sharding(sharding: Sharding | None, dtype: str, *, gpu: bool) -
                 f"{sharding} was asked for, and DeepSpeed is not installed. Install it with: "
                 "pip install 'grpo-kit[deepspeed]'"
             )
+        settings = _settings()
+        if settings is not None:
+            _refuse_settings(settings)
         if dtype != "float32" and not gpu:
             raise UsageError(
                 f"{sharding} trains weights of 16 bits on GPUs only, and this machine has none. Set "
@@ -161,32 +166,56 @@ def refuse_unsharded(sharding: Sharding | None, wrapped: Any, *, sharded: bool) 
         )
 
 
-def settle_launcher(sharding: Sharding | None, accumulation: int, max_grad_norm: float) -> None:
-    """Has the launcher's variables say what the plan says, where both libraries read them.
+def settle_launcher(sharding: Sharding | None) -> None:
+    """Has the launcher's variables leave to the plan what it decides, where both libraries read them.
 
     `accelerate launch` sets one micro batch a step, and FSDP's loading by the first process alone, which would leave
-    the others without weights for the evaluation before the first step and for the reference.
+    the others without weights for the reference policy.
     """
     if sharding is not None and sharding.library == "FSDP":
         os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
     if sharding is not None and sharding.library == "DeepSpeed":
-        os.environ["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] = str(accumulation)
-        os.environ["ACCELERATE_GRADIENT_CLIPPING"] = str(max_grad_norm)
+        os.environ["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] = os.environ["ACCELERATE_GRADIENT_CLIPPING"] = AUTO
 
 
 def _is_set(name: str) -> bool:
     return os.environ.get(name, "false").lower() in ("true", "1", "yes", "on", "y", "t")
 
 
-def _stage() -> int:
+def _zero_stage() -> int:
+    settings = _settings()
+    if settings is None:
+        return int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2"))
+    zero = settings.get("zero_optimization")
+    stage = zero.get("stage") if isinstance(zero, dict) else None
+    if stage not in (1, 2, 3):
+        raise UsageError(f"{os.environ[CONFIG_FILE]}: zero_optimization.stage is {stage!r}. Choose 1, 2 or 3.")
+    return int(stage)
+
+
+def _settings() -> dict[str, Any] | None:
+    """The file of DeepSpeed's settings, where one was named."""
     file = os.environ.get(CONFIG_FILE, "none")
     if file == "none":
-        return int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2"))
+        return None
     try:
         settings = json.loads(Path(file).read_text(encoding="utf-8"))
-        stage = settings.get("zero_optimization", {}).get("stage", 0)
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{CONFIG_FILE}={file} cannot be read: {error}. Name a JSON file of DeepSpeed.") from None
-    if stage not in (0, 1, 2, 3):
-        raise UsageError(f"{file}: zero_optimization.stage is {stage!r}. Choose 0, 1, 2 or 3.")
-    return int(stage)
+    if not isinstance(settings, dict):
+        raise UsageError(f"{CONFIG_FILE}={file} holds no settings. Name a JSON file of DeepSpeed.")
+    return settings
+
+
+def _refuse_settings(settings: dict[str, Any]) -> None:
+    """Refuses settings of DeepSpeed that the plan decides, or that would go by other numbers than it."""
+    file = os.environ[CONFIG_FILE]
+    for name in OURS:
+        if settings.get(name) != AUTO:
+            found = f"is {settings[name]!r}" if name in settings else "is missing"
+            raise UsageError(f'{file}: {name} {found}. Write "{name}": "{AUTO}": it follows from the run\'s settings.')
+    if settings.get("train_batch_size", AUTO) != AUTO:
+        raise UsageError(f"{file}: leave train_batch_size out: it follows from the run's settings.")
+    for name, ours in (("optimizer", "train.lr and train.weight_decay"), ("scheduler", "train.lr_schedule")):
+        if name in settings:
+            raise UsageError(f"{file}: leave {name} out: the run's own is used. Set {ours}.")

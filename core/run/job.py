@@ -526,4 +526,4 @@ def _refuse_sharding(plan: Plan) -> None:
     refuse_unfit_sharding(sharding, plan.config.train.dtype, gpu=torch.cuda.is_available())
     if sharding is not None:
         refuse_lost_sharding(sharding, _partial_state())
-        settle_launcher(sharding, plan.accumulation, plan.config.train.max_grad_norm)
+        settle_launcher(sharding)
