@@ -15,7 +15,8 @@ import shutil
 from pathlib import Path
 
 from grpo.core.config.sections import LoraSection
-from grpo.core.policy.load import load_model, load_policy, load_tokenizer, save_policy
+from grpo.core.policy.load import load_model, load_policy, load_tokenizer
+from grpo.core.policy.save import save_policy
 from grpo.core.policy.weights import ADAPTER_CONFIG, BASE_FOLDER, Weights
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import whole_folder

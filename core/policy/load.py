@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.embedded import embedded_model_path
-from grpo.core.record.run_dir import ORIGIN, read_json, whole_folder
+from grpo.core.record.run_dir import ORIGIN, read_json
 from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import UsageError, did_you_mean
 
@@ -271,14 +271,6 @@ def load_policy(
     if adapter is not None:
         return add_saved_adapter(model, adapter, trainable=trainable)
     return add_lora(model, lora) if lora.enabled else model
-
-
-def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Writes a model, or only its adapter, with the tokenizer; the folder appears whole."""
-    arguments = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
-    with whole_folder(folder) as unfinished:
-        model.save_pretrained(unfinished, **arguments)
-        tokenizer.save_pretrained(unfinished)
 
 
 def refuse_impossible_lora(lora: LoraSection) -> None:

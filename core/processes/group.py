@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from grpo.core.processes.sharding import asked_sharding, join
 from grpo.plugins.errors import RunError
 
 T = TypeVar("T")
@@ -64,11 +65,10 @@ def connect(limit: float) -> None:
     if count() == 1 or _connection is not None:
         return
     import torch
-    from accelerate import PartialState
 
     patience = timedelta(seconds=limit)
     try:
-        PartialState(cpu=not torch.cuda.is_available(), timeout=patience)
+        join(asked_sharding(), timeout=patience)
         _connection = _Connection(torch.distributed.new_group(backend="gloo", timeout=patience), limit)
     except torch.distributed.DistError as error:
         raise ApartError(

@@ -16,18 +16,26 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.check.gold.validate import doubts
+from grpo.core.config.defaults import dtype_of
 from grpo.core.config.schema import RunConfig
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import find_weights, run_config
 from grpo.core.processes.group import agreed, connect, is_first, wait
+from grpo.core.processes.sharding import (
+    asked_sharding,
+    join,
+    refuse_lost_sharding,
+    refuse_unfit_sharding,
+    settle_launcher,
+)
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint, newest_step, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
@@ -101,7 +109,7 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
 def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest) -> RunSummary:
     state = ProcessState()
     config = absolute_paths(config)
-    connect(config.failures.wait_limit)
+    _connect(config)
     plan = make_plan(config, host)
     state.put_back()  # what the modules of plugins changed when they were imported
     unused = _unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}")
@@ -183,7 +191,7 @@ def _resume(
     if not isinstance(settings, dict):
         raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
     before = run_config(run_dir)
-    connect(before.failures.wait_limit)
+    _connect(before)
     over = run_dir.model.is_dir() and _last_step(run_dir) >= (before.train.steps or 0)
     damaged: list[str] = []
     checkpoint = agreed(last_checkpoint(run_dir, damaged.append) if is_first() else None, "the last checkpoint")
@@ -288,14 +296,14 @@ def _train(
             progress.warned(doubt)
     progress.loading("libraries")
     hush_libraries()
-    from grpo.core.policy.load import end_ids, save_policy
+    from grpo.core.policy.load import end_ids
     from grpo.core.rollout.open import open_rollouts
     from grpo.core.run.books import Books
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.scoring import Scoring
     from grpo.core.train.batch import refuse_overflow, stop_on_failures
-    from grpo.core.train.callbacks import StepCallback, event_files
+    from grpo.core.train.callbacks import StartCallback, StepCallback, event_files
     from grpo.core.train.trainer import PolicyTrainer
 
     trackers = [event_files(run_dir.events)] if "tensorboard" in plan.config.output.report_to else []
@@ -347,19 +355,25 @@ def _train(
                 *trackers,
             ],
         )
-        if checkpoint is None:
-            measured = held_out.measure(0, trainer.rollouts)
-            if is_first():
-                books.started(measured)
-        if stop.asked_of_any():  # while somebody else's code swallowed the exception
-            return "interrupted"
-        with stop.finishing_steps():
+        with ExitStack() as steps:
+
+            def begin() -> None:
+                trainer.refuse_unsharded()
+                if checkpoint is None:
+                    measured = held_out.measure(0, trainer.rollouts)
+                    if is_first():
+                        books.started(measured)
+                if stop.asked_of_any():  # while somebody else's code swallowed the exception
+                    raise KeyboardInterrupt
+                steps.enter_context(stop.finishing_steps())
+
+            trainer.add_callback(StartCallback(begin))
             with closing(trainer.sampler):
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
                 return "interrupted"
+            trainer.save_final(run_dir.model)
             if is_first():
-                save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, run_dir.model)
                 seal(run_dir.model)
                 books.plot()
         wait("the final model")
@@ -374,7 +388,7 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
     """
     from transformers import set_seed
 
-    from grpo.core.policy.load import load_policy, save_policy
+    from grpo.core.policy.load import load_policy
 
     train, lora = plan.config.train, plan.config.lora
     progress.loading("the model")
@@ -393,10 +407,9 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
         progress.loading("the worked answers")
         told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss), stop)
         with stop.finishing_steps():
-            if not warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned):
+            if not warm_up(model, tokenizer, plan, run_dir.checkpoints, run_dir.warmup, [told], progress.warned):
                 return None
         if is_first():
-            save_policy(model, tokenizer, run_dir.warmup)
             seal(run_dir.warmup)
         wait("the warmed-up model")
     # Loaded afresh, so that a resumed run and the reference policy of the KL term start from the same weights.
@@ -491,3 +504,23 @@ def _unused(path: Path) -> Path:
         number += 1
         unused = path.with_name(f"{path.name}-{number}")
     return unused
+
+
+def _connect(config: RunConfig) -> None:
+    """Connects the processes of a run, sharded as their launcher asked for; refuses what would not be.
+
+    Raises:
+        UsageError: the sharding cannot work, or would not happen.
+        RunError: not all processes came.
+    """
+    sharding = asked_sharding()
+    if sharding is None:
+        connect(config.failures.wait_limit)
+        return
+    import torch
+
+    dtype = dtype_of(config.train.dtype, config.model)
+    refuse_unfit_sharding(sharding, dtype, gpu=torch.cuda.is_available())
+    connect(config.failures.wait_limit)
+    refuse_lost_sharding(sharding, join(sharding))
+    settle_launcher(sharding)

@@ -130,7 +130,7 @@ def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer],
         args: of transformers' trainer. DeepSpeed holds exact weights of its own, and None is returned.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if args.deepspeed or not any(parameter.dtype == torch.bfloat16 for parameter in trained):
+    if args.deepspeed_plugin is not None or not any(parameter.dtype == torch.bfloat16 for parameter in trained):
         return None
     return CompensatedAdamW, {
         "lr": args.learning_rate,

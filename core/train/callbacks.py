@@ -81,6 +81,18 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             drop_older(folder, self._keep)
 
 
+class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """Does what comes before the first step, when the policy is wrapped, sharded and on its device."""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self._begin = begin
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._begin()
+
+
 class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Tells the loss of every supervised step, and ends the warm-up when the run is to stop."""
 

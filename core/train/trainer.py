@@ -17,6 +17,7 @@ Seams of TRL that are overridden, each with a contract test (tests/core/train/te
 - `compute_loss`: the loss of a micro batch.
 - `training_step`: one micro batch, under the guard.
 - `log`: what a step reported joins what is logged.
+- `save_model`: all weights, whatever the sharding, and proof that they are all there.
 - `_save_checkpoint`, `_load_from_checkpoint`: what the sampler has ready; the trained adapter beside a reference.
 - `_get_per_token_logps_and_entropies`: only with TRL's own head and loss (train.head='trl', mixtures of experts), by
   its name alone, to see the log-probabilities that TRL trains on.
@@ -25,8 +26,8 @@ Seams of TRL that are overridden, each with a contract test (tests/core/train/te
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,9 @@ from trl.trainer.utils import maybe_gather_lm_head_ctx
 from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.plan import Plan
 from grpo.core.policy.load import end_ids
+from grpo.core.policy.save import save_whole, write_whole
+from grpo.core.policy.whole import is_sharded, unsharded
+from grpo.core.processes.sharding import asked_sharding, refuse_unsharded
 from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.mismatch import difference_sums
 from grpo.core.rollout.synced import SyncedRollouts
@@ -117,12 +121,15 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             model.delete_adapter(REFERENCE)
         # The balancing loss of mixture-of-experts models is TRL's, so they keep its head.
         self._own_head = plan.config.train.head == "grpo" and not self.aux_loss_enabled
+        # As they were loaded: FSDP keeps 16 bits as 32.
+        self._dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
         if plan.config.rollout.overlap:
             refuse_unfit_policy(model, corrects=self._own_head)
         if self._own_head:
             for policy in (self.model, self.ref_model):
                 if policy is not None:
-                    attach_logps(_inner(policy), self.temperature, maybe_gather_lm_head_ctx)
+                    unwrapped = self.accelerator.unwrap_model(policy)
+                    attach_logps(_inner(unwrapped), self.temperature, maybe_gather_lm_head_ctx)
         self._plan = plan
         self._received = received
         self._between_steps = between_steps
@@ -254,6 +261,10 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             rise_from_above_zero(scheduler, self.args.get_warmup_steps(num_training_steps))
         return scheduler
 
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Writes the weights of a checkpoint, all of them; all processes call it."""
+        self._write(write_whole, Path(output_dir or self.args.output_dir))
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         self.sampler.save(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
@@ -261,7 +272,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         policy = self.accelerator.unwrap_model(self.model if model is None else model)
-        if REFERENCE in getattr(policy, "peft_config", {}):
+        if REFERENCE in getattr(policy, "peft_config", {}) and not self.is_fsdp_enabled:
             # Beside a reference in a folder of its own, transformers does not load the trained adapter.
             policy.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
             policy.set_adapter("default")
@@ -275,7 +286,25 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Writes no card: the run directory says more about the model than TRL's template."""
 
+    # What others need of the policy.
+
+    def save_final(self, folder: Path) -> None:
+        """Writes the policy with its tokenizer; the folder appears whole. All processes call it."""
+        self._write(save_whole, folder)
+
+    def refuse_unsharded(self) -> None:
+        """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now.
+
+        Raises:
+            RunError: nothing was trained.
+        """
+        refuse_unsharded(asked_sharding(), self.model_wrapped, sharded=is_sharded(self.model))
+
     # What the parts need of TRL.
+
+    def _write(self, write: Callable[..., None], folder: Path) -> None:
+        policy, first = self.accelerator.unwrap_model(self.model), self.accelerator.is_main_process
+        write(policy, self.processing_class, folder, self._dtypes, first=first)
 
     def _backward(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
@@ -299,15 +328,17 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._report.add(self._received(found.batch))
         return micro_batches(found.tensors, self._plan.accumulation)
 
-    def _as_it_samples(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def _as_it_samples(self) -> Iterator[Any]:
         """The policy, unwrapped, with its weights whole."""
-        context: AbstractContextManager[Any] = unwrap_model_for_generation(
+        whole = unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,
             gather_deepspeed3_params=self.args.ds3_gather_for_generation,
             gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
         )
-        return context
+        with whole as policy, unsharded(policy):
+            yield policy
 
     def _probed(self, tensors: Tensors) -> torch.Tensor:
         """The policy's log-probabilities of rollouts, as it is between two steps."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from grpo.core.plan import Plan
+from grpo.core.processes.sharding import asked_sharding, speaks_by_gloo
 
 NO_LENGTH_LIMIT = None
 
@@ -79,9 +80,10 @@ def warmup_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
 
 
 def _common_arguments(dtype: str) -> dict[str, Any]:
-    on_gpu = torch.cuda.is_available()
+    on_gpu, by_gloo = torch.cuda.is_available(), speaks_by_gloo(asked_sharding())
     return {
-        "use_cpu": not on_gpu,
+        "use_cpu": not on_gpu and not by_gloo,
+        "ddp_backend": "gloo" if by_gloo else None,
         "bf16": on_gpu and dtype == "bfloat16",
         "fp16": False,
         "logging_steps": 1,

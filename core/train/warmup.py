@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from trl import SFTConfig, SFTTrainer
 
 from grpo.core.plan import Plan
+from grpo.core.policy.save import save_whole
 from grpo.core.train.adamw import compensated_for
 from grpo.core.train.data import taught_rows, unfinished_note
 from grpo.core.train.shared_prefix import without_prefix
@@ -41,16 +43,18 @@ def warm_up(
     tokenizer: PreTrainedTokenizerBase,
     plan: Plan,
     output_dir: Path,
+    folder: Path,
     callbacks: Sequence[TrainerCallback],
     warned: Callable[[str], None],
 ) -> bool:
-    """Trains the policy in place on the environment's worked answers, before GRPO; returns whether it got to the end.
+    """Trains and saves the policy on the environment's worked answers, before GRPO; returns whether it got to the end.
 
     Args:
         model: the policy.
         tokenizer: its tokenizer.
         plan: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each.
         output_dir: a folder for what the trainer insists on writing.
+        folder: where the policy goes when it got to the end.
         callbacks: of transformers.
         warned: told of worked answers that completions are too short for.
     """
@@ -68,5 +72,11 @@ def warm_up(
     trainer.shares_prompts = train.share_prompts
     trainer.remove_callback(PrinterCallback)
     trainer.optimizer_cls_and_kwargs = compensated_for(model, trainer.args)
+    dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
     trainer.train()
-    return bool(trainer.state.global_step >= trainer.state.max_steps)
+    if trainer.state.global_step < trainer.state.max_steps:
+        return False
+    trained, first = trainer.accelerator.unwrap_model(trainer.model), trainer.accelerator.is_main_process
+    save_whole(trained, tokenizer, folder, dtypes, first=first)
+    unset_hf_deepspeed_config()  # else what loads next would be sharded by the settings of the warm-up
+    return True

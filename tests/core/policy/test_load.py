@@ -25,8 +25,8 @@ from grpo.core.policy.load import (
     load_tokenizer,
     policy_source,
     refuse_impossible_lora,
-    save_policy,
 )
+from grpo.core.policy.save import save_policy
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
 

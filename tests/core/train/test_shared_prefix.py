@@ -97,7 +97,15 @@ def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tm
         plan = make_plan(parse_config(tree), Host.discover())
         policy = load_policy(str(tiny_model), "float32", plan.config.lora)
         told = LossCallback(lambda step, loss, found=found: found.append(loss), StopRequest())  # type: ignore[misc]
-        warm_up(policy, load_tokenizer(str(tiny_model)), plan, tmp_path / str(shares), [told], pytest.fail)
+        warm_up(
+            policy,
+            load_tokenizer(str(tiny_model)),
+            plan,
+            tmp_path / str(shares),
+            tmp_path / f"{shares}-policy",
+            [told],
+            pytest.fail,
+        )
     assert len(losses[True]) == 3
     assert losses[True] == pytest.approx(losses[False], abs=1e-4)
     assert losses[True][2] < losses[True][0]

@@ -1,0 +1,91 @@
+"""Are the weights in a folder all of them? A folder and the model that it was written from in, or an error, out.
+
+Read are the heads of the files, which say the name and shape of each tensor, and no weights. What has to be there is
+known without the tensors that were written: for a model from its own configuration, for an adapter from the shapes that
+its matrices have when they are whole.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo.plugins.errors import RunError
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def refuse_incomplete(folder: Path, model: Any) -> None:
+    """Refuses weights that are not all there.
+
+    Args:
+        folder: what was written.
+        model: the policy that it was written from, a model of transformers or PEFT, not wrapped.
+
+    Raises:
+        RunError: names the first tensor that is empty, partly there or missing.
+    """
+    written = written_shapes(folder)
+    problem = problem_of(written, _adapter(model) if hasattr(model, "peft_config") else _whole(model))
+    if problem is not None:
+        raise RunError(
+            f"the weights in {folder} are not whole: {problem}. They were not declared whole, and nothing goes on from "
+            "them. Resume from the checkpoint before, and report this with the model's name and how it was sharded."
+        )
+
+
+def written_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Returns name to shape for every tensor in the safetensors of a folder."""
+    from safetensors import safe_open
+
+    found: dict[str, tuple[int, ...]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as opened:
+            found |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    return found
+
+
+def problem_of(written: Shapes, due: Shapes) -> str | None:
+    """Says what is wrong with what was written, or returns None.
+
+    Where transformers writes weights under other names than the model has them (experts, one by one), their number of
+    elements has to be the same.
+    """
+    for name, shape in written.items():
+        if 0 in shape and 0 not in due.get(name, ()):
+            return f"{name} is empty, with shape {list(shape)}"
+        if name in due and shape != due[name]:
+            return f"{name} has shape {list(shape)}, not {list(due[name])}"
+    missing = [name for name in due if name not in written]
+    if missing and written.keys() <= due.keys():
+        return f"{missing[0]} is missing, and {len(missing) - 1} more of {len(due)} tensors"
+    here, all_of_them = (sum(map(math.prod, shapes.values())) for shapes in (written, due))
+    return None if here == all_of_them else f"they have {here} elements, and the model has {all_of_them}"
+
+
+def _whole(model: Any) -> dict[str, tuple[int, ...]]:
+    """What a model of this configuration saves; tied weights once, under the name that is kept."""
+    import torch
+    from torch.distributed.fsdp import FSDPModule
+
+    # By its own class: `from_config` has every process help to shard what it makes, where ZeRO-3 is on.
+    kind: Any = next(kind for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
+    with torch.device("meta"):
+        empty = kind(copy.deepcopy(model.config))
+    tied = set(empty.all_tied_weights_keys)
+    return {name: tuple(tensor.shape) for name, tensor in empty.state_dict().items() if name not in tied}
+
+
+def _adapter(model: Any) -> dict[str, tuple[int, ...]]:
+    """What the trained adapter saves."""
+    from grpo.core.policy.whole import full_shape
+
+    return {
+        name.replace(".default", ""): full_shape(parameter)
+        for name, parameter in model.named_parameters()
+        if ".lora_" in name and ".default" in name
+    }

@@ -1,0 +1,221 @@
+"""The sharding that a launcher asked for: the variables of `accelerate launch` in; what it is, or a refusal, out.
+
+    nothing             every process has the whole policy and its optimizer (DDP)
+    FSDP 2              weights, gradients and optimizer are sharded, by torch
+    ZeRO-1, 2, 3        the optimizer; its gradients, too; the weights, too, by DeepSpeed
+
+Sharding that was asked for and would not happen ends the run before a model loads: it would train as DDP, without a
+word, until the memory is full.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo.plugins.errors import RunError, UsageError
+
+CONFIG_FILE = "ACCELERATE_DEEPSPEED_CONFIG_FILE"
+AUTO = "auto"  # of DeepSpeed: whoever trains fills it in
+OURS = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """What was asked for.
+
+    Attributes:
+        library: whose sharding.
+        stage: version of FSDP, or stage of ZeRO.
+    """
+
+    library: Literal["FSDP", "DeepSpeed"]
+    stage: int
+
+    @property
+    def weights(self) -> bool:
+        """Whether a process has a part of the weights only."""
+        return self.library == "FSDP" or self.stage == 3
+
+    def __str__(self) -> str:
+        return f"FSDP {self.stage}" if self.library == "FSDP" else f"DeepSpeed ZeRO-{self.stage}"
+
+
+def asked_sharding() -> Sharding | None:
+    """Reads what `accelerate launch` set; None: nothing is sharded.
+
+    Raises:
+        UsageError: the file of DeepSpeed's settings cannot be read.
+    """
+    if _is_set("ACCELERATE_USE_DEEPSPEED"):
+        return Sharding("DeepSpeed", _zero_stage())
+    if _is_set("ACCELERATE_USE_FSDP"):
+        return Sharding("FSDP", int(os.environ.get("FSDP_VERSION", "1")))
+    return None
+
+
+def refuse_unfit_sharding(sharding: Sharding | None, dtype: str, *, gpu: bool) -> None:
+    """Refuses what cannot work, before anything is loaded.
+
+    Args:
+        sharding: what was asked for.
+        dtype: of the weights.
+        gpu: whether there is one.
+
+    Raises:
+        UsageError: with the remedy.
+    """
+    if sharding is None:
+        return
+    if "LOCAL_RANK" not in os.environ:
+        raise UsageError(
+            f"{sharding} was asked for, and there is one process, in which nothing would be sharded. Start several "
+            "with accelerate launch --num_processes, or take the sharding out of accelerate's configuration."
+        )
+    if sharding.library == "FSDP" and sharding.stage != 2:
+        raise UsageError(
+            f"{sharding} was asked for: only FSDP 2 is supported. Set fsdp_version: 2 in accelerate's configuration, "
+            "or start with accelerate launch --fsdp_version 2."
+        )
+    if sharding.library == "DeepSpeed":
+        if importlib.util.find_spec("deepspeed") is None:
+            raise UsageError(
+                f"{sharding} was asked for, and DeepSpeed is not installed. Install it with: "
+                "pip install 'grpo-kit[deepspeed]'"
+            )
+        settings = _settings()
+        if settings is not None:
+            _refuse_settings(settings)
+        if dtype != "float32" and not gpu:
+            raise UsageError(
+                f"{sharding} trains weights of 16 bits on GPUs only, and this machine has none. Set "
+                "train.dtype='float32'."
+            )
+
+
+def join(sharding: Sharding | None, **options: Any) -> Any:
+    """Connects this process to the others of its run; returns accelerate's `PartialState`.
+
+    Args:
+        sharding: what was asked for.
+        options: of `PartialState`, which takes them at the first call.
+    """
+    import torch
+    from accelerate import PartialState
+
+    if speaks_by_gloo(sharding):
+        return PartialState(backend="gloo", **options)
+    return PartialState(cpu=not torch.cuda.is_available(), **options)
+
+
+def speaks_by_gloo(sharding: Sharding | None) -> bool:
+    """Whether this is DeepSpeed on a CPU.
+
+    Told of a CPU, accelerate leaves DeepSpeed out; it finds by itself that there is no GPU, and is told how to speak.
+    """
+    import torch
+
+    return sharding is not None and sharding.library == "DeepSpeed" and not torch.cuda.is_available()
+
+
+def refuse_lost_sharding(sharding: Sharding | None, state: Any) -> None:
+    """Refuses to train otherwise than was asked for, once the processes have met.
+
+    Args:
+        sharding: what was asked for.
+        state: accelerate's `PartialState`.
+
+    Raises:
+        UsageError: accelerate would train as DDP.
+    """
+    if sharding is None:
+        return
+    kind = str(state.distributed_type).rpartition(".")[2]
+    lost = kind != "DEEPSPEED" if sharding.library == "DeepSpeed" else kind in ("NO", "MULTI_CPU")
+    if lost:
+        raise UsageError(
+            f"{sharding} was asked for, and accelerate would not shard: it takes the processes for {kind} on "
+            f"{state.device.type}, where each would hold the whole policy. FSDP needs GPUs; for DeepSpeed on a CPU "
+            "set DS_ACCELERATOR=cpu and leave ACCELERATE_USE_CPU out. Or take the sharding out of its configuration."
+        )
+
+
+def refuse_unsharded(sharding: Sharding | None, wrapped: Any, *, sharded: bool) -> None:
+    """Refuses a policy that was not wrapped as was asked for, before its first step.
+
+    Args:
+        sharding: what was asked for.
+        wrapped: the policy as it trains.
+        sharded: whether this process lacks a part of its weights.
+
+    Raises:
+        RunError: nothing was trained.
+    """
+    if sharding is None:
+        return
+    engine = type(wrapped).__name__ == "DeepSpeedEngine"
+    if sharded != sharding.weights or engine != (sharding.library == "DeepSpeed"):
+        raise RunError(
+            f"{sharding} was asked for, and the policy trains as a {type(wrapped).__name__} whose weights are "
+            f"{'sharded' if sharded else 'whole on every process'}. Nothing was trained. Check accelerate's "
+            "configuration, and that its auto wrap policy names layers of this model."
+        )
+
+
+def settle_launcher(sharding: Sharding | None) -> None:
+    """Has the launcher's variables leave to the plan what it decides, where both libraries read them.
+
+    `accelerate launch` sets one micro batch a step, and FSDP's loading by the first process alone, which would leave
+    the others without weights for the reference policy.
+    """
+    if sharding is not None and sharding.library == "FSDP":
+        os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
+    if sharding is not None and sharding.library == "DeepSpeed":
+        os.environ["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] = os.environ["ACCELERATE_GRADIENT_CLIPPING"] = AUTO
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "false").lower() in ("true", "1", "yes", "on", "y", "t")
+
+
+def _zero_stage() -> int:
+    settings = _settings()
+    if settings is None:
+        return int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2"))
+    zero = settings.get("zero_optimization")
+    stage = zero.get("stage") if isinstance(zero, dict) else None
+    if stage not in (1, 2, 3):
+        raise UsageError(f"{os.environ[CONFIG_FILE]}: zero_optimization.stage is {stage!r}. Choose 1, 2 or 3.")
+    return int(stage)
+
+
+def _settings() -> dict[str, Any] | None:
+    """The file of DeepSpeed's settings, where one was named."""
+    file = os.environ.get(CONFIG_FILE, "none")
+    if file == "none":
+        return None
+    try:
+        settings = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{CONFIG_FILE}={file} cannot be read: {error}. Name a JSON file of DeepSpeed.") from None
+    if not isinstance(settings, dict):
+        raise UsageError(f"{CONFIG_FILE}={file} holds no settings. Name a JSON file of DeepSpeed.")
+    return settings
+
+
+def _refuse_settings(settings: dict[str, Any]) -> None:
+    """Refuses settings of DeepSpeed that the plan decides, or that would go by other numbers than it."""
+    file = os.environ[CONFIG_FILE]
+    for name in OURS:
+        if settings.get(name) != AUTO:
+            found = f"is {settings[name]!r}" if name in settings else "is missing"
+            raise UsageError(f'{file}: {name} {found}. Write "{name}": "{AUTO}": it follows from the run\'s settings.')
+    if settings.get("train_batch_size", AUTO) != AUTO:
+        raise UsageError(f"{file}: leave train_batch_size out: it follows from the run's settings.")
+    for name, ours in (("optimizer", "train.lr and train.weight_decay"), ("scheduler", "train.lr_schedule")):
+        if name in settings:
+            raise UsageError(f"{file}: leave {name} out: the run's own is used. Set {ours}.")
