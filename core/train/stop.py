@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from grpo.core.processes.group import any_of
+
 STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C; `kill`, a scheduler; a terminal that was closed
 
@@ -28,9 +30,9 @@ class StopRequest:
         self.asked = False
         self._finishing = False
 
-    def asked_of_any(self, processes: int) -> bool:
-        """Returns whether one of so many processes was asked; each of them has to call this."""
-        return any_of([self.asked], processes)
+    def asked_of_any(self) -> bool:
+        """Returns whether one of the processes was asked; each of them has to call this."""
+        return any_of(self.asked, "the decision whether to stop")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -64,12 +66,3 @@ class StopRequest:
             raise KeyboardInterrupt
         with suppress(OSError):  # the terminal may be what was closed
             os.write(2, STOPPING.encode())  # not by print, which the signal may have interrupted
-
-
-def any_of(here: list[bool], processes: int) -> bool:
-    """Returns whether it is so on one of so many processes; each of them has to call this."""
-    if processes == 1:
-        return any(here)
-    from accelerate.utils import gather_object
-
-    return any(gather_object(here))
