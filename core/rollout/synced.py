@@ -1,8 +1,8 @@
 """A rollout backend together with the policy that it serves: what samples in, what it returned out, never stale.
 
-Whoever samples says how; that the backend has the policy's weights as they are now is seen to here. Processes that train
-together sync together, and each samples its own part; where an engine of one of them lost its weights meanwhile, all of
-them sync again and that one samples again, from the same random numbers.
+Whoever samples says how; that the backend has the policy's weights as they are now is seen to here. Processes that
+train together sync together, and each samples its own part; where an engine of one of them lost its weights meanwhile,
+all of them sync again, and that one samples again from the same random numbers.
 """
 
 from __future__ import annotations
@@ -60,10 +60,7 @@ class SyncedRollouts:
         """
         with self._policy() as model:
             metrics = dict(self._rollouts.sync(model, again=again))
-            if self._rollouts.exact:
-                done = sample(self._rollouts)
-            else:
-                done = self._sampled_anywhere(sample, model, metrics)
+            done = sample(self._rollouts) if self._rollouts.exact else self._sampled_anywhere(sample, model, metrics)
             self._rollouts.rest()
         return done, metrics
 

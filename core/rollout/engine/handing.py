@@ -1,10 +1,10 @@
 """One stream of weights for several engines at once: named tensors in, each taker has seen all of them.
 
-Theory of operation. Making the next tensor may be a step that all processes of a run take together (a sharded policy is
-put together tensor by tensor), so the stream is always read to its end, by the thread that asked for it, however many
-takers there are and whatever becomes of them. Each taker of several reads in a thread of its own, from a lane that holds
-one tensor; a lane whose taker gave up is passed by. So there is never a second copy of the model, the slowest engine sets
-the pace, and no process waits for a connection of another one for longer than that connection waits for a byte.
+Theory of operation. Making the next tensor may be a step that all processes of a run take together (a sharded policy
+is put together tensor by tensor), so the stream is always read to its end, by the thread that asked for it, however
+many takers there are and whatever becomes of them. Each taker of several reads in a thread of its own, from a lane that
+holds one tensor; a lane whose taker gave up is passed by. So there is never a second copy of the model, the slowest
+engine sets the pace, and no process waits for a connection of another one for longer than that one waits for a byte.
 """
 
 from __future__ import annotations

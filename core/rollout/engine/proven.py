@@ -186,9 +186,7 @@ class EngineRollouts:
     def _sampling(self, engine: Engine) -> Callable[..., list[Sampled]]:
         """Returns what samples on one engine, and nowhere else than where the weights were handed to."""
 
-        def sample(
-            prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None
-        ) -> list[Sampled]:
+        def sample(prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None) -> list[Sampled]:
             if engine.epoch != engine.link.epoch():
                 raise SyncFault("the engine was restarted after the sync and holds the weights of its file", [])
             done = engine.link.generate(prompts, params, on_done)

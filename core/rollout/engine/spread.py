@@ -91,9 +91,7 @@ class Spread:
         # Drawn here: threads would draw from torch's generator in any order.
         seeds = [int(torch.randint(SEEDS, ())) for _ in shares]
         futures = [
-            self._threads.submit(
-                generate, [prompts[n] for n in numbers], replace(params, seed=seed), numbered(numbers)
-            )
+            self._threads.submit(generate, [prompts[n] for n in numbers], replace(params, seed=seed), numbered(numbers))
             for generate, numbers, seed in zip(self._engines, shares, seeds, strict=True)
             if numbers
         ]

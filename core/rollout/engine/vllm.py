@@ -5,9 +5,9 @@ a CPU there is nothing to give up. It is handed weights through vLLM's weight-tr
 by the methods of core/rollout/sync/worker.py. The engine object stays here: nothing of it hangs off the model.
 
 Where several processes train together, each has an engine on its own device. vLLM finds torch's process group of the
-training there and would take all of its processes for parts of one engine on the first device; started as by an external
-launcher it takes its device from LOCAL_RANK and makes groups of one process for itself. All processes have to start
-their engines together; from then on none waits for another.
+training there, and by itself would start every engine on the first device. Started as by an external launcher it takes
+its device from LOCAL_RANK, and makes groups of one process for itself. All processes have to start their engines
+together; from then on none waits for another.
 """
 
 from __future__ import annotations
