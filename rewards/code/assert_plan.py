@@ -91,7 +91,7 @@ def plan_tests(
     arranged.finish(arranged.top)
     if arranged.count == 0:
         raise UnusableTests("the tests assert nothing")
-    source = ast.unparse(guarded(arranged.top, every, arranged.asserting))
+    source = ast.unparse(guarded(arranged.top, every, arranged.asserting, names))
     classes = tuple(node.name for node in setup if isinstance(node, ast.ClassDef))
     tested = {name for name in names if used_as_class(every, name)} | ({entry} if "." in entry_point else set())
     return Plan(

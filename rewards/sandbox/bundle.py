@@ -48,6 +48,7 @@ _PRELOADED = (
     "failures",
     "frozen",
     "decoys",
+    "standing",
     "handles",
     "library",
     "errors",

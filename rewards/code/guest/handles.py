@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from grpo.rewards.code.guest.decoys import MOST_AGREED, shuffled
 from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.frozen import Answers, Items
+from grpo.rewards.code.guest.standing import Standing
 from grpo.rewards.code.guest.values import DATA_METHODS
 
 _SPECIAL = frozenset({"__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__", "__bases__", "__mro__"})
@@ -76,6 +77,7 @@ class Inside:
         own: the stand-in of the same object that is tested, if there is one.
         used: the tests have used it as no data can be used.
         certain: it is a class that the tests use as no function is used, or the tests made it of one.
+        standing: which numbers it may stand for, after what it has said of itself beside numbers.
         steps: it continues a generator, and may end it.
         holds: it is a list, dictionary, set or tuple too, which compares with plain data by what it holds.
     """
@@ -91,6 +93,7 @@ class Inside:
         "number",
         "own",
         "remote",
+        "standing",
         "steps",
         "tested",
         "used",
@@ -110,6 +113,7 @@ class Inside:
         self.own: Handle | None = None
         self.holds = False
         self.steps = False
+        self.standing = Standing()
 
     def made(self, result: Any) -> Any:
         """Returns a result; an object that the tests made of what they test is tested too."""
@@ -180,11 +184,41 @@ def inside(handle: Handle) -> Inside:
     return found
 
 
+class Pattern(type):
+    """The class of what stands for a class of the solution in a `match` statement, which takes classes only."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, vars(cls)["stand_in"])
+
+    @property
+    def __match_args__(cls) -> Any:
+        return getattr(vars(cls)["stand_in"], "__match_args__", ())
+
+
+class Patterns:
+    """The classes of `match` statements by the names that tests have for them.
+
+    Args:
+        space: the globals of the tests.
+    """
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self._space = space
+
+    def __getattr__(self, name: str) -> Any:
+        value = self._space[name]
+        if type(value) is not Handle:
+            return value
+        made = Pattern(name, (), {})
+        type.__setattr__(made, "stand_in", value)
+        return made
+
+
 def _unary(name: str, *, numeric: bool = False) -> Callable[[Handle], Any]:
     def ask(self: Handle) -> Any:
         its = inside(self)
         if numeric and its.mixed and not its.certain:
-            raise Unjudgeable(f"{name} of what an operator of the solution made of plain data")
+            raise TypeError(f"{name} of what an operator of the solution made of plain data")
         return its.answer("op", name)
 
     return ask
@@ -210,13 +244,13 @@ def _tells(name: str, self: Handle, other: Any) -> Any:
     """Compares an object that the tests made with plain data; one that agrees with any data agrees with none.
 
     Raises:
-        Unjudgeable: which is the greater cannot be left to the object.
+        TypeError: which is the greater cannot be left to the object.
     """
     its = inside(self)
     if name not in ("__eq__", "__ne__"):
         if its.certain:
             return its.ask("op", name, other) is True
-        raise Unjudgeable(f"{name} of an object of the solution and plain data")
+        return its.standing.ordered(name, other, lambda value: its.ask("op", name, value) is True)
     values, place = shuffled(other)
     said = [its.ask("op", "__eq__", value) is True for value in values]
     equal = said[place] and sum(said) <= 1 + MOST_AGREED
@@ -251,7 +285,9 @@ def _operator(name: str) -> Callable[[Handle, Any], Any]:
             result = inside(result).copied()
             inside(result).mixed = True
         elif mixed and not its.certain:
-            raise Unjudgeable(f"{name} of an object of the solution and plain data gave plain data")
+            if not plain or its.mixed:
+                raise TypeError(f"{name} of what an operator of the solution made of plain data")
+            return its.standing.calculated(name, other, lambda value: its.ask("op", name, value))
         return result
 
     return operate
@@ -379,7 +415,7 @@ class Handle:
     def __round__(self, *digits: Any) -> Any:
         its = inside(self)
         if its.mixed and not its.certain:
-            raise Unjudgeable("__round__ of what an operator of the solution made of plain data")
+            raise TypeError("__round__ of what an operator of the solution made of plain data")
         return its.answer("op", "__round__", *digits)
 
     def __format__(self, form: str) -> str:
