@@ -10,7 +10,7 @@ themselves never gets to anybody who asks. `assert False` is not meant to be rea
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
 from grpo.rewards.code.assert_names import UNITS
@@ -19,15 +19,18 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Holder = TypeVar("_Holder", ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def guarded(body: list[ast.stmt], every: Sequence[ast.stmt], asserting: set[str]) -> ast.Module:
+def guarded(
+    body: list[ast.stmt], every: Sequence[ast.stmt], asserting: set[str], names: Collection[str] = ()
+) -> ast.Module:
     """Returns tests with their guards.
 
     Args:
         body: the tests, in units.
         every: the tests as they came.
         asserting: the functions of the tests that assert.
+        names: the globals that the solution defines.
     """
-    guarding = _Guarded(every, asserting)
+    guarding = _Guarded(every, asserting, names)
     module = ast.Module([guarding.visit(node) for node in body], [])
     return ast.fix_missing_locations(module)
 
@@ -38,11 +41,12 @@ class _Guarded(ast.NodeTransformer):
     See `guest.remote.Remote`: `f(x) is x` and `type(f(x)) is C` compare what the tests have with what the solution has.
     """
 
-    def __init__(self, every: Sequence[ast.stmt], asserting: set[str]) -> None:
+    def __init__(self, every: Sequence[ast.stmt], asserting: set[str], names: Collection[str]) -> None:
         nodes = [node for statement in every for node in ast.walk(statement)]
         bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         self._has_type = "type" not in bound | {node.arg for node in nodes if isinstance(node, ast.arg)}
         self._asserting = asserting
+        self._names = names
 
     def visit_Assert(self, node: ast.Assert) -> ast.With:
         self.generic_visit(node)
@@ -85,9 +89,17 @@ class _Guarded(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         plain = isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords
+        if plain and ast.unparse(node.func) == "vars":
+            return ast.Attribute(node.args[0], "__dict__", ast.Load())
         if not plain or not self._has_type or ast.unparse(node.func) != "type":
             return node
         return node if isinstance(node.args[0], ast.Starred) else _of_units("type_of", node.args)
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> ast.MatchClass:
+        self.generic_visit(node)
+        if isinstance(node.cls, ast.Name) and node.cls.id in self._names:
+            node.cls = ast.Attribute(ast.Attribute(ast.Name(UNITS, ast.Load()), "patterns", ast.Load()), node.cls.id)
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)

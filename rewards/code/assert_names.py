@@ -24,6 +24,7 @@ _UNSAFE_MODULES = frozenset({"pickle", "marshal", "shelve", "dill", "importlib",
 # What these do, the solution would have to see: files, the environment, standard input; or calls of several threads.
 _ELSEWHERE = frozenset({"tempfile", "shutil", "threading", "multiprocessing", "concurrent", "sqlite3"})
 _ELSEWHERE_OF_OS = frozenset({"environ", "putenv", "chdir", "mkdir", "makedirs", "remove", "unlink", "rmdir", "rename"})
+_HEARD = frozenset({"assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex", "catch_warnings", "warns"})
 _ELSEWHERE_METHODS = frozenset({"write_text", "write_bytes"})
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}
@@ -60,9 +61,11 @@ CUSTOMARY |= {"bisect": "bisect", "copy": "copy"}
 
 def refuse_unsafe(every: Sequence[ast.stmt]) -> None:
     """Refuses tests that could run what the solution returns, or that look for what is not here."""
-    for node in (inner for statement in every for inner in ast.walk(statement)):
+    nodes = [inner for statement in every for inner in ast.walk(statement)]
+    looked_into = {id(node.func) for node in nodes if _is_call_of(node, "vars") and len(node.args) == 1}
+    for node in nodes:
         named = ""
-        if isinstance(node, ast.Name) and node.id in _UNSAFE:
+        if isinstance(node, ast.Name) and node.id in _UNSAFE and id(node) not in looked_into:
             named = node.id
         elif isinstance(node, ast.Import):
             named = next((a.name for a in node.names if a.name.split(".")[0] in _UNSAFE_MODULES | _ELSEWHERE), "")
@@ -85,7 +88,7 @@ def refuse_foreign_classes(every: Sequence[ast.stmt], names: set[str]) -> None:
     """
     for node in (inner for statement in every for inner in ast.walk(statement)):
         parts: list[ast.expr] = []
-        if isinstance(node, ast.MatchClass):
+        if isinstance(node, ast.MatchClass) and not isinstance(node.cls, ast.Name):
             parts = [node.cls]
         elif isinstance(node, ast.ClassDef):
             parts = [word.value for word in node.keywords]
@@ -103,7 +106,7 @@ def _changes_what_is_elsewhere(node: ast.Attribute) -> bool:
         return node.attr in _ELSEWHERE_OF_OS
     if isinstance(node.ctx, ast.Store) and (owner == "builtins" or ast.unparse(node) in ("sys.stdin", "sys.argv")):
         return True
-    return node.attr in _ELSEWHERE_METHODS
+    return node.attr in _ELSEWHERE_METHODS or node.attr in _HEARD
 
 
 def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_point: str) -> set[str]:
@@ -191,13 +194,8 @@ def _bare_values(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
 def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
     """Returns whether tests use a global, or what calling it gives, by names that no plain data has."""
     nodes = [node for statement in every for node in ast.walk(statement)]
-    made = {
-        target.id
-        for node in nodes
-        if isinstance(node, ast.Assign) and _is_call_of(node.value, name)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    pairs = [pair for node in nodes if isinstance(node, ast.Assign) for pair in _assigned(node)]
+    made = {target.id for target, value in pairs if isinstance(target, ast.Name) and _is_call_of(value, name)}
     for node in nodes:
         if _is_call_of(node, "isinstance") or _is_call_of(node, "issubclass"):
             asked = {inner.id for part in node.args[1:] for inner in ast.walk(part) if isinstance(inner, ast.Name)}
@@ -208,6 +206,15 @@ def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
             if _is_call_of(owner, name) or (isinstance(owner, ast.Name) and owner.id in {name, *made}):
                 return True
     return False
+
+
+def _assigned(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
+    """Returns what is assigned to what, one by one where several are."""
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    for target in node.targets:
+        many = isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List)
+        pairs += zip(target.elts, node.value.elts, strict=False) if many else [(target, node.value)]  # type: ignore[attr-defined]
+    return pairs
 
 
 def _is_call_of(node: ast.AST, name: str) -> TypeGuard[ast.Call]:

@@ -16,7 +16,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from grpo.rewards.code.assert_aliases import refuse_aliases
 from grpo.rewards.code.assert_guards import guarded
 from grpo.rewards.code.assert_names import (
     UNITS,
@@ -81,7 +80,6 @@ def plan_tests(
     names = wanted_names(every, setup, entry)
     if safe:
         refuse_foreign_classes(every, names | solution_aliases(every))
-        refuse_aliases(every, {name for name in names if name[:1].isupper() or used_as_class(every, name)})
     imports = missing_imports(every, setup, names)
     arranged = _Arranged(every, names, entry_point)
     arranged.add_raw(imports)
@@ -93,7 +91,7 @@ def plan_tests(
     arranged.finish(arranged.top)
     if arranged.count == 0:
         raise UnusableTests("the tests assert nothing")
-    source = ast.unparse(guarded(arranged.top, every, arranged.asserting))
+    source = ast.unparse(guarded(arranged.top, every, arranged.asserting, names))
     classes = tuple(node.name for node in setup if isinstance(node, ast.ClassDef))
     tested = {name for name in names if used_as_class(every, name)} | ({entry} if "." in entry_point else set())
     return Plan(

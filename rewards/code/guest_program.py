@@ -22,7 +22,7 @@ from grpo.plugins.sandbox_job import CHANNEL, SandboxPool
 from grpo.rewards.sandbox.bundle import entry
 
 _PACKAGE = "grpo.rewards.code.guest"
-_SOLUTION = ("values", "channel", "customs", "output", "solution")
+_SOLUTION = ("values", "channel", "customs", "output", "arguments", "callbacks", "solution")
 _TESTS = (
     "values",
     "channel",
@@ -30,9 +30,13 @@ _TESTS = (
     "failures",
     "frozen",
     "decoys",
+    "standing",
     "handles",
     "library",
     "arguments",
+    "callbacks",
+    "errors",
+    "kept",
     "remote",
     "tests",
 )

@@ -20,23 +20,23 @@ def update(old: Any, new: Any, depth: int, classes: frozenset[type], done: set[i
     if type(old) is not type(new) or depth > DEEPEST or old is new or id(old) in done:
         return
     done.add(id(old))
-    if type(old) is list:
-        old[:] = _kept(list(old), new, depth, classes, done)
+    if issubclass(type(old), list):
+        list.__setitem__(old, slice(None), _kept(list(old), list(new), depth, classes, done))
     elif type(old) is tuple:
         for before, after in zip(old, new, strict=False):
             update(before, after, depth + 1, classes, done)
-    elif isinstance(old, dict):
+    elif issubclass(type(old), dict):
         entries = dict(
             zip(new, _kept([old.get(key) for key in new], list(new.values()), depth, classes, done), strict=True)
         )
-        old.clear()
+        dict.clear(old)
         dict.update(old, entries)
-    elif type(old) is set:
-        old.clear()
-        old.update(new)
-    elif type(old) is bytearray:
+    elif issubclass(type(old), set):
+        set.clear(old)
+        set.update(old, new)
+    elif issubclass(type(old), bytearray):
         old[:] = new
-    elif type(old) is deque:
+    elif issubclass(type(old), deque):
         items = _kept(list(old), list(new), depth, classes, done)
         old.clear()
         old.extend(items)
@@ -51,8 +51,8 @@ def update(old: Any, new: Any, depth: int, classes: frozenset[type], done: set[i
 
 def _kept(before: list[Any], after: list[Any], depth: int, classes: frozenset[type], done: set[int]) -> list[Any]:
     """Returns the new items, with the old objects for those that moved, and changed in place for those that did not."""
-    mutable = {list, dict, set, bytearray, deque, *classes}
-    places = {place for place, item in enumerate(before) if type(item) in mutable}
+    mutable = (list, dict, set, bytearray, deque, *classes)
+    places = {place for place, item in enumerate(before) if issubclass(type(item), mutable)}
     if not places or len(before) > _MOST_MATCHED:
         return after
     items = list(after)

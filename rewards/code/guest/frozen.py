@@ -10,20 +10,20 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 MOST_ITEMS = 1_000_000
 _ONE_BY_ONE, _ONE_BY_ONE_ONCE = 16, 256
 
-Taken = Callable[[int], tuple[bool, list[Any]]]
+Taken = Callable[[int], tuple[bool, list[Any], Any]]
 
 
 class Items:
     """The items of an object, taken as far as somebody asked.
 
     Args:
-        take: takes so many more from the solution; returns whether that was the end, and the items.
+        take: takes so many more from the solution; returns whether that was the end, the items, and with what it ended.
         once: the object is its own iterator, so that an item that was seen is not seen again.
         again: asks such an object to begin again; returns False for what never does, as a generator.
 
@@ -35,19 +35,20 @@ class Items:
         self._again = again
         self.seen: list[Any] = []
         self.ended = False
+        self.value: Any = None
         self._take = take
         self.once = once
         self._next = 0
         self._count = 1
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any, None, Any]:
         if self.once and self.seen and self._again():
             self._begin_again()
         place = 0
         while True:
             place = self._next if self.once else place
             if place >= len(self.seen) and not self._more():
-                return
+                return self.value
             self._next = place = place + 1
             yield self.seen[place - 1]
 
@@ -63,11 +64,11 @@ class Items:
         Raises:
             TypeError: neither what follows nor what it gave before.
         """
-        end, items = self._take(1)
+        end, items, _ = self._take(1)
         if items and items[0] == self.seen[0]:
             wanted = len(self.seen) + self.ended
             while not end and len(items) < wanted:
-                end, more = self._take(wanted - len(items))
+                end, more, _ = self._take(wanted - len(items))
                 items.extend(more)
             if items != self.seen:
                 raise TypeError("the solution's iterator began again with other items")
@@ -84,7 +85,7 @@ class Items:
             return False
         if len(self.seen) >= MOST_ITEMS:
             raise TypeError(f"the solution's iterator gave more than {MOST_ITEMS} items")
-        self.ended, items = self._take(self._count)
+        self.ended, items, self.value = self._take(self._count)
         self.seen.extend(items)
         if len(self.seen) >= (_ONE_BY_ONE_ONCE if self.once else _ONE_BY_ONE):
             self._count = min(2 * self._count, 1000)

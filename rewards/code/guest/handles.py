@@ -18,12 +18,13 @@ from __future__ import annotations
 import contextlib
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol
 
 from grpo.rewards.code.guest.decoys import MOST_AGREED, shuffled
 from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.frozen import Answers, Items
+from grpo.rewards.code.guest.standing import Standing
 from grpo.rewards.code.guest.values import DATA_METHODS
 
 _SPECIAL = frozenset({"__name__", "__doc__", "__wrapped__", "__dict__", "__annotations__", "__bases__", "__mro__"})
@@ -33,6 +34,8 @@ _OF_THE_LANGUAGE += (types.BuiltinFunctionType, enumerate, filter, map, reversed
 _LANGUAGE: dict[str, Any] = {kind.__name__: kind for kind in _OF_THE_LANGUAGE}
 _OF_NUMBERS = frozenset({"real", "imag", "numerator", "denominator"})
 _CHANGES = frozenset({"add", "append", "clear", "discard", "extend", "insert", "remove", "reverse", "sort", "update"})
+ENDED = "__grpo_ended__"
+"""Begins the arguments of an exception that would have ended an iterator."""
 _COLLECTIONS = (list, dict, set, frozenset, tuple)
 
 
@@ -44,6 +47,7 @@ class Asked(Protocol):
     """What a handle needs of the other sandbox; see `guest.remote.Remote`."""
 
     objects_used: bool
+    hashes: dict[int, int]
     dead: str
 
     def ask(self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -73,6 +77,8 @@ class Inside:
         own: the stand-in of the same object that is tested, if there is one.
         used: the tests have used it as no data can be used.
         certain: it is a class that the tests use as no function is used, or the tests made it of one.
+        standing: which numbers it may stand for, after what it has said of itself beside numbers.
+        steps: it continues a generator, and may end it.
         holds: it is a list, dictionary, set or tuple too, which compares with plain data by what it holds.
     """
 
@@ -87,6 +93,8 @@ class Inside:
         "number",
         "own",
         "remote",
+        "standing",
+        "steps",
         "tested",
         "used",
     )
@@ -104,6 +112,8 @@ class Inside:
         self.language: Any = None
         self.own: Handle | None = None
         self.holds = False
+        self.steps = False
+        self.standing = Standing()
 
     def made(self, result: Any) -> Any:
         """Returns a result; an object that the tests made of what they test is tested too."""
@@ -160,7 +170,7 @@ class Inside:
             iterator = self.ask("op", "__iter__")
             if type(iterator) is not Handle:
                 seen = list(iterator)
-                answers.items = Items(lambda count: (True, seen), once=False)
+                answers.items = Items(lambda count: (True, seen, None), once=False)
             else:
                 same = inside(iterator).number == self.number
                 answers.items = Items(lambda count: _some(iterator, count), once=same, again=self._again)
@@ -174,11 +184,41 @@ def inside(handle: Handle) -> Inside:
     return found
 
 
+class Pattern(type):
+    """The class of what stands for a class of the solution in a `match` statement, which takes classes only."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, vars(cls)["stand_in"])
+
+    @property
+    def __match_args__(cls) -> Any:
+        return getattr(vars(cls)["stand_in"], "__match_args__", ())
+
+
+class Patterns:
+    """The classes of `match` statements by the names that tests have for them.
+
+    Args:
+        space: the globals of the tests.
+    """
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self._space = space
+
+    def __getattr__(self, name: str) -> Any:
+        value = self._space[name]
+        if type(value) is not Handle:
+            return value
+        made = Pattern(name, (), {})
+        type.__setattr__(made, "stand_in", value)
+        return made
+
+
 def _unary(name: str, *, numeric: bool = False) -> Callable[[Handle], Any]:
     def ask(self: Handle) -> Any:
         its = inside(self)
         if numeric and its.mixed and not its.certain:
-            raise Unjudgeable(f"{name} of what an operator of the solution made of plain data")
+            raise TypeError(f"{name} of what an operator of the solution made of plain data")
         return its.answer("op", name)
 
     return ask
@@ -204,13 +244,13 @@ def _tells(name: str, self: Handle, other: Any) -> Any:
     """Compares an object that the tests made with plain data; one that agrees with any data agrees with none.
 
     Raises:
-        Unjudgeable: which is the greater cannot be left to the object.
+        TypeError: which is the greater cannot be left to the object.
     """
     its = inside(self)
     if name not in ("__eq__", "__ne__"):
         if its.certain:
             return its.ask("op", name, other) is True
-        raise Unjudgeable(f"{name} of an object of the solution and plain data")
+        return its.standing.ordered(name, other, lambda value: its.ask("op", name, value) is True)
     values, place = shuffled(other)
     said = [its.ask("op", "__eq__", value) is True for value in values]
     equal = said[place] and sum(said) <= 1 + MOST_AGREED
@@ -245,7 +285,9 @@ def _operator(name: str) -> Callable[[Handle, Any], Any]:
             result = inside(result).copied()
             inside(result).mixed = True
         elif mixed and not its.certain:
-            raise Unjudgeable(f"{name} of an object of the solution and plain data gave plain data")
+            if not plain or its.mixed:
+                raise TypeError(f"{name} of what an operator of the solution made of plain data")
+            return its.standing.calculated(name, other, lambda value: its.ask("op", name, value))
         return result
 
     return operate
@@ -286,6 +328,8 @@ class Handle:
         found = its.answer("get", name)
         its.used = its.used or (name[:2] != "__" and name not in DATA_METHODS)
         its.remote.objects_used = its.remote.objects_used or name[:2] != "__"
+        if name in ("send", "throw") and type(found) is Handle:
+            inside(found).steps = True
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -296,12 +340,19 @@ class Handle:
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         its = inside(self)
-        result = its.remote.ask("make" if its.constructs else "call", its.number, "", given, named)
+        try:
+            result = its.remote.ask("make" if its.constructs else "call", its.number, "", given, named)
+        except RuntimeError as error:
+            if its.steps and error.args[:1] == (ENDED,):
+                raise StopIteration(*error.args[1:]) from None
+            raise
         return its.made(result) if its.constructs else result
 
     def __hash__(self) -> int:
         its = inside(self)
-        return hash(its.ask("op", "__hash__")) if its.tested else hash(its.number)
+        if its.number not in its.remote.hashes:
+            its.remote.hashes[its.number] = hash(its.ask("op", "__hash__"))
+        return its.remote.hashes[its.number]
 
     def __contains__(self, item: Any) -> bool:
         its = inside(self)
@@ -321,9 +372,9 @@ class Handle:
             answers = inside(self).remote.answers(inside(self).number)
             answers.items = answers.items or Items(lambda count: _some(self, count), once=True)
             return next(iter(answers.items))
-        ended, items = _some(self, 1)
+        ended, items, value = _some(self, 1)
         if ended and not items:
-            raise StopIteration
+            raise StopIteration(*([] if value is None else [value]))
         return items[0]
 
     def __getitem__(self, key: Any) -> Any:
@@ -350,7 +401,10 @@ class Handle:
         its = inside(self)
         if not its.is_class:
             raise TypeError("isinstance() arg 2 must be a type")
-        return type(instance) is Handle and its.ask("isinstance", "", instance) is True
+        if type(instance) is Handle:
+            return its.ask("isinstance", "", instance) is True
+        is_row = isinstance(instance, tuple) and hasattr(instance, "_fields") and type(instance).__name__ == its.name
+        return is_row or (hasattr(instance, "__grpo_there__") and its.ask("isinstance", "", instance) is True)
 
     def __subclasscheck__(self, kind: Any) -> bool:
         its = inside(self)
@@ -361,11 +415,11 @@ class Handle:
     def __round__(self, *digits: Any) -> Any:
         its = inside(self)
         if its.mixed and not its.certain:
-            raise Unjudgeable("__round__ of what an operator of the solution made of plain data")
+            raise TypeError("__round__ of what an operator of the solution made of plain data")
         return its.answer("op", "__round__", *digits)
 
     def __format__(self, form: str) -> str:
-        return str(inside(self).answer("op", "__format__", form)) if form else str(self)
+        return str(inside(self).answer("op", "__format__", form))
 
     def __enter__(self) -> Any:
         its = inside(self)
@@ -450,16 +504,16 @@ def _told(value: Any) -> Any:
     return value if value is None or type(value) in (bool, int, float, str) else str(value)
 
 
-def _some(iterator: Handle, count: int) -> tuple[bool, list[Any]]:
-    """Returns whether the iterator has ended, and its next items."""
+def _some(iterator: Handle, count: int) -> tuple[bool, list[Any], Any]:
+    """Returns whether the iterator has ended, its next items, and with what it ended."""
     answer = inside(iterator).ask("items", "", count)
-    if type(answer) is not tuple or len(answer) != 2 or type(answer[1]) is not list or len(answer[1]) > count:
+    if type(answer) is not tuple or len(answer) != 3 or type(answer[1]) is not list or len(answer[1]) > count:
         raise TypeError("the solution's iterator gave no items")
     if not answer[0] and not answer[1]:
         raise TypeError("the solution's iterator gave no item and no end")
-    return answer[0] is True, answer[1]
+    return answer[0] is True, answer[1], answer[2]
 
 
-def _items(iterator: Handle) -> Iterator[Any]:
-    """Yields the items of an iterator of an object that the tests made."""
-    yield from Items(lambda count: _some(iterator, count), once=False)
+def _items(iterator: Handle) -> Generator[Any, None, Any]:
+    """Yields the items of an iterator of an object that the tests made; returns with what it ended."""
+    return (yield from Items(lambda count: _some(iterator, count), once=False))

@@ -16,11 +16,16 @@ from types import CoroutineType, MemberDescriptorType
 from typing import Any
 
 from grpo.rewards.code.guest.arguments import update
+from grpo.rewards.code.guest.callbacks import facts_of
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late
+from grpo.rewards.code.guest.errors import Errors, is_own, there
 from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.frozen import Answers
 from grpo.rewards.code.guest.handles import Handle, Inside, Unjudgeable, inside
+from grpo.rewards.code.guest.kept import changes, kept, stands_for, texts_of
 from grpo.rewards.code.guest.values import (
+    MOST_SHARED,
+    PLACES,
     Codec,
     Malformed,
     Unsendable,
@@ -32,17 +37,9 @@ from grpo.rewards.code.guest.values import (
 
 TESTS = "tests"
 _MOST_TAKEN = 1000
-_TEXT = "__grpo_text__"
-_ERRORS_OF_MODULES = {
-    "FrozenInstanceError": "dataclasses",
-    "JSONDecodeError": "json",
-    "InvalidOperation": "decimal",
-    "DivisionByZero": "decimal",
-    "StatisticsError": "statistics",
-    "Empty": "queue",
-    "Full": "queue",
-}
+_MOST_KEPT, _LONGEST_KEPT = 24, 4000
 _QUESTIONS = frozenset({"get", "kind", "number", "items", "held", "isinstance", "issubclass", "type"})
+_UNHELD = 4  # references to a container that nobody has but the list of those that are shared
 _IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
 _CHANGING = frozenset({"__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)})
 _LONG_ANSWER = 2**16  # bytes; before one that long, what is too large is the tests' own
@@ -85,7 +82,14 @@ class Remote:
         self.apart = True
         self._later: list[tuple[Any, Any]] | None = None
         self._first = True
-        self._codec = Codec(self._refer, self._resolve, plain_classes, trusted=True)
+        self._codec = Codec(self._refer, self._resolve, plain_classes, trusted=True, owner=self)
+        self._errors = Errors(self, plain_classes)
+        self._shared: dict[int, tuple[Any, str]] = {}
+        self._globals: list[Any] = []
+        self._serial = 0
+        self._data: dict[int, Any] = {}
+        self._function_numbers: dict[int, int] = {}
+        self.hashes: dict[int, int] = {}
         self._plain_classes = plain_classes
         self._entry_point = entry_point
         self._classes = classes
@@ -93,7 +97,6 @@ class Remote:
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._theirs: dict[int, Any] = {}
         self._given_back = False
-        self._errors: dict[str, type[BaseException]] = {}
         self._handles: dict[int, Handle] = {}
 
     def loaded(self, names: list[str]) -> dict[str, Any] | str:
@@ -105,16 +108,12 @@ class Remote:
         answer = self._receive()
         try:
             if answer[0] != "ready":
-                _, kinds, _, given, *_ = answer
-                return f"{kinds[0]}: {', '.join(str(self._codec.read(wire)) for wire in given)}"
-            wires: dict[str, Wire] = answer[1]
-            wires = {name: wires[name] for name in names if name in wires}
-            errors = [(name, wire[4]) for name, wire in wires.items() if _is_error(wire)]
-            for name, kinds in sorted(errors, key=lambda error: len(error[1])):
-                self._errors[name] = type(name, (self._error_type(kinds),), {"__str__": _told})
-            found = {
-                name: self._errors[name] if _is_error(wire) else self._codec.read(wire) for name, wire in wires.items()
-            }
+                kinds, _, given, *_ = answer[1]
+                name = kinds[0] if type(kinds[0]) is str else kinds[0][0]
+                return f"{name}: {', '.join(str(self._codec.read(wire)) for wire in given)}"
+            _, wires, shared = answer[:3]
+            found = {name: self._codec.read(wires[name]) for name in names if name in wires}
+            self._share_globals(found, names, shared)
             for name, value in list(found.items()):
                 if type(value) is Handle and inside(value).is_class and self._looks_like_a_class(name):
                     constructing = found[name] = inside(value).copied()
@@ -137,9 +136,14 @@ class Remote:
         mark = self.failures.mark()
         raised: BaseException | None = None
         try:
-            result, raised = self._asked(kind, number, name, given, named)
+            result, raised, serial = self._asked(kind, number, name, given, named)
             if type(raised) is _Own:
                 raised = self.failures.given(mark, raised.args[0]) or RuntimeError("an exception that was not given")
+            elif raised is None:
+                self._share(result, PLACES * serial)
+            if kind in ("make", "set") or self.objects_used:
+                for place, each in enumerate([*given, *named.values()][: PLACES - 1], start=1):
+                    self._share(each, PLACES * serial + place)
         finally:
             self.failures.returned(mark, raised)
             if acts:
@@ -151,16 +155,19 @@ class Remote:
 
     def _asked(
         self, kind: str, number: int, name: str, given: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[Any, BaseException | None]:
-        """Asks for one thing to be done; returns what came of it: a value, or an exception."""
+    ) -> tuple[Any, BaseException | None, int]:
+        """Asks for one thing to be done; returns what came of it, a value or an exception, and its serial number."""
         if self.dead:
             raise Gone
         self._given_back = False
-        handed = [*given, *named.values()]
+        shared = self._still_shared()
+        handed = [*(self._shared[serial][0] for serial in shared), *given, *named.values()]
+        self._serial += 1
+        serial = self._serial
         try:
-            wires = self._codec.write_all(handed)
+            wires = self._codec.write_all([self._ahead(each) for each in handed])
             containers = self._codec.containers
-            self._send([kind, number, name, wires, list(named), self._first])
+            self._send([kind, number, name, wires, list(named), self._first, shared, serial])
         except (Unsendable, ValueError, MemoryError) as error:
             if self.channel.longest < _LONG_ANSWER:
                 raise Unjudgeable(f"the tests pass what does not cross: {error}") from error
@@ -179,28 +186,29 @@ class Remote:
             if answer[0] == "value":
                 _, wire, changed, text = answer
             else:
-                _, kinds, said, said_of, held, own, changed, text = answer
-                values = [self._fresh().read(each) for each in said_of]
-                raised = self._error(kinds, said, values, held) if own is None else _Own(own)
+                _, told, own, changed, text = answer
+                raised = self._errors.made(told) if own is None else _Own(own)
             if changed is not None:
                 pairs = list(zip(handed, self._codec.read_all(changed), strict=True))
                 containers = self._codec.containers
             if raised is None:
                 result = self._codec.read_all([wire], containers)[0]
             if changed is not None:
-                identified = type(result) in _IDENTIFIED or self._is_own(type(result))
+                identified = issubclass(type(result), _IDENTIFIED) or self._is_own(type(result))
                 back = [pair for pair in pairs if result is pair[1] and identified]
-                if self._later is None:
-                    self._update(pairs)
+                theirs = pairs if self._later is None else self._not_given(pairs, len(shared), given, named)
+                self._update(theirs)
+                at_once = {id(old) for old, _ in theirs}
+                if self._later is None or (back and id(back[0][0]) in at_once):
                     result = back[0][0] if back else result
                 else:
-                    self._later.extend(pairs)
+                    self._later.extend(pair for pair in pairs if id(pair[0]) not in at_once)
                     self._returned.extend((result, old) for old, _ in back[:1])
             if text:
                 sys.stdout.write(str(text))
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
-        return result, raised
+        return result, raised, serial
 
     def answers(self, number: int) -> Answers:
         """Returns what an object has said since the tests last did something with it."""
@@ -227,16 +235,18 @@ class Remote:
         """Returns whether two values are one object; an argument that came back is, whatever the way it went."""
         if one is other:
             return True
-        if type(one) is Handle and type(other) is Handle:
-            return inside(one).number == inside(other).number
+        sides = [each if type(each) is Handle else stands_for(each) for each in (one, other)]
+        if sides[0] is not None and sides[1] is not None:
+            return inside(sides[0]).number == inside(sides[1]).number
         pairs = [pair for pair in self._returned if pair[0] is one or pair[0] is other]
         return any((one is back and other is given) or (other is back and one is given) for back, given in pairs)
 
     def type_of(self, value: Any) -> Any:
         """Returns the class of a value; of an object of the solution a stand-in, which is no built-in class."""
-        if type(value) is not Handle:
+        stand_in = value if type(value) is Handle else stands_for(value)
+        if stand_in is None:
             return type(value)
-        kind = inside(value).ask("type", "")
+        kind = inside(stand_in).ask("type", "")
         return kind if type(kind) is Handle and inside(kind).name not in vars(builtins) else Handle
 
     def __enter__(self) -> None:
@@ -276,9 +286,11 @@ class Remote:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             kinds = [kind.__name__ for kind in type(error).__mro__]
             if type(error).__module__ == TESTS:
-                self._errors.setdefault(kinds[0], type(error))
+                self._errors.note(type(error))
             self.failures.entered(error)
-            answer = ["raised", kinds, [self._plain(item) for item in error.args], self.failures.last]
+            stand_in = there(error)
+            number = None if stand_in is None else inside(stand_in).number
+            answer = ["raised", kinds, [self._plain(item) for item in error.args], self.failures.last, number]
         self._send(answer)
 
     def _plain(self, value: Any) -> Wire:
@@ -314,6 +326,12 @@ class Remote:
             self._named.append(inside(value).number)
             return ["h", inside(value).number]
         kind = type(value)
+        stand_in = there(value) if is_own(value) or isinstance(value, BaseException) else None
+        if stand_in is not None:
+            return ["h", inside(stand_in).number]
+        if isinstance(value, type) and issubclass(value, BaseException):
+            self._errors.note(value)
+            return ["E", [base.__name__ for base in value.__mro__]]
         if isinstance(value, BaseException):
             return ["x", [base.__name__ for base in kind.__mro__], [self._plain(item) for item in value.args]]
         held = attributes(value) if self._plain_classes.get(kind.__name__) is kind else None
@@ -328,12 +346,20 @@ class Remote:
         if type(value) is CoroutineType and value.cr_code is Remote._coroutine.__code__:
             raise TypeError("a coroutine of the solution, which nothing has awaited, is no argument")
         if callable(value):
-            self._functions.append(value)
-            name = getattr(value, "__name__", "")
-            return ["k", len(self._functions) - 1, name if type(name) is str else ""]
+            return self._function(value)
         if hasattr(kind, "__next__") and not hasattr(kind, "read"):
             return ["I", self._iterator(value)]
         raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
+
+    def _function(self, value: Any) -> Wire:
+        """Returns the wire form of a function of the tests: its number, its name, and what is known of a `def`."""
+        if id(value) not in self._function_numbers:
+            self._function_numbers[id(value)] = len(self._functions)
+            self._functions.append(value)
+        name = getattr(value, "__name__", "")
+        found = facts_of(value)
+        facts = None if found is None else [*found[0], [self._plain(each) for each in found[1]]]
+        return ["k", self._function_numbers[id(value)], name if type(name) is str else "", facts]
 
     def _iterator(self, value: Any) -> int:
         """Returns the number of a function that takes so many more items of an iterator of the tests."""
@@ -351,11 +377,13 @@ class Remote:
 
     def _resolve(self, tag: str, wire: list[Any], codec: Codec) -> Any:
         if tag in ("h", "a", "H"):
-            _, number, name, is_class, _ = wire
+            _, number, name, is_class, kinds = wire
             if type(number) is not int or type(name) is not str or type(is_class) is not bool:
                 raise Malformed("not an object")
             if tag == "a":
                 return self._coroutine(number)
+            if kinds:
+                return self._errors.class_of(kinds)
             handle = self._handle(number, name, is_class)
             self._named.append(number)
             inside(handle).holds = tag == "H" or inside(handle).holds
@@ -363,8 +391,7 @@ class Remote:
         if tag == "k":
             return self._functions[wire[1]]
         if tag == "x":
-            _, kinds, said, wires, held = wire
-            return self._error(kinds, said, [self._fresh().read(each) for each in wires], held)
+            return self._errors.made(wire[1:])
         if tag == "I":
             return self._iterators[wire[1]][0]
         if tag == "o":
@@ -410,7 +437,78 @@ class Remote:
 
     def _fresh(self) -> Codec:
         """Returns what writes and reads what an exception or a member holds: nothing is shared there."""
-        return Codec(self._refer, self._resolve, self._plain_classes, trusted=True)
+        return Codec(self._refer, self._resolve, self._plain_classes, trusted=True, owner=self)
+
+    def stand_in(self, number: int, name: str, *, is_class: bool) -> Handle:
+        """Returns the stand-in of an object, for the exception or data that it is too."""
+        return self._handle(number, name, is_class)
+
+    def read_part(self, wire: Wire) -> Any:
+        """Returns what an exception or a member holds."""
+        return self._fresh().read(wire)
+
+    def number_of(self, value: Any) -> tuple[int, list[str]] | None:
+        """Returns the number of data that is an object of the solution too."""
+        stand_in = stands_for(value)
+        return None if stand_in is None else (inside(stand_in).number, texts_of(value))
+
+    def numbered(self, number: Any, texts: Any, wire: Wire, plain: Any) -> Any:
+        """Returns data that is an object of the solution too; of what cannot change, the same each time."""
+        if type(number) is not int or type(texts) is not list or not all(type(name) is str for name in texts):
+            raise Malformed("not an object")
+        known = self._data.get(number)
+        if known is not None and repr(known[0]) == repr(wire):
+            return known[1]
+        made = kept(plain, self._handle(number, "", False), texts)
+        if not changes(plain):
+            self._data[number] = (wire, made)
+        return made
+
+    def _share_globals(self, found: dict[str, Any], names: list[str], shared: list[Any]) -> None:
+        """Keeps the containers among the globals of the solution the same on both sides."""
+        for place, name in enumerate(names, start=1):
+            if -place in shared and issubclass(type(found.get(name)), _IDENTIFIED):
+                self._globals.append(found[name])
+                self._shared[-place] = (found[name], "")
+
+    def _share(self, result: Any, serial: int) -> None:
+        """Keeps a container that the solution returned or was given the same on both sides while the tests have it."""
+        if not issubclass(type(result), _IDENTIFIED) or len(result) > MOST_SHARED:
+            return
+        if any(result is one for one, _ in self._shared.values()):
+            return
+        said = self._said(result)
+        if len(said) <= _LONGEST_KEPT:
+            self._shared[serial] = (result, said)
+        kept_on = [serial for serial in self._shared if serial > 0]
+        for serial in kept_on[:-_MOST_KEPT]:
+            del self._shared[serial]
+
+    def _still_shared(self) -> list[int]:
+        """Returns the serials of what is shared: what the tests still have, or have just changed."""
+        for serial, (one, said) in list(self._shared.items()):
+            if serial > 0 and sys.getrefcount(one) <= _UNHELD and self._said(one) == said:
+                del self._shared[serial]
+        return list(self._shared)
+
+    def _said(self, one: Any) -> str:
+        """Returns what a container holds, as a text to be compared."""
+        try:
+            return repr(self._fresh().write(one))
+        except (Unsendable, RecursionError, TypeError, Unjudgeable):
+            return ""
+
+    def _ahead(self, value: Any) -> Any:
+        """Returns what the solution has made of a value in this assertion, which shows to the tests after it."""
+        return next((new for old, new in reversed(self._later or ()) if old is value), value)
+
+    @staticmethod
+    def _not_given(
+        pairs: list[tuple[Any, Any]], shared: int, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> list[tuple[Any, Any]]:
+        """Returns the changes of what is shared and was no argument of the call, which show at once."""
+        arguments = [*given, *named.values()]
+        return [pair for pair in pairs[:shared] if not any(pair[0] is each for each in arguments)]
 
     def _looks_like_a_class(self, name: str) -> bool:
         """Returns whether the tests name a global as they would name a class.
@@ -420,66 +518,10 @@ class Remote:
         bare = name.lstrip("_")
         return name in self._classes or (name != self._entry_point and bare[:1].isupper() and "_" not in bare)
 
-    def _error(self, kinds: list[str], said: Any, values: list[Any], held: list[list[Any]]) -> BaseException:
-        kind = self._error_type(kinds)
-        if kinds[0] not in self._errors and kind.__name__ != kinds[0] and _is_public(kinds[0]):
-            kind = type(kinds[0], (kind,), {"__str__": _told})
-        if issubclass(kind, StopIteration | StopAsyncIteration):
-            kind = RuntimeError  # it would end a loop of the tests, and the assertions in it
-        try:
-            error: BaseException = _unmade(kind, values) if self._is_own(kind) else kind(*values)
-        except Exception:
-            error = _unmade(kind, values)
-        if self._is_own(kind):
-            known = set(dir(type(error)))
-            vars(error).update({key: self._fresh().read(wire) for key, wire in held if key not in known})
-        if vars(type(error)).get("__str__") is _told:
-            known = set(dir(type(error)))
-            vars(error).update({key: self._fresh().read(wire) for key, wire in held if key not in known})
-            vars(error)[_TEXT] = said if type(said) is str else ""
-        return error
-
     def _is_own(self, kind: Any) -> bool:
         """Returns whether a class is one that the prompt defines."""
         return self._plain_classes.get(kind.__name__) is kind
 
-    def _error_type(self, kinds: list[str]) -> Any:
-        """Returns the tests' exception class for the names of the solution's, most derived first."""
-        for name in kinds:
-            if name in self._errors:
-                return self._errors[name]
-            if type(name) is str and issubclass(self._plain_classes.get(name, object), BaseException):
-                return self._plain_classes[name]
-            owner = sys.modules.get(_ERRORS_OF_MODULES.get(name, "builtins")) if type(name) is str else None
-            known = getattr(owner, name, None) if owner else None
-            if isinstance(known, type) and issubclass(known, (Exception, SystemExit)):
-                return known
-        return RuntimeError
-
 
 class _Own(BaseException):
     """Stands for an exception of the tests that the solution let through."""
-
-
-def _unmade(kind: Any, values: list[Any]) -> BaseException:
-    """Returns an exception of a class that asks for other arguments than it keeps."""
-    try:
-        error: BaseException = kind.__new__(kind)
-    except Exception:
-        error = RuntimeError()
-    error.args = tuple(values)
-    return error
-
-
-def _told(error: BaseException) -> str:
-    """Returns what the solution's exception says of itself, or what any exception would."""
-    said: str | None = vars(error).get(_TEXT)
-    return BaseException.__str__(error) if said is None else said
-
-
-def _is_public(name: Any) -> bool:
-    return type(name) is str and name.isidentifier() and name[0] != "_"
-
-
-def _is_error(wire: Wire) -> bool:
-    return type(wire) is list and wire[0] == "h" and bool(wire[4])

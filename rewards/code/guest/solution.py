@@ -12,24 +12,42 @@ from __future__ import annotations
 
 import builtins
 import copy
+import functools
 import importlib
 import math
 import operator
 import signal
 import sys
 import types
+from collections import deque, namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from grpo.rewards.code.guest.arguments import update
+from grpo.rewards.code.guest.callbacks import Callbacks
 from grpo.rewards.code.guest.channel import Channel, Gone, given
 from grpo.rewards.code.guest.customs import customary
 from grpo.rewards.code.guest.output import MOST_OUTPUT, Output
-from grpo.rewards.code.guest.values import Codec, Malformed, Unsendable, Wire, attributes, is_enumeration, member
+from grpo.rewards.code.guest.values import (
+    MOST_SHARED,
+    PLACES,
+    Codec,
+    Malformed,
+    Unsendable,
+    Wire,
+    attributes,
+    is_enumeration,
+    member,
+)
 
 MODULE = "solution"
 _MOST_ATTRIBUTES = 16
 _ONE_BY_ONE, _MORE = 1000, 500
 _COLLECTIONS: Any = (list, dict, set, frozenset, tuple)
+_CHANGING: Any = (list, dict, set, bytearray, deque)
+_PLAIN_ROW: Any = namedtuple("_PLAIN_ROW", "x")
+_WITH_NAMES = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
+_DEEPEST_CAUSE = 2
 _METHODS = (types.FunctionType, property, classmethod, staticmethod)
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne contains getitem setitem"
@@ -76,7 +94,10 @@ class Server:
         self._channel = channel
         self._seconds = seconds
         self._plain_classes = frozenset(plain_classes)
-        self._codec = Codec(self._refer, self._resolve, self._plain_classes)
+        self._codec = Codec(self._refer, self._resolve, self._plain_classes, owner=self)
+        self._callbacks = Callbacks(self._ask)
+        self._kinds: dict[str, Any] = {}
+        self._shared: dict[int, Any] = {}
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._shadows: dict[str, type] = {}
@@ -100,7 +121,7 @@ class Server:
                 space.update(offered)
                 exec(code, space)
         except BaseException as error:  # the program may also call sys.exit()
-            self._answer(["failed", *self._error(error)])
+            self._answer(["failed", self._error(error)])
             return False
         found: dict[str, Wire] = {}
         for name in names:
@@ -110,7 +131,8 @@ class Server:
                 found[name] = self._safe(_method_of_new(kind, name))
             elif name in space:
                 found[name] = self._safe(space[name])
-        self._answer(["ready", found])
+        self._shared = {-place: space[name] for place, name in enumerate(names, start=1) if _is_shared(space.get(name))}
+        self._answer(["ready", found, sorted(self._shared)])
         return True
 
     def serve(self) -> None:
@@ -120,7 +142,7 @@ class Server:
                 request = self._channel.receive()
             except Gone:
                 return
-            if request[-1:] == [True]:
+            if request[5] is True:
                 signal.setitimer(signal.ITIMER_PROF, self._seconds)
             self._do(request)
 
@@ -129,19 +151,62 @@ class Server:
         wires: list[Wire] = []
         read: list[Any] = []
         try:
-            kind, number, name, wires, names, _ = request
-            read = self._codec.read_all(wires)
+            kind, number, name, wires, names, _, shared, serial = request
+            read = self._read(wires, shared)
             containers = self._codec.containers
-            count = len(read) - len(names)
-            result = self._carried_out(kind, number, name, read[:count], dict(zip(names, read[count:], strict=True)))
+            first, count = len(shared), len(read) - len(names)
+            named = dict(zip(names, read[count:], strict=True))
+            result = self._carried_out(kind, number, name, read[first:count], named)
+            kept = [result, *read[first:]]
+            self._shared |= {PLACES * serial + n: each for n, each in enumerate(kept[:PLACES]) if _is_shared(each)}
             changed = self._changed(wires, read)
             made = kind == "make" and _is_own_collection(result, self._objects[number])
             known = containers if changed is None else self._codec.containers
             wire = ["H", *self._kept(result)[1:]] if made else self._safe(result, known)
         except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
-            self._answer(["raise", *self._error(error), self._changed(wires, read)])
+            theirs = next((place for one, place in self._theirs if one is error), None)
+            self._answer(["raise", self._error(error), theirs, self._changed(wires, read)])
             return
         self._answer(["value", wire, changed])
+
+    def _read(self, wires: list[Wire], shared: list[int]) -> list[Any]:
+        """Returns the arguments of a request; those that the tests and the solution share are the solution's own."""
+        self._shared = {serial: self._shared[serial] for serial in shared}
+        own = list(self._shared.values())
+        if self._aligned(own, wires):
+            return [*own, *self._codec.read_all(wires[len(own) :], self._codec.containers)]
+        for one, new in zip(own, self._codec.read_all(wires[: len(own)]), strict=True):
+            update(one, new, 0, frozenset(), set())
+        if self._aligned(own, wires):
+            return [*own, *self._codec.read_all(wires[len(own) :], self._codec.containers)]
+        return self._codec.read_all(wires)
+
+    def _aligned(self, own: list[Any], wires: list[Wire]) -> bool:
+        """Returns whether what is shared is what the tests say that it is."""
+        try:
+            return repr(self._codec.write_all(own)) == repr(wires[: len(own)])
+        except (Unsendable, RecursionError):
+            return False
+
+    def number_of(self, value: Any) -> tuple[int, list[str]] | None:
+        """Returns the number of data with methods of its own, and those by which it tells of itself."""
+        kind = type(value)
+        if kind.__module__ != MODULE or not _is_more_than_data(value):
+            return None
+        bases = [base for base in kind.__mro__ if base.__module__ == MODULE]
+        texts = [name for name in ("__str__", "__repr__", "__format__") if any(name in vars(base) for base in bases)]
+        if "__repr__" in texts:
+            texts.append("__str__")
+        if "__str__" in texts:
+            texts.append("__format__")
+        return self._number(value), ([] if hasattr(kind, "_fields") and texts[:1] == ["__repr__"] else texts)
+
+    def numbered(self, number: Any, texts: Any, wire: Wire, plain: Any) -> Any:
+        """Returns the object of that number, which holds what it does where the tests have it."""
+        found = self._objects[number]
+        if issubclass(type(found), _CHANGING) and repr(self._fresh().write(found)[3]) != repr(wire):
+            update(found, _like(found, plain), 0, frozenset(), set())
+        return found
 
     def _carried_out(self, kind: str, number: int, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         target = self._objects[number]
@@ -190,22 +255,25 @@ class Server:
             return _BINARY[name](target, *given)
         return _BINARY[f"__{name[3:]}"](given[0], target)
 
-    def _items(self, number: int, iterator: Any, most: int) -> tuple[bool, list[Any]]:
-        """Returns whether the iterator has ended, and its next items; what it raises waits for them to be taken."""
+    def _items(self, number: int, iterator: Any, most: int) -> tuple[bool, list[Any], Any]:
+        """Returns whether the iterator has ended, its next items, and with what it ended.
+
+        What it raises waits for the items before it to be taken.
+        """
         items: list[Any] = []
         if number in self._waiting:
             raise self._waiting.pop(number)
         while len(items) < most:
             try:
                 items.append(next(iterator))
-            except StopIteration:
-                return True, items
+            except StopIteration as end:
+                return True, items, end.value
             except Exception as error:
                 if not items:
                     raise
                 self._waiting[number] = error
                 break
-        return False, items
+        return False, items, None
 
     def _awaited(self, coroutine: Any) -> Any:
         """Returns what a coroutine gives, run in the one event loop of this solution."""
@@ -231,7 +299,8 @@ class Server:
         try:
             self._channel.send([*answer, text])
         except ValueError as error:
-            self._channel.send(["raise", ["ValueError", "Exception"], str(error), [str(error)], [], None, None, text])
+            told = [["ValueError", "Exception"], str(error), [str(error)], [], None, None]
+            self._channel.send(["raise", told, None, None, text])
 
     def _safe(self, value: Any, known: Sequence[Any] = ()) -> Wire:
         """Returns the wire form of a result; what cannot cross by value stays here as an object."""
@@ -257,12 +326,9 @@ class Server:
             return None
         return None if after == wires else after
 
-    def _error(self, error: BaseException) -> list[Any]:
-        """Returns the names of an exception's classes, its text, its arguments, its other attributes and whose it is.
-
-        One that a function of the tests raised is theirs, and known by its place.
-        """
-        kinds = [kind.__name__ for kind in type(error).__mro__]
+    def _error(self, error: BaseException, depth: int = 0) -> list[Any]:
+        """Returns an exception: its classes, text, arguments and other attributes, its number, and what led to it."""
+        kinds = [self._named(kind) for kind in type(error).__mro__]
         try:
             text = str(error)[:MOST_OUTPUT]
             held = [[name, self._safe_part(value)] for name, value in list(vars(error).items())[:_MOST_ATTRIBUTES]]
@@ -274,7 +340,17 @@ class Server:
                 given.append(self._fresh().write(argument))
             except (Unsendable, RecursionError):
                 given.append(type(argument).__name__)
-        return [kinds, text, given, held, next((place for one, place in self._theirs if one is error), None)]
+        number = self._number(error) if type(error).__module__ == MODULE else None
+        before = [error.__cause__, error.__context__]
+        chain = None
+        if before != [None, None] and depth < _DEEPEST_CAUSE:
+            told = [None if each is None else self._error(each, depth + 1) for each in before]
+            chain = [*told, error.__suppress_context__]
+        return [kinds, text, given, held, number, chain]
+
+    def _named(self, kind: type) -> Any:
+        """Returns the name of a class, and the number of one that is the solution's own."""
+        return [kind.__name__, self._number(kind)] if kind.__module__ == MODULE else kind.__name__
 
     def _number(self, value: Any) -> int:
         """Keeps an object and returns its number, the same one each time."""
@@ -287,19 +363,20 @@ class Server:
     def _kept(self, value: Any) -> Wire:
         kinds: list[str] = []
         if isinstance(value, type) and issubclass(value, BaseException):
-            kinds = [kind.__name__ for kind in value.__mro__]
-        name = getattr(value, "__name__", "")
+            kinds = [self._named(kind) for kind in value.__mro__]
+        name = getattr(value, "__name__", "") if isinstance(value, _WITH_NAMES) else ""
         tag = "a" if type(value) is types.CoroutineType else "h"
         return [tag, self._number(value), name if type(name) is str else "", isinstance(value, type), kinds]
 
     def _refer(self, value: Any, codec: Codec) -> Wire:
-        if isinstance(value, Callback):
-            return ["k", value.number, ""]
+        number = self._callbacks.number_of(value)
+        if number is not None:
+            return ["k", number, "", None]
         if isinstance(value, Given):
             return ["I", value.number]
         kind = type(value)
         if isinstance(value, BaseException):
-            return ["x", *self._error(value)[:4]]
+            return ["x", *self._error(value)]
         held = attributes(value) if kind.__name__ in self._plain_classes else None
         if held is not None:
             known = codec.known(value)
@@ -312,13 +389,16 @@ class Server:
 
     def _fresh(self) -> Codec:
         """Returns what writes and reads what an exception or a member holds: nothing is shared there."""
-        return Codec(self._refer, self._resolve, self._plain_classes)
+        return Codec(self._refer, self._resolve, self._plain_classes, owner=self)
 
     def _resolve(self, tag: str, wire: list[Any], codec: Codec) -> Any:
         if tag == "h":
             return self._objects[wire[1]]
         if tag == "k":
-            return Callback(wire[1], wire[2], self._ask)
+            facts = wire[3] and [*wire[3][:-1], [self._fresh().read(each) for each in wire[3][-1]]]
+            return self._callbacks.made(wire[1], wire[2], facts)
+        if tag == "E":
+            return self._error_kind(wire[1])
         if tag == "x":
             return self._raised(wire[1], [self._fresh().read(item) for item in wire[2]])
         if tag == "I":
@@ -344,15 +424,21 @@ class Server:
 
         One that neither has gets its own name.
         """
+        kind = self._error_kind(kinds)
+        error: BaseException = kind(*given) if kind is SystemExit else kind.__new__(kind)
+        error.args = tuple(given)
+        return error
+
+    def _error_kind(self, kinds: list[str]) -> Any:
+        """Returns the class of an exception of the tests, the same one each time."""
         own = vars(self._module)
         known = [own.get(name, getattr(builtins, name, None)) for name in kinds]
         found: Any = next(
             (kind for kind in known if isinstance(kind, type) and issubclass(kind, BaseException)), Exception
         )
-        kind: Any = found if found.__name__ == kinds[0] else type(kinds[0], (found,), {})
-        error: BaseException = kind(*given) if kind is SystemExit else kind.__new__(kind)
-        error.args = tuple(given)
-        return error
+        if found.__name__ == kinds[0]:
+            return found
+        return self._kinds.setdefault(kinds[0], type(kinds[0], (found,), {}))
 
     def _ask(self, number: int, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Calls a function of the tests, serving what that asks for in turn."""
@@ -364,22 +450,12 @@ class Server:
             if message[0] == "returned":
                 return self._codec.read(message[1])
             if message[0] == "raised":
-                error = self._raised(message[1], [self._codec.read(wire) for wire in message[2]])
+                number = message[4]
+                arguments = [self._codec.read(wire) for wire in message[2]]
+                error = self._raised(message[1], arguments) if number is None else self._objects[number]
                 self._theirs.append((error, message[3]))
                 raise error
             self._do(message)
-
-
-class Callback:
-    """A function of the tests, as the solution sees it."""
-
-    def __init__(self, number: int, name: str, ask: Callable[[int, tuple[Any, ...], dict[str, Any]], Any]) -> None:
-        self.number = number
-        self.__name__ = self.__qualname__ = name
-        self._ask = ask
-
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        return self._ask(self.number, given, named)
 
 
 class Given:
@@ -402,6 +478,33 @@ class Given:
         if not self._items:
             raise StopIteration
         return self._items.pop()
+
+
+def _is_shared(value: Any) -> bool:
+    """Returns whether that is a container that the tests and the solution may both change, and small enough."""
+    return isinstance(value, _CHANGING) and len(value) <= MOST_SHARED
+
+
+def _is_more_than_data(value: Any) -> bool:
+    """Returns whether an instance of a class of the solution has what the data in it has not."""
+    kind: Any = type(value)
+    if not issubclass(kind, tuple) or not hasattr(kind, "_fields"):
+        return True
+    plain = {*vars(_PLAIN_ROW), *kind._fields, "__annotations__", "__orig_bases__"}
+    return any(vars(base).keys() - plain for base in kind.__mro__ if base.__module__ == MODULE)
+
+
+def _like(found: Any, plain: Any) -> Any:
+    """Returns what an object is to hold, in an object of its class."""
+    kind: Any = type(found)
+    made = kind.__new__(kind)
+    if isinstance(found, list):
+        list.extend(made, plain)
+    elif isinstance(found, set):
+        set.update(made, plain)
+    elif isinstance(found, dict):
+        dict.update(made, plain)
+    return made
 
 
 def _is_own_collection(value: Any, target: Any) -> bool:

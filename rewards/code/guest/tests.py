@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, given
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES, Captured, customary, mentions, offer_pytest
 from grpo.rewards.code.guest.failures import Failures, Guard
-from grpo.rewards.code.guest.handles import Unjudgeable
+from grpo.rewards.code.guest.handles import Patterns, Unjudgeable
 from grpo.rewards.code.guest.library import offer_library
 from grpo.rewards.code.guest.remote import TESTS, Remote
 
@@ -88,6 +88,11 @@ class Units:
     def assertion(self) -> Any:
         """Holds back changes of arguments while an assertion is decided; for use in a `with` statement."""
         return self._remote
+
+    @property
+    def patterns(self) -> Patterns:
+        """The classes of `match` statements."""
+        return Patterns(self.space)
 
     @property
     def held(self) -> Guard:
@@ -186,6 +191,8 @@ class Units:
         """Returns why nothing follows about the solution, or "" where something does."""
         if isinstance(error, Unjudgeable):
             return str(error)
+        if error is not None and isinstance(error.__cause__, Unjudgeable):
+            return str(error.__cause__)  # the language puts a RuntimeError around it where a class is made
         if type(error) is ModuleNotFoundError and self._remote.apart and not self._remote.caused(error):
             return f"the tests need a module that the sandbox lacks: {error.name}"
         return ""
@@ -403,6 +410,10 @@ def _run_tests(source: str, compiled: list[str], space: dict[str, Any], remote: 
         return ["stopped", remote.dead]
     except Unjudgeable as error:
         return ["unjudged", str(error)[:_LONGEST]]
+    except RuntimeError as error:
+        if isinstance(error.__cause__, Unjudgeable):
+            return ["unjudged", str(error.__cause__)[:_LONGEST]]
+        return ["broken", remote.dead or f"RuntimeError: {error}"[:_LONGEST]]
     except ModuleNotFoundError as error:
         if not remote.caused(error):
             return ["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"]

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict, UserDict, UserList, UserString, de
 from collections.abc import Callable, Collection, Sequence
 from operator import itemgetter
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, Protocol
 
 Wire = Any
 
@@ -25,7 +25,9 @@ DEEPEST = 150
 DEEPEST_GIVEN = 250
 MOST_BITS = 4_000_000
 MOST_VALUES = 2_000_000
+MOST_SHARED, PLACES = 200, 8
 _SMALL = 2**62
+_SORTED = 500
 _HEX = "0123456789abcdef-"
 
 
@@ -56,11 +58,22 @@ DATA_METHODS = frozenset(
 _TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
 _CONTAINERS = frozenset({list, dict, set, deque, Counter, OrderedDict, defaultdict})
 _MAPPINGS: dict[str, Any] = {"d": dict, "C": Counter, "O": OrderedDict, "u": defaultdict}
-_SUBCLASSED = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
+_SUBCLASSED = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict, deque)
+_CHANGING = (list, dict, set, bytearray, deque)
 _CLOCK = ("date", "datetime", "time", "timedelta")
 _MEMBERS: dict[tuple[str, str, Any], Any] = {}
 _MEMBER_NAMES: dict[type, tuple[str, Any]] = {}
 _VIEWS: dict[type, str] = {type({}.keys()): "K", type({}.values()): "V", type({}.items()): "P"}
+
+
+class Owner(Protocol):
+    """What a codec needs to know of objects that are data too, and have methods of their own."""
+
+    def number_of(self, value: Any) -> tuple[int, list[str]] | None:
+        """Returns the number of such an object, and how it tells of itself as no data does; None for mere data."""
+
+    def numbered(self, number: Any, texts: Any, wire: Wire, plain: Any) -> Any:
+        """Returns the object of that number, which holds `plain`."""
 
 
 class Codec:
@@ -73,6 +86,7 @@ class Codec:
         shared: names of the classes that both ends define; a member of such an enumeration crosses by its name.
         trusted: this is the end of the tests, which may write deeper values (`DEEPEST_GIVEN`) than they read
             (`DEEPEST`), as an argument may hold an answer.
+        owner: knows the objects that are data and more; None where there are none.
 
     Attributes:
         containers: what was last written or read and can be changed, in the order in which it came.
@@ -85,7 +99,9 @@ class Codec:
         shared: Collection[str] = (),
         *,
         trusted: bool = False,
+        owner: Owner | None = None,
     ) -> None:
+        self._owner = owner
         self._deepest_written, self._deepest_read = DEEPEST, DEEPEST_GIVEN
         if trusted:
             self._deepest_written, self._deepest_read = DEEPEST_GIVEN, DEEPEST
@@ -99,7 +115,7 @@ class Codec:
 
     def part(self) -> Codec:
         """Returns what writes and reads a part of what this one is at, however deep it stands."""
-        part = Codec(self._refer, self._resolve, self._shared)
+        part = Codec(self._refer, self._resolve, self._shared, owner=self._owner)
         part._deepest_written, part._deepest_read = self._deepest_written, self._deepest_read
         part._places, part.containers = self._places, self.containers
         return part
@@ -185,7 +201,8 @@ class Codec:
         if kind is dict:
             return ["d", [[self._write(key, deeper), self._write(item, deeper)] for key, item in value.items()]]
         if kind is set or kind is frozenset:
-            return ["s" if kind is set else "z", [self._write(item, deeper) for item in value]]
+            items = [self._write(item, deeper) for item in value]
+            return ["s" if kind is set else "z", sorted(items, key=repr) if len(items) <= _SORTED else items]
         if kind is bytes or kind is bytearray:
             return ["b" if kind is bytes else "B", value.hex()]
         if kind is complex:
@@ -225,8 +242,22 @@ class Codec:
         if kind in _MEMBER_NAMES:
             return ["m", kind.__name__, *_MEMBER_NAMES[kind]]
         if issubclass(kind, _SUBCLASSED):
-            return self._write_subclass(value, kind, depth)
+            return self._write_owned(value, kind, depth)
         return self._refer(value, self)
+
+    def _write_owned(self, value: Any, kind: type, depth: int) -> Wire:
+        """Writes an instance of a subclass of a built-in type: what it holds, and its number if it is more."""
+        numbered = self._owner.number_of(value) if self._owner is not None else None
+        if numbered is None:
+            return self._write_subclass(value, kind, depth)
+        known, place = self.known(value), len(self.containers)
+        if known is not None:
+            return known
+        wire = self._write_subclass(value, kind, depth)
+        if issubclass(kind, _CHANGING):
+            self.containers[place] = value
+            self._places[id(value)] = place
+        return ["U", *numbered, wire]
 
     def _write_subclass(self, value: Any, kind: type, depth: int) -> Wire:
         held: Any
@@ -236,6 +267,13 @@ class Codec:
             if issubclass(kind, plain):
                 return self._write(_plain(plain, value), depth)
         many: Any
+        for many in (Counter, OrderedDict, defaultdict):
+            if issubclass(kind, many):
+                held = many() if many is not defaultdict else many(value.default_factory)
+                (OrderedDict if many is OrderedDict else dict).update(held, dict.items(value))
+                return self._write(held, depth)
+        if issubclass(kind, deque):
+            return self._write(deque(deque.__iter__(value), value.maxlen), depth)
         for many in (list, set, frozenset):
             if issubclass(kind, many):
                 return self._write(many(many.__iter__(value)), depth)
@@ -297,6 +335,16 @@ class Codec:
             from fractions import Fraction
 
             return Fraction(self._whole(wire[1]), self._whole(wire[2]))
+        if tag == "U":
+            _, number, texts, inner = wire
+            place = len(self.containers)
+            plain = self._read(inner, deeper)
+            if self._owner is None:
+                return plain
+            made = self._owner.numbered(number, texts, inner, plain)
+            if isinstance(plain, _CHANGING) and inner[0] != "=":
+                self.containers[place] = made
+            return made
         if tag == "n":
             _, name, fields, items = wire
             return self._row(name, _listed(fields))([self._read(item, deeper) for item in _listed(items)])

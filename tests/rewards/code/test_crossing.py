@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from grpo.rewards.code.results import UnusableTests
 from grpo.rewards.code.spec import passing
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
@@ -112,12 +111,14 @@ def test_classes_of_the_solution_are_used_through_handles(passes):
     passes(STACK, *tests)
 
 
-def test_an_operator_with_plain_data_is_a_classes_to_answer_and_no_functions(passes, judged):
+def test_an_operator_with_plain_data_is_a_classes_to_answer_and_no_functions(passes, fails):
     money = "class Money:\n    def __init__(self, n): self.n = n\n    def __sub__(self, n): return self.n - n\n"
     passes(money, "assert Money(5) - 3 == 2 and Money(5).n == 5")
-    for program in (money, "class Money:\n    def __init__(self, n): pass\n    __sub__ = lambda self, n: 0"):
-        with pytest.raises(UnusableTests):
-            judged(program, tests=["assert abs(Money(5) - 5) < 1e-6"])
+    passes(money, "assert abs(Money(5) - 5) < 1e-6")
+    fails(
+        "class Money:\n    def __init__(self, n): pass\n    __sub__ = lambda self, n: 0",
+        "assert abs(Money(5) - 5) < 1e-6",
+    )
 
 
 def test_what_a_method_returns_is_judged_as_what_a_function_returns(judged):
