@@ -47,6 +47,7 @@ STATED = [
     "She sold 72 clips in all, since 48 + 24 = 72.",
     "The least value is 72, attained at x = 2.",
     "72 or so.",
+    "She has 72 clips left after giving away 28.",
     "If she sells 6 a day, then in 12 days she sells 72.",
 ]
 
@@ -75,6 +76,11 @@ def test_a_decimal_beside_its_fraction_is_the_same_number():
     assert found is not None
     assert [number.text for number in found.numbers] == ["1/36"]
     assert gsm8k("It is 71 or about 72.", "71").ok is False
+
+
+def test_halves_in_words_belong_to_the_number_before():
+    assert gsm8k("It takes 2 and a half hours.", "2.5").ok is True
+    assert gsm8k("It takes 2 and a quarter hours.", "2.5").ok is False
 
 
 def test_words_around_a_number_decide_only_beside_it():
