@@ -39,7 +39,9 @@ _CUE = lazy_pattern(
 )
 _CHOICES = lazy_pattern(r"^[ \t>*]{0,8}B:", re.MULTILINE)
 _IS = lazy_pattern(r"\b(?:is|are|was|were|be|becomes?)\b", re.IGNORECASE)
-_CLAUSE = lazy_pattern(r",\s+|\b(?:if\s+and\s+only\s+if|iff|precisely\s+when|exactly\s+when)\s+", re.IGNORECASE)
+_CLAUSE = lazy_pattern(
+    r",\s+|\b(?:if\s+and\s+only\s+if|iff|such\s+that|precisely\s+when|exactly\s+when)\s+", re.IGNORECASE
+)
 _RELATED = lazy_pattern(r"[=<>\u2264\u2265\u2208]")
 _COPULA = lazy_pattern(
     r"(?:\b(?:is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude)\b|[:\uff1a])"

@@ -63,7 +63,7 @@ _PRICED = lazy_pattern(
     rf"(?:(?:\\(?:text|textrm|mathrm|mbox)\s?\{{\s*{_CURRENCY}\s*\}}|{_CURRENCY})(?:\\[ ,;:]|[\s~])*)(-?\d[\d.,{{}}]*)"
 )
 _ROUGHLY = lazy_pattern(
-    r"(?:\\(?:text|textrm|mathrm|mbox)\s?\{\s*)?(?:approximately|approx\.?|about|roughly|around)\s*\}?"
+    r"(?:\\(?:text|textrm|mathrm|mbox)\s?\{\s*)?(?:approximately|approx\.?|about|roughly|around|probably)\s*\}?"
     r"(?:\\[ ,;:]|[\s~])*(?=-?[\d\\])",
     re.IGNORECASE,
 )

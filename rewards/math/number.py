@@ -22,6 +22,7 @@ DIGITS_ALONE = lazy_pattern(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 
 _FORMULA = lazy_pattern(r"[\u221a\u03c0!\u00b2\u00b3]|\d[a-zA-Z(]|[-+*/\u00d7\u00b7]\s?[\d(a-zA-Z]")
 _EQUATION = lazy_pattern(r"[^,;=\\<>!$]{1,80}(?:=[^,;=\\<>!$]{1,80}){0,2}")
+_CORRECTED = lazy_pattern(r"\W*not\b", re.IGNORECASE)
 _CALCULATED = lazy_pattern(r"[-+*/^\u00d7\u00b7\u00f7\\]|\d[,:]\d")
 _LISTED = lazy_pattern(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}\\]*")
 _GROUPED = lazy_pattern(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
@@ -83,7 +84,8 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
     if equals and _EQUATION.fullmatch(left) and read_number(right, units=True) is not None:
         return same_number(replace(prediction, parts=(right,)), number, gold, precision)
     offered = final_answer(f"<answer>{prediction.parts[0]}</answer>") if len(prediction.parts) == 1 else None
-    if offered is not None and len(offered.numbers) > 1 and is_right(offered, number):
+    corrected = _CORRECTED.match(prediction.parts[0]) is not None
+    if offered is not None and (corrected or len(offered.numbers) > 1) and is_right(offered, number):
         return True
     content = plain_text(prediction.parts[0].strip().strip("$"))
     read = (

@@ -36,6 +36,8 @@ _UNEVALUATED = lazy_pattern(
     r"|\\frac\s?\{\s*\\?(?:mathrm)?\{?(?:d|\\partial)\}?[^{}]*\}\s?\{\s*(?:\\mathrm\{d\}|\\partial|d)\s?[a-z]"
 )
 _ARITHMETIC = lazy_pattern(r"(?:[\d\s.,$()+*\u00d7\u00b7-]|\\(?:cdot|times|left|right|[,;:! ]))+")
+_WORKED = lazy_pattern(r"(?<=\d)\s+\([^()]*\)\s*\Z")
+_LAST_SUM = lazy_pattern(r"\b(?:is|equals|are)\s+([\d(][\d\s.,()+*\u00d7\u00b7-]*)\Z", re.IGNORECASE)
 _OPERATOR = lazy_pattern(r"[\d)]\s*(?:[+*\u00d7\u00b7-]|\\(?:cdot|times)(?![a-zA-Z]))")
 
 
@@ -63,7 +65,8 @@ def objection(
         return "a relation where a number is asked"
     if any(map(_contradicts, prediction.parts)):
         return "two numbers that differ are set equal"
-    return _left_open(result(clause), gold, number, question) if evaluated else None
+    tail = None if prediction.parts else _LAST_SUM.search(clause.rstrip(" ."))
+    return _left_open(tail[1] if tail else result(clause), gold, number, question) if evaluated else None
 
 
 def _names_only(clause: str, number: Number | None) -> bool:
@@ -116,6 +119,7 @@ def _offers(prediction: Statement, clause: str) -> bool:
 
 
 def _is_sum(outcome: str) -> bool:
+    outcome = _WORKED.sub("", outcome)
     if "**" in outcome or not _ARITHMETIC.fullmatch(outcome) or not _OPERATOR.search(outcome):
         return False
     return read_number(outcome, units=True) is None

@@ -236,10 +236,12 @@ def _cued(text: str) -> Answer | None:
         sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
         if _QUESTION.search(sentence):
             continue
-        numbers = () if _vague(sentence) else _stated(sentence) or _spoken(sentence)
+        end = cue.end() + text[cue.end() :].find(sentence) + len(sentence)
+        numbers = () if _vague(sentence) else _stated(sentence)
+        if not numbers and not (numbers == () and (_vague(sentence) or not _DIGIT.search(text, end))):
+            numbers = _spoken(sentence)
         if numbers is None:
             continue
-        end = cue.end() + text[cue.end() :].find(sentence) + len(sentence)
         if _TAKEN_BACK.match(text, end) and _DIGIT.search(text, end):
             return None
         return Answer(_shorten(sentence), _with_rivals(numbers, text[:end]), "sentence")

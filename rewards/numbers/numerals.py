@@ -37,6 +37,7 @@ _CJK = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _LETTER_BEFORE = rf"(?<![^\W{_CJK}])"
 """No letter, digit or underscore may stand before; Chinese, Japanese and Korean put no blank before a number."""
 
+_AND_A_HALF = lazy_pattern(r"(?<![\d./])(\d{1,9})\s+and\s+a\s+(half|quarter)\b", re.IGNORECASE)
 _NARROW_SPACE = lazy_pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _APOSTROPHE = lazy_pattern(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
 _DECIMAL_COMMA = lazy_pattern(
@@ -108,6 +109,8 @@ def plain_text(text: str) -> str:
     `{,}`, CRLF, and GSM8K's `<<...>>` annotations, which are dropped.
     """
     text = text.replace("\r\n", "\n")
+    if " and a " in text:
+        text = _AND_A_HALF.sub(lambda m: f"{m[1]} {'1/2' if m[2].lower() == 'half' else '1/4'}", text)
     if "," in text:
         text = _DECIMAL_COMMA.sub(_decimal_point, text)
     text = _DOTTED.sub(lambda m: m[0].replace(".", ""), text)

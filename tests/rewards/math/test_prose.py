@@ -1,0 +1,71 @@
+"""What prose says around its answer: conditions, reasons, units, ends of proofs, words that something is."""
+
+import pytest
+
+from grpo.rewards.math.verifier import math
+
+READ = {
+    "where and for what": [
+        ("The minimum value of $f$ is thus $6$, attained at $x = 2$.", "6", "2"),
+        ("Thus the smallest such $n$ is $1006$, since for $n = 1005$ the construction fails.", "1006", "1005"),
+        ("The only function is $f(x) = 2x$ for all real $x$.", "f(x)=2x", "f(x)=x"),
+        ("f(x)=2x for all x \\in \\mathbb{R}", "f(x)=2x", "f(x)=3x"),
+    ],
+    "behind a clause": [
+        ("By the power rule, f'(x) = 3x^2.", "3x^2", "2x^3"),
+        ("This holds if and only if k > 1.", "k > 1", "k < 1"),
+        ("x + 3 = 0, so x = -3", "x=-3", "x=3"),
+        ("The expression simplifies to (x+2)/(x-1).", "\\frac{x+2}{x-1}", "\\frac{x-1}{x+2}"),
+        ("Therefore the number of such functions is $2^{9} - 1$. $\\square$", "2^9-1", "2^8-1"),
+        ("= \u221a7", "\\sqrt{7}", "7"),
+    ],
+    "words": [
+        ("The graph is an ellipse.", "ellipse", "hyperbola"),
+        ("So it is a Monday.", "Monday", "Tuesday"),
+        ("The fastest student is Evelyn.", "Evelyn", "Briana"),
+        ("The quadrilateral is a rhombus.", "rhombus", "parallelogram"),
+    ],
+    "units": [
+        ("F = 0.25 kN", "250 N", "25 N"),
+        ("The pressure is 101.325 kPa.", "101325 Pa", "101.325 Pa"),
+        ("It takes 20 hours.", "20 hours", "20 minutes"),
+        ("Answer: $0.25", "25 cents", "25 dollars"),
+        ("Answer: $\\frac{\\pi}{3}$", "60 degrees", "30 degrees"),
+        ("The time is t = \u221a(2h/g).", "\\sqrt{\\frac{2h}{g}}", "\\sqrt{\\frac{h}{g}}"),
+    ],
+    "spellings": [
+        ("Answer: 15:30", "3:30 PM", "3:30 AM"),
+        ("10^6", "1e6", "1e5"),
+        ("\\framebox{42}", "42", "24"),
+        ("a\u2099 = 2\u207f \u2212 1", "a_n = 2^n - 1", "a_n = 2^n"),
+        ("The answer is minus 17", "-17", "17"),
+        ("<answer>probably 540</answer>", "540", "450"),
+        ("Therefore, the probability is 1/36, or about 2.8%.", "\\frac{1}{36}", "\\frac{1}{6}"),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_an_answer_in_prose_is_read_without_what_stands_around_it(kind):
+    for text, gold, other in READ[kind]:
+        assert math(text, gold).ok is True, text
+        assert math(text, other).ok is False, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So $m+n$ is 41 + 72.",
+        "\\boxed{\\max(112, 113)}",
+        "\\boxed{" * 40 + "113" + "}" * 40,
+    ],
+)
+def test_what_is_left_to_compute_or_nested_without_end_is_wrong(text):
+    assert math(text, "113").ok is False
+
+
+@pytest.mark.parametrize(
+    "text", ["The graph is not an ellipse.", "The graph is an ellipse or a hyperbola.", "Is it an ellipse?"]
+)
+def test_words_that_are_denied_offered_or_asked_are_not_said(text):
+    assert math(text, "ellipse").ok is False

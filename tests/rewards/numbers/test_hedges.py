@@ -1,0 +1,112 @@
+"""Hedges: a text that avoids to name one number is right for no gold and nearer to none than its worst guess."""
+
+import pytest
+
+from grpo.rewards.gsm8k.proximity import proximity
+from grpo.rewards.gsm8k.verifier import gsm8k
+from grpo.rewards.math.verifier import math
+from grpo.rewards.numbers.answers import final_answer
+from grpo.rewards.numbers.hedges import doubtful, rivals, stated_from, without_condition
+
+HEDGES = {
+    "near it": ["near 72", "a number near 72", "almost 72", "close to 72", "other than 72", "anything but 72"],
+    "a bound": ["less than 72", "at least 72", "up to 72", "The answer exceeds 72."],
+    "or something else": ["either 72 or something else", "72 or another number", "Total: 72 or thereabouts"],
+    "on a condition": ["72 unless it is 73", "If it is not 71, it is 72.", "72 if not 71", "71, otherwise 72"],
+    "by cases": ["71 if it rains, 72 if it does not", "<answer>72 if x else 71</answer>"],
+    "perhaps": ["It might be 71, it might be 72.", "71 but possibly 72", "72, though it could be 71"],
+    "once in each sentence": [
+        "It is 70. It is 71. It is 72.",
+        "The answer is 70. Hmm? The answer is 71. The answer is 72.",
+        "Maybe 71. Maybe 72.",
+        "Option 1: 71. Option 2: 72.",
+        "First guess: 71. Second guess: 72.",
+        "1. 70\n2. 71\n3. 72",
+        "71\n72",
+    ],
+    "set equal": ["70 = 71 = 72", "x = 71 = 72", "x=71, x=72"],
+    "one by one": ["70, so 71, so 72", "72, no wait, 71", "answers: 70, 71, 72"],
+    "two boxes": ["\\boxed{71} or \\boxed{72}", "\\boxed{71}, \\boxed{72}"],
+    "in other languages": [
+        "Ответ: 71 или 72",
+        "La respuesta es 71 o 72.",
+        "答案是72或71。",
+        "Die Antwort ist 71 oder 72.",
+    ],
+    "glued": ["72%73", "72..73", "72ish"],
+}
+STATED = [
+    "The answer is not 71 but 72.",
+    "<answer>not 71 but 72</answer>",
+    "72, not 71.",
+    "It is 72 rather than 71.",
+    "71? No, 72.",
+    "The answer is 71. Wait, no, it is 72.",
+    "Thus 72 of the 100 clips were sold.",
+    "In May she sold 24. In April she sold 48. So she sold 48 + 24 = 72.",
+    "She sold 72 clips in all, since 48 + 24 = 72.",
+    "The least value is 72, attained at x = 2.",
+    "72 or so.",
+    "She has 72 clips left after giving away 28.",
+    "If she sells 6 a day, then in 12 days she sells 72.",
+]
+
+
+@pytest.mark.parametrize("kind", HEDGES)
+def test_a_hedge_is_right_nowhere(kind):
+    for text in HEDGES[kind]:
+        assert gsm8k(text, "72").ok is False, text
+        assert math(text, "72").ok is False, text
+
+
+@pytest.mark.parametrize("text", STATED)
+def test_what_is_corrected_or_explained_is_stated(text):
+    assert gsm8k(text, "72").ok is True
+    assert math(text, "72").ok is True
+
+
+@pytest.mark.parametrize("kind", HEDGES)
+def test_a_hedge_is_no_nearer_than_its_worst_guess(kind):
+    for text in HEDGES[kind]:
+        assert proximity(text, "72") <= proximity("71", "72"), text
+
+
+def test_a_decimal_beside_its_fraction_is_the_same_number():
+    found = final_answer("Therefore, the probability is 1/36, or about 2.8%.")
+    assert found is not None
+    assert [number.text for number in found.numbers] == ["1/36"]
+    assert gsm8k("It is 71 or about 72.", "71").ok is False
+
+
+def test_halves_in_words_belong_to_the_number_before():
+    assert gsm8k("It takes 2 and a half hours.", "2.5").ok is True
+    assert gsm8k("It takes 2 and a quarter hours.", "2.5").ok is False
+
+
+def test_words_around_a_number_decide_only_beside_it():
+    sentence = "72 is more than 60, so it is 72"
+    assert not doubtful(sentence, 29, 31)
+    assert doubtful("it is more than 72", 16, 18)
+
+
+def test_sentences_in_the_same_words_are_rivals_until_one_is_taken_back():
+    assert rivals("It is 71. It is 72.") == ["71"]
+    assert rivals("It is 71. That is wrong. It is 72.") == []
+    assert rivals("Ann has 71. Bob has 72.") == []
+    assert rivals("6 * 12 = 72. 72 + 1 = 73.") == []
+
+
+def test_only_what_follows_a_retraction_counts():
+    assert "72, no wait, 71"[stated_from("72, no wait, 71") :].strip() == ", 71"
+    assert stated_from("72, no wait") == 0
+
+
+def test_a_condition_or_reason_behind_a_value_is_left_out():
+    assert without_condition("It is 6, attained at x = 2.").strip() == "It is 6"
+    assert without_condition("It is 6 because 2 * 3 = 6.").strip() == "It is 6 because 2 * 3 = 6."[:8].strip()
+    assert without_condition("Since 2 * 3 = 6, it is 6.") == "Since 2 * 3 = 6, it is 6."
+
+
+def test_hedges_are_read_in_linear_time():
+    for piece in ("maybe ", "71 or ", "It is 7. ", "if not ", "6, at x = ", "\\boxed{1} or "):
+        final_answer(piece * 4_000 + "72")
