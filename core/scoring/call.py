@@ -40,12 +40,14 @@ class Caller:
         alone: no user's Ctrl-C arrives in this process.
 
     Attributes:
+        called: its first call in the calling thread was made.
         slow_import: what a first call took long to import, for the user; "" where it did not.
     """
 
     def __init__(self, plugin: Bound, *, retries: int, report: Report, alone: bool = False) -> None:
         self.plugin = plugin
         self.reader = Reader(plugin)
+        self.called = False
         self.slow_import = ""
         self.retries = retries
         self.report = report
@@ -114,8 +116,8 @@ class Caller:
         if seconds >= _SLOW_IMPORT and not self.slow_import:
             spec = self.plugin.spec
             self.slow_import = (
-                f"{spec.kind} '{self.plugin.name}' took {seconds:.1f} s to import {module} in its first call in a "
-                "worker process. Its time limit does not count that. Import it at the top of the module, and it is "
+                f"{spec.kind} '{self.plugin.name}' took {seconds:.1f} s to import {module} in its first call. No "
+                "time limit counts that. Import it at the top of the module, and it is "
                 "loaded before the first call."
             )
 

@@ -4,7 +4,8 @@ Theory of operation. Tasks arrive from any thread and become coroutines on the l
 is raced against its time limit and cancelled at the limit; a call that swallows the cancellation is left behind. A
 coroutine that never awaits blocks the loop itself: whoever waits for results calls `check`, which sees the same call
 hold a silent loop for its whole time limit, fails it, and continues the other calls on a fresh loop. The blocked
-thread cannot be ended; it is abandoned, and its loop stops if the call ever returns.
+thread cannot be ended; it is abandoned, and its loop stops if the call ever returns. Time in which the call is seen to
+import a module counts for no call on the loop.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from grpo.core.scoring.import_time import ImportTime
 from grpo.core.scoring.task import Task
 
 _MOST_AT_ONCE = 128
@@ -87,6 +89,9 @@ class _Loop:
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
         self._suspect: tuple[int, asyncio.Task[Any] | None] = (0, None)
         self._suspect_since = 0.0
+        self._imports = ImportTime()  # of the suspect
+        self._imported: dict[asyncio.Task[Any], ImportTime] = {}
+        self._excused = 0.0  # seconds in which imports held the loop, and with it all calls
         self._thread = threading.Thread(target=self._run, name="grpo-score-async", daemon=True)
         self._thread.start()
 
@@ -100,8 +105,13 @@ class _Loop:
         suspect = (self._beat, current)
         now = time.monotonic()
         if suspect != self._suspect:
-            self._suspect, self._suspect_since = suspect, now
+            self._suspect, self._suspect_since, self._imports = suspect, now, ImportTime()
             return None
+        imported = self._imports.look(self._thread.ident)
+        self._suspect_since += imported
+        self._excused += imported
+        if imported and current is not None:
+            self._imported[current] = self._imports
         call = self._calls.get(current) if current is not None else None
         return call if call is not None and now - self._suspect_since >= call[0].limit else None
 
@@ -190,7 +200,14 @@ class _Loop:
         running = self._loop.create_task(guarded())
         self._calls[running] = (task, indices)
         running.add_done_callback(self._calls.pop)
-        await asyncio.wait({running}, timeout=task.limit)
+        began, excused = time.monotonic(), self._excused
+        left = task.limit
+        while left > 0 and not running.done():
+            await asyncio.wait({running}, timeout=left)
+            left = task.limit + self._excused - excused - (time.monotonic() - began)
+        imports = self._imported.pop(running, None)
+        if imports is not None:
+            task.caller.imported(imports.module, imports.seconds)
         if running.done():
             return running.result()
         running.cancel()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -24,6 +25,7 @@ from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.rubric import Node, RubricBatch, tree
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.threads import ThreadExecutor
+from grpo.core.scoring.workers.imports import ImportWatch
 from grpo.core.scoring.workers.pool import WorkerPool
 from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import UsageError
@@ -301,11 +303,28 @@ def _some(caller: Caller, completions: Sequence[Completion], rows: Sequence[int]
 
 
 def _run_inline(task: Task) -> None:
-    """Runs a task in the calling thread, without a time limit."""
+    """Runs a task in the calling thread, without a time limit; what its first call imports is timed."""
     call = task.caller.many if task.together else task.caller.each
     calls = task.calls() if task.together else [task.indices]
     for indices in filter(len, calls):
-        task.settle(indices, call(task.some(indices), task.rows(indices)))
+        with _first_imports(task.caller):
+            results = call(task.some(indices), task.rows(indices))
+        task.settle(indices, results)
+
+
+@contextmanager
+def _first_imports(caller: Caller) -> Iterator[None]:
+    if caller.called:
+        yield
+        return
+    caller.called = True
+    watch = ImportWatch(lambda module: None, lambda: None)
+    watch.install()
+    try:
+        yield
+    finally:
+        watch.remove()
+        caller.imported(watch.longest[0], watch.seconds)
 
 
 def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:

@@ -16,11 +16,10 @@ import traceback
 from collections import deque
 
 from grpo.core.scoring.call import Caller
+from grpo.core.scoring.import_time import ImportTime
 from grpo.core.scoring.task import Task
 
 _MOST_STUCK = 32
-_IMPORT_LIMIT = 120.0  # seconds
-_IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames below which a module is loaded
 
 
 class ThreadExecutor:
@@ -101,7 +100,7 @@ class _Worker:
     def __init__(self, isolation: ThreadExecutor) -> None:
         self.work: tuple[Task, list[int]] | None = None
         self.started = 0.0
-        self._began = self._looked = 0.0
+        self._imports = ImportTime()
         self.abandoned = False
         self.thread = threading.Thread(target=self._run, name="grpo-score-thread", daemon=True)
         self._isolation = isolation
@@ -109,18 +108,13 @@ class _Worker:
     def begin(self, task: Task, indices: list[int]) -> None:
         """Takes a call."""
         self.work = task, indices
-        self.started = self._began = time.monotonic()
+        self.started = time.monotonic()
+        self._imports = ImportTime()
 
     def excuse_import(self) -> None:
-        """Does not count the time since the last look where the call is importing a module, up to 120 s of it."""
-        now, frame = time.monotonic(), sys._current_frames().get(self.thread.ident or 0)
-        since, self._looked = now - max(self._looked, self.started), now
-        if self.work is None or self._began + _IMPORT_LIMIT < now:
-            return
-        while frame is not None and frame.f_code.co_filename != _IMPORTING:
-            frame = frame.f_back
-        if frame is not None:
-            self.started += since
+        """Does not count the time since the last look where the call is importing a module."""
+        if self.work is not None:
+            self.started += self._imports.look(self.thread.ident)
 
     def late(self) -> bool:
         """Returns whether the call is past its time limit."""
@@ -138,6 +132,7 @@ class _Worker:
             results = call(task.some(indices), task.rows(indices), self._pause)
             if self.abandoned:
                 return
+            task.caller.imported(self._imports.module, self._imports.seconds)
             if self.late():
                 _fail_late(task, indices, "")
             task.settle(indices, results)

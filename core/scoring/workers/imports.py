@@ -44,6 +44,15 @@ class ImportWatch:
         importlib.import_module = self._watched(importlib.import_module)
         sys.meta_path.insert(0, self)
 
+    def remove(self) -> None:
+        """Ends watching; what somebody has put in the place of the watched functions since is left alone."""
+        for module, name in ((builtins, "__import__"), (importlib, "import_module")):
+            function = getattr(module, name)
+            if getattr(function, "watch", None) is self:
+                setattr(module, name, function.__wrapped__)
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Finds nothing, and notes that a module is not loaded yet."""
         if self._inside and self._loading is None and threading.get_ident() == self._thread:
@@ -71,4 +80,5 @@ class ImportWatch:
                     self.longest = max(self.longest, (name, seconds), key=lambda one: one[1])
                     self._ended()
 
+        watched.watch = self  # type: ignore[attr-defined]
         return watched
