@@ -195,8 +195,9 @@ def test_a_killed_process_ends_all_with_one_line_and_the_run_resumes(
     assert disturbed.said.count("grpo: ") == 1
     assert "Traceback" not in disturbed.said.split("torch/distributed/run.py")[0].rsplit("Traceback", 1)[0]
     assert not (tmp_path / "run" / "model").exists()
-    in_two_processes(["run", "--resume", str(tmp_path / "run")])
-    assert metrics(tmp_path / "run") == metrics(two)
+    if rank == 0:  # from either, the random moments below
+        in_two_processes(["run", "--resume", str(tmp_path / "run")])
+        assert metrics(tmp_path / "run") == metrics(two)
 
 
 def test_a_stop_of_one_process_is_a_stop_of_all_after_the_same_step(
@@ -251,15 +252,13 @@ def disturbed_at_random(arguments: list[str], out: Path, ranks: list[Ranks], kil
         run = Ranks(command, out)
         ranks.append(run)
         run.until_step(number)
-        time.sleep(draw.uniform(0.0, 1.5))
+        time.sleep(draw.uniform(0.0, 0.8))
         victims = run.workers() if draw.random() < 0.3 else list(run.processes().values())
         if victims:
             os.kill(draw.choice(victims), signal.SIGKILL)
-        if run.launcher.poll() is None and victims:
-            run.launcher.wait(120)
-        else:
-            run.ended_within(120)
-        if run.launcher.returncode == 0:
+        run.launcher.wait(120)
+        assert not run.processes()
+        if (out / "model").exists():  # a worker was replaced, or the process was done
             return
         command = ["run", "--resume", str(out)] if (out / "config.json").exists() else command
     in_two_processes(command)
@@ -269,4 +268,13 @@ def test_kills_at_random_moments_change_no_number(
     arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
 ) -> None:
     disturbed_at_random(arguments, tmp_path / "run", ranks, 2, random.Random(3))
+    assert metrics(tmp_path / "run") == metrics(two)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(12))
+def test_many_kills_at_random_moments_change_no_number(
+    seed: int, arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    disturbed_at_random(arguments, tmp_path / "run", ranks, 5, random.Random(seed))
     assert metrics(tmp_path / "run") == metrics(two)
