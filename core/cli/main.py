@@ -17,6 +17,8 @@ from typing import NoReturn
 import click
 
 import grpo
+from grpo.core.processes.group import count
+from grpo.core.processes.together import Silenced, together
 from grpo.core.text.quiet import hush_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
 from grpo.plugins.errors import GrpoError, RunError, UsageError, did_you_mean
@@ -86,10 +88,13 @@ def main() -> NoReturn:
     """Runs the command line and exits."""
     # Idle OpenMP threads that spin starve whoever shares the cores: up to ten times slower. Read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if count() > 1:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # who did not come is told once, by us
     hush_unloaded()
     open_standard_streams()
     try:
-        code = cli(standalone_mode=False)
+        with together():
+            code = cli(standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         fail(error, 2)
@@ -98,6 +103,8 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         leave(2)
+    except Silenced as ended:
+        leave(ended.code)
     except (KeyboardInterrupt, click.Abort):
         say("grpo: interrupted")
         leave(INTERRUPTED)
@@ -124,7 +131,10 @@ def say(line: str) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Exits; neither a stream that cannot be written nor a plugin's thread that never ends keeps the process."""
+    """Exits; neither a stream that cannot be written nor a plugin's thread that never ends keeps the process.
+
+    One of several processes does not take its memory apart first: the others wait for seconds meanwhile.
+    """
     LastingStream(sys.stdout).flush()
     LastingStream(sys.stderr).flush()
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
@@ -132,8 +142,10 @@ def leave(code: int) -> NoReturn:
     deadline = time.monotonic() + GRACE
     for thread in kept:
         thread.join(max(0.0, deadline - time.monotonic()))
-    if not any(thread.is_alive() for thread in kept):
+    left = [thread.name for thread in kept if thread.is_alive()]
+    if not left and count() == 1:
         sys.exit(code)
-    say(f"warning: a thread of a plugin still runs ({next(t.name for t in kept if t.is_alive())}); it is left behind.")
+    if left:
+        say(f"warning: a thread of a plugin still runs ({left[0]}); it is left behind.")
     atexit._run_exitfuncs()
     os._exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     from grpo.core.config.schema import parse_config
     from grpo.core.planning.decide import make_plan
     from grpo.core.policy.load import load_policy, load_tokenizer
+    from grpo.core.rollout.draws import keys_of
     from grpo.core.rollout.hf.sampler import HfRollouts
     from grpo.core.rollout.synced import SyncedRollouts
     from grpo.core.rollout.types import sampling_params
@@ -129,7 +131,9 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
         def _generate_single_turn(self, prompt_ids: Any, *_: Any) -> Any:
             params = sampling_params(plan.config.rollout, self.eos_token_ids, self.processing_class.pad_token_id)
             rollouts = SyncedRollouts(HfRollouts(), lambda: PolicyTrainer._as_it_samples(self))
-            done, _synced = rollouts.roll_out(lambda backend: backend.generate(prompt_ids, params))
+            keys = keys_of(plan.config.seed, self.state.global_step + 1, 0, len(prompt_ids))
+            own = replace(params, keys=keys)
+            done, _synced = rollouts.roll_out(lambda backend: backend.generate(prompt_ids, own))
             return [list(s.token_ids) for s in done], [list(s.logprobs) for s in done]
 
     def vowels(completions: list[Any], **_: Any) -> list[float]:
