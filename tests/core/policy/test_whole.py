@@ -1,4 +1,4 @@
-"""Whole tensors of a policy, whatever wraps it. Policies that several processes share: tests/core/train/test_sharded.py."""
+"""Whole tensors of a policy, whatever wraps it; several processes: tests/core/train/test_sharded.py."""
 
 from __future__ import annotations
 

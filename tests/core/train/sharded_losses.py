@@ -44,6 +44,7 @@ def batch_of(rows: slice) -> dict[str, torch.Tensor]:
         "prompt_mask": torch.ones(ROWS, PROMPT, dtype=torch.long),
         "completion_ids": torch.randint(3, VOCABULARY, (ROWS, COMPLETION), generator=generator),
         "completion_mask": mask,
+        "tool_mask": torch.ones_like(mask),
         "advantages": torch.randn(ROWS, generator=generator),
         "sampling_per_token_logps": -3 + torch.rand(ROWS, COMPLETION, generator=generator),
         "ref_per_token_logps": -3 + torch.rand(ROWS, COMPLETION, generator=generator),
