@@ -156,6 +156,12 @@ def test_processes_that_would_not_shard_are_refused(sharding: Sharding, kind: st
         refuse_lost_sharding(sharding, state(kind))
 
 
+def test_a_variable_that_switches_deepspeed_off_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    with pytest.raises(UsageError, match="leave ACCELERATE_USE_CPU out"):
+        refuse_lost_sharding(ZERO3, state("DEEPSPEED"))
+
+
 class DeepSpeedEngine:
     """Of that name."""
 
