@@ -175,8 +175,17 @@ def test_a_sharded_run_is_the_run_of_whole_policies(
     assert "Warning" not in said
 
 
-def test_what_a_sharded_run_leaves_behind_loads_and_exports(runs: Runs, tmp_path: Path) -> None:
-    run = runs.broken("full", "fsdp", signal.SIGKILL)
+@pytest.mark.parametrize(
+    ("way", "number"),
+    [
+        pytest.param("fsdp", signal.SIGKILL, id="fsdp"),
+        pytest.param("zero2", signal.SIGTERM, id="zero2", marks=pytest.mark.deepspeed),
+    ],
+)
+def test_what_a_sharded_run_leaves_behind_loads_and_exports(
+    way: str, number: signal.Signals, runs: Runs, tmp_path: Path
+) -> None:
+    run = runs.broken("full", way, number)
     exported = export_weights(find_weights(str(run)), tmp_path / "full", merge=False)
     torch.testing.assert_close(weights(exported), weights(run / "model"), rtol=0, atol=0)
     load_weights(find_weights(str(exported)))
@@ -185,7 +194,7 @@ def test_what_a_sharded_run_leaves_behind_loads_and_exports(runs: Runs, tmp_path
     shutil.rmtree(unfinished / "model")
     assert last_checkpoint(open_run_dir(unfinished)) == unfinished / "checkpoints" / "checkpoint-3"
     again = export_weights(find_weights(str(unfinished)), tmp_path / "again", merge=False)
-    assert not list(again.glob("pytorch_model_fsdp*"))
+    assert {file.name for file in again.iterdir()} == {file.name for file in exported.iterdir()}
     torch.testing.assert_close(weights(again), weights(run / "model"), rtol=0, atol=0)
 
 
