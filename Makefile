@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym demo fast test nightly check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym deepspeed demo fast test nightly check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -60,6 +60,11 @@ vllm: $(READY)  ## install vLLM into .venv, so that its tests run
 # Parts of it come as source; pycosat is built with a C compiler.
 reasoning-gym: $(READY)  ## install reasoning-gym into .venv, so that its tests run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/reasoning-gym.txt -e '.[dev,reasoning-gym]'
+
+# Its build reads torch, which an isolated one would install anew, and needs wheel.
+deepspeed: $(READY)  ## install DeepSpeed into .venv, so that its tests run
+	$(BIN)/python -m pip install -c constraints.txt -c .ci/deepspeed.txt wheel 'setuptools>=77' ninja
+	$(BIN)/python -m pip install --no-build-isolation -c constraints.txt -c .ci/deepspeed.txt -e '.[dev,deepspeed]'
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

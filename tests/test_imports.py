@@ -32,6 +32,7 @@ HEAVY = {
 HEAVY |= {"sympy", "mpmath", "math_verify", "latex2sympy2_extended"}
 # Imported where an option asks for them, with a message when they are missing; their extras declare them.
 OPTIONAL = {
+    "deepspeed": "deepspeed",
     "bitsandbytes": "qlora",
     "docker": "docker",
     "httpx": "judge",

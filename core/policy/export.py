@@ -25,6 +25,8 @@ from grpo.plugins.errors import RunError, UsageError
 
 # What the trainer keeps beside the weights in a checkpoint.
 TRAINING_STATE = ("optimizer*", "scheduler*", "scaler*", "rng_state*", "trainer_state.json", "training_args.bin")
+# What FSDP and DeepSpeed keep there: their own shards, and DeepSpeed's scripts to put them together.
+SHARDS = ("pytorch_model_fsdp*", "global_step*", "latest", "zero_to_fp32.py", "zero_to_torch.py")
 OURS = ("complete.json", "ahead*.json", "README.md")
 
 
@@ -133,7 +135,7 @@ def _merge(weights: Weights, folder: Path) -> None:
 
 
 def _copy_into(source: Path, folder: Path) -> None:
-    left_out = shutil.ignore_patterns(*TRAINING_STATE, *OURS)
+    left_out = shutil.ignore_patterns(*TRAINING_STATE, *SHARDS, *OURS)
     shutil.copytree(source, folder, ignore=left_out, dirs_exist_ok=True)
 
 

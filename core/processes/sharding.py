@@ -134,7 +134,8 @@ def refuse_lost_sharding(sharding: Sharding | None, state: Any) -> None:
     """
     if sharding is None:
         return
-    kind = str(state.distributed_type).rpartition(".")[2]
+    # With that variable, accelerate's next look at the processes would find no DeepSpeed.
+    kind = "MULTI_CPU" if _is_set("ACCELERATE_USE_CPU") else str(state.distributed_type).rpartition(".")[2]
     lost = kind != "DEEPSPEED" if sharding.library == "DeepSpeed" else kind in ("NO", "MULTI_CPU")
     if lost:
         raise UsageError(

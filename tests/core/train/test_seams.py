@@ -18,6 +18,7 @@ SEAMS = {
     "training_step": ["model", "inputs", "num_items_in_batch"],
     "log": ["logs", "start_time"],
     "create_scheduler": ["num_training_steps", "optimizer"],
+    "save_model": ["output_dir", "_internal_call"],
     "_save_checkpoint": ["model", "trial"],
     "_load_from_checkpoint": ["resume_from_checkpoint", "model"],
 }

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("sharded_logps.py")
+LOGPS = Path(__file__).with_name("sharded_logps.py")
+LOSSES = Path(__file__).with_name("sharded_losses.py")
 
 
-@pytest.mark.slow
-def test_fsdp_gives_the_log_probabilities_and_gradients_of_whole_weights(tmp_path: Path) -> None:
-    """FSDP 2 by layers, FSDP 2 with an output layer that nothing has gathered, FSDP 1; full and with an adapter."""
-    command = [sys.executable, str(SCRIPT)]
+def assert_equal(script: Path, meeting: Path, cases: int, *ways: str) -> None:
+    """Runs a script in two processes, each of which says so many times that what it made is equal."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     processes = [
         subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "meeting")],
+            [sys.executable, str(script), str(rank), str(meeting), *ways],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -31,8 +30,27 @@ def test_fsdp_gives_the_log_probabilities_and_gradients_of_whole_weights(tmp_pat
         for process in processes:
             output, _ = process.communicate(timeout=300)
             assert process.returncode == 0, output[-3000:]
-            assert output.count(": equal") == 12
+            assert output.count(": equal") == cases
     finally:
         for process in processes:
             process.kill()
             process.wait()
+
+
+@pytest.mark.slow
+def test_fsdp_gives_the_log_probabilities_and_gradients_of_whole_weights(tmp_path: Path) -> None:
+    """FSDP 2 by layers, FSDP 2 with an output layer that nothing has gathered, FSDP 1; full and with an adapter."""
+    assert_equal(LOGPS, tmp_path / "meeting", 12)
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_loss_and_the_step_of_one(tmp_path: Path) -> None:
+    """DDP and FSDP 2, full and with an adapter, with and without a KL term; and weights of 16 bits under FSDP 2."""
+    assert_equal(LOSSES, tmp_path / "meeting", 9, "ddp", "fsdp")
+
+
+@pytest.mark.slow
+@pytest.mark.deepspeed
+@pytest.mark.parametrize("way", ["zero2", "zero3"])
+def test_deepspeed_makes_the_loss_and_the_step_of_one_process(way: str, tmp_path: Path) -> None:
+    assert_equal(LOSSES, tmp_path / "meeting", 4, way)
