@@ -1,4 +1,4 @@
-"""One stream of weights for several engines: each sees all of it, and it is read to its end whatever becomes of them."""
+"""One stream of weights for several engines: each sees all of it, and it is read to its end whatever happens."""
 
 from __future__ import annotations
 
