@@ -7,6 +7,7 @@ by itself, and each wait has a limit: a process that does not come is named, and
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from grpo.core.processes.watch import Watch
 from grpo.plugins.errors import RunError
 
 T = TypeVar("T")
@@ -27,10 +29,17 @@ class ApartError(RunError):
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """The process group that objects are sent over, and the seconds that a wait in it may take."""
+    """How processes reach each other.
+
+    Attributes:
+        group: of torch, for objects.
+        limit: seconds that a wait in it may take.
+        watch: ends all of them together; None while they are still being connected.
+    """
 
     group: Any
     limit: float
+    watch: Watch | None
 
 
 _connection: _Connection | None = None
@@ -69,12 +78,27 @@ def connect(limit: float) -> None:
     patience = timedelta(seconds=limit)
     try:
         PartialState(cpu=not torch.cuda.is_available(), timeout=patience)
-        _connection = _Connection(torch.distributed.new_group(backend="gloo", timeout=patience), limit)
-    except torch.distributed.DistError as error:
+        group = torch.distributed.new_group(backend="gloo", timeout=patience)
+        _connection = _Connection(group, limit, None)
+        watch = Watch(rank(), count(), limit, lambda value: agreed(value, "the start"))
+        _connection = _Connection(group, limit, watch)
+    except (torch.distributed.DistError, OSError) as error:
         raise ApartError(
             f"the {count()} processes of this run did not find each other within {limit:g} s: {error}. Start all of "
             "them, and see to it that each one reaches MASTER_ADDR."
         ) from error
+    atexit.register(watch.leave)
+
+
+def watched() -> Watch | None:
+    """What ends the processes together, None before they are connected."""
+    return _connection.watch if _connection is not None else None
+
+
+def ending() -> bool:
+    """Whether the run ends because of one of the processes."""
+    watch = watched()
+    return watch is not None and watch.end is not None
 
 
 def wait(what: str) -> None:

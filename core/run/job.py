@@ -28,6 +28,8 @@ from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import find_weights, run_config
 from grpo.core.processes.group import agreed, connect, is_first, wait
+from grpo.core.processes.together import INTERRUPTED, together
+from grpo.core.processes.watch import PeerEnded
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint, newest_step, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
@@ -94,7 +96,7 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
         RunError: it had to stop; the run directory resumes.
     """
     stop = StopRequest()
-    with stop.listening():
+    with stop.listening(), together():
         return _start(config, host, progress, stop)
 
 
@@ -163,7 +165,7 @@ def resume(path: Path, host: Host, progress: Progress, steps: int | None = None)
     """
     run_dir, stop = open_run_dir(path), StopRequest()
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
-    with stop.listening(), _held(run_dir) as hold:
+    with stop.listening(), together(), _held(run_dir) as hold:
         return _resume(run_dir, host, progress, stop, hold, steps)
 
 
@@ -226,13 +228,13 @@ def _execute(
             if is_first():
                 rewind(run_dir, checkpoint_step(checkpoint) if checkpoint else -1)
             _set_state(run_dir, "running", checkpoint_step(checkpoint) if checkpoint else 0)
-            host.observe(RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
+            _observe(host, RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
             with limited_prints():
                 status = _train(plan, host, run_dir, progress, stop, hold, checkpoint)
     except BaseException as error:
-        how = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        how = "interrupted" if _asked(error) else "failed"
         step = _last_step(run_dir)
-        host.observe(RunEnded(str(run_dir.path), step, how))
+        _observe(host, RunEnded(str(run_dir.path), step, how))
         with suppress(OSError):  # where even this cannot be written, the free lock says that nobody runs here any more
             _set_state(run_dir, how, step)
         if (lost := _lost(run_dir, step)) is not None:
@@ -242,8 +244,10 @@ def _execute(
         raise
     step = _last_step(run_dir)
     _set_state(run_dir, status, step)
-    host.observe(RunEnded(str(run_dir.path), step, status))
+    _observe(host, RunEnded(str(run_dir.path), step, status))
     progress.ended(status, run_dir.path, step)
+    wait("the end of the run")
+    stop.over()
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
     return RunSummary(
         path=run_dir.path,
@@ -304,11 +308,10 @@ def _train(
             unsaved()  # there is a directory to write to
             metrics = books.received(batch, scoring.judge(batch.completions)) if is_first() else {}
             wait("the record of the batch")  # what ends the run is on record before any process leaves
-            with _told_by_the_first():
-                scoring.stop_on_faults()
-                stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
-                refuse_overflow(batch, plan.rewards)
-                return metrics | (canaries.received(batch.step) if canaries else {})
+            scoring.stop_on_faults()
+            stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
+            refuse_overflow(batch, plan.rewards)
+            return metrics | (canaries.received(batch.step) if canaries else {})
 
         trainer = PolicyTrainer(
             model=model,
@@ -456,15 +459,15 @@ def _explained(run_dir: RunDir) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _told_by_the_first() -> Iterator[None]:
-    """Lets the first process alone tell of an error that every process raises alike."""
-    try:
-        yield
-    except RunError:
-        if is_first():
-            raise
-        raise SystemExit(1) from None
+def _asked(error: BaseException) -> bool:
+    """Whether a run ends because somebody wanted it to, and told this process or another."""
+    return isinstance(error, KeyboardInterrupt) or (isinstance(error, PeerEnded) and error.end.code == INTERRUPTED)
+
+
+def _observe(host: Host, event: RunStarted | RunEnded) -> None:
+    """Tells observers, once for all processes."""
+    if is_first():
+        host.observe(event)
 
 
 def _unused(path: Path) -> Path:
