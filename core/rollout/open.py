@@ -44,8 +44,11 @@ def connected_engines(plan: Plan, warned: Callable[[str], None]) -> list[EngineL
     """
     from grpo.core.rollout.server.card import servers_of
     from grpo.core.rollout.server.client import ServerLink
+    from grpo.core.rollout.sync.delta import LastWeights
 
-    return [ServerLink(*server, plan.config.rollout.server_wait, warned) for server in servers_of(plan)]
+    rollout = plan.config.rollout
+    last = LastWeights() if rollout.weight_sync == "delta" else None
+    return [ServerLink(*server, rollout.server_wait, warned, last) for server in servers_of(plan)]
 
 
 def start_engine(plan: Plan, model: Any) -> Any:

@@ -68,7 +68,8 @@ class EngineRollouts:
         self._choice = LoraChoice(lora_sync)
         self._epoch: int | None = None
         self._syncs = 0
-        self._bytes = 0
+        self._bytes = 0  # that travelled in this sync
+        self._everything = 0  # bytes of all that was handed over in it
         self._has_base = False  # the engine's own weights are the frozen ones
         self._tested = False
         self._prompt: list[int] | None = None
@@ -76,7 +77,7 @@ class EngineRollouts:
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
         """Hands the policy over and proves that it arrived, see `Rollouts.sync`."""
         start = time.perf_counter()
-        self._bytes = 0
+        self._bytes = self._everything = 0
         self.link.wake()
         if again:
             self._forget()
@@ -142,6 +143,7 @@ class EngineRollouts:
         self._has_base = False
         self._tested = False
         self._epoch = None
+        self.link.forget()
 
     def _sync(self, model: Any) -> dict[str, float]:
         epoch = self.link.epoch()
@@ -161,6 +163,7 @@ class EngineRollouts:
             self._choice.synced(handed)
         return {
             "sync/bytes": float(self._bytes),
+            "sync/share": self._bytes / max(1, self._everything),
             "sync/hand_over_seconds": handed,
             "sync/spot_difference": difference,
             **({"sync/folded": float(folds)} if lora else {}),
@@ -183,8 +186,9 @@ class EngineRollouts:
                     pass  # only for the fingerprints: a reload would give the engine memory of its own again
             else:
                 with told("the weights"):
-                    self.link.put_weights(recorder)
-                self._bytes += recorder.bytes
+                    travelled = self.link.put_weights(recorder)
+                self._bytes += recorder.bytes if travelled is None else travelled
+                self._everything += recorder.bytes
             self._refuse(differing(recorder.fingerprints, self.link.fingerprints(self._syncs)))
             self._has_base = alone
         if alone:
@@ -194,6 +198,7 @@ class EngineRollouts:
             expected = fingerprints(adapter.tensors, self._syncs)
             self._refuse(differing(expected, self.link.adapter_fingerprints(adapter, self._syncs)))
             self._bytes += adapter.bytes
+            self._everything += adapter.bytes
         self.link.reset_prefix_cache()
 
     def _refuse(self, names: list[str]) -> None:

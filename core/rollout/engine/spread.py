@@ -16,7 +16,12 @@ import torch
 
 from grpo.core.rollout.types import SEEDS, OnDone, Rollouts, Sampled, SamplingParams, runs
 
-LARGEST = ("sync/spot_difference", "sync/repeated", "sync/folded")  # of several servers; other metrics are summed
+LARGEST = (
+    "sync/spot_difference",
+    "sync/share",
+    "sync/repeated",
+    "sync/folded",
+)  # of several servers; other metrics are summed
 
 
 class SpreadRollouts:
