@@ -15,7 +15,14 @@ from pydantic import BaseModel
 
 from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.sections import Correction, LossSection, OutputSection, RolloutSection, TrainSection
+from grpo.core.config.sections import (
+    Correction,
+    LossSection,
+    OutputSection,
+    RolloutSection,
+    TrainSection,
+    WeightSync,
+)
 
 Checkpointing = Literal["none", "full", "offload"]
 SectionName = Literal["train", "loss", "rollout", "output"]
@@ -45,6 +52,7 @@ class RolloutSettings(RolloutSection):
     An environment of one turn has no budgets of several: `turns` and `length` hold for both kinds.
     """
 
+    weight_sync: WeightSync = "everything"
     max_completion_length: int
 
     @property

@@ -39,8 +39,10 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
 
     own, guest = dealt(servers_of(plan), rank(), count())
 
+    last = LastWeights() if config.rollout.weight_sync == "delta" and own else None
+
     def connected(server: Server) -> ServerLink:
-        return ServerLink(*server, config.rollout.server_wait, warned)
+        return ServerLink(*server, config.rollout.server_wait, warned, last)
 
     return _proven(plan, model, [connected(server) for server in own], None if guest is None else connected(guest))
 

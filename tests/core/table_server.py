@@ -50,6 +50,8 @@ class TableEngine:
         self.weights = dict(weights)
         self.adapter = {}
 
+    def forget(self) -> None: ...
+
     def put_adapter(self, adapter: Adapter) -> None:
         self.adapter = dict(adapter.tensors)
 

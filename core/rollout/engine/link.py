@@ -28,8 +28,16 @@ class EngineLink(Protocol):
         """Returns a number that changes when the engine was restarted and holds the weights of its file again."""
         ...
 
-    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Replaces the weights, one tensor at a time; from then on no adapter is served."""
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int | None:
+        """Replaces the weights, one tensor at a time; from then on no adapter is served.
+
+        Returns:
+            How many bytes travelled for that, or None where the tensors themselves were handed over.
+        """
+        ...
+
+    def forget(self) -> None:
+        """Takes what was handed over before to be lost: the next weights are handed over in full."""
         ...
 
     def put_adapter(self, adapter: Adapter) -> None:

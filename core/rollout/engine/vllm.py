@@ -99,6 +99,9 @@ class VllmEngine:
             self._call("grpo_load", weights)
         self._request = None
 
+    def forget(self) -> None:
+        """Takes everything each time."""
+
     def put_adapter(self, adapter: Adapter) -> None:
         """Hands the adapter over in memory under a new number."""
         from vllm.lora.request import LoRARequest

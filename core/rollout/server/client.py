@@ -25,8 +25,9 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout.server.card import TOKEN, ServerCard, card_from_json, misfits
-from grpo.core.rollout.server.serve import BYTES, CLAIM, SILENCE
+from grpo.core.rollout.server.serve import BYTES, CLAIM, KEEP, SILENCE
 from grpo.core.rollout.server.wire import frames
+from grpo.core.rollout.sync.delta import LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit, runs
@@ -46,19 +47,28 @@ class ServerLink:
         command: starts one that is.
         patience: seconds to wait for a server that is gone.
         warned: told when it is gone, and when it is back.
+        last: the weights as they went out last, which all links of a run share, so that what changed is all that
+            travels; None: everything does.
 
     Raises:
         UsageError: there is none, or it is not what the run needs.
     """
 
     def __init__(
-        self, url: str, wanted: ServerCard, command: str, patience: float, warned: Callable[[str], None]
+        self,
+        url: str,
+        wanted: ServerCard,
+        command: str,
+        patience: float,
+        warned: Callable[[str], None],
+        last: LastWeights | None = None,
     ) -> None:
         self._url = url
         self._wanted = wanted
         self._remedy = f"Start it with: {command}"
         self._patience = patience
         self._warned = warned
+        self._sender = Sender(last)
         self._known = found_server(url, wanted, command)
         card = card_from_json(self._known)
         self._epoch = 0
@@ -81,16 +91,32 @@ class ServerLink:
             self._known = state
             self._known["handed"] = self._ask(CLAIM, _plain({}))
             self._doubted = False
+            self._sender.forget()
             self._epoch += 1
         return self._epoch
 
-    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Sends weights one tensor at a time."""
-        self._hand_over("/weights", frames(weights), {})
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int:
+        """Sends weights one tensor at a time, or what changed in it; returns how many bytes that took."""
+        sent = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal sent
+            for part in frames(self._sender.items(weights)):
+                sent += len(part)
+                yield part
+
+        self._hand_over("/weights", counted(), {KEEP: "1"} if self._sender.keeps else {})
+        self._sender.arrived()
+        return sent
+
+    def forget(self) -> None:
+        """Sends everything the next time."""
+        self._sender.forget()
 
     def put_adapter(self, adapter: Adapter) -> None:
         """Sends A and B; the server takes them over in memory, without a file."""
-        self._hand_over("/adapter", frames(adapter.tensors.items()), {"Grpo-Rank": str(adapter.rank)})
+        items = (whole_of(name, tensor) for name, tensor in adapter.tensors.items())
+        self._hand_over("/adapter", frames(items), {"Grpo-Rank": str(adapter.rank)})
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
         """Asks what the engine computes with."""

@@ -32,6 +32,7 @@ from typing import Any
 from grpo.core.rollout.engine.link import EngineLink
 from grpo.core.rollout.server.card import ServerCard, card_to_json
 from grpo.core.rollout.server.wire import Chunked, Unframed, exactly
+from grpo.core.rollout.sync.delta import HeldWeights
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.errors import UsageError
@@ -41,6 +42,7 @@ BEAT = 5.0  # seconds between two signs of life
 LARGEST_JSON = 2**28  # bytes
 BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
 CLAIM = "/claim"
+KEEP = "Grpo-Keep"  # the header that asks for a copy of the weights, to be changed by the next ones
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -88,6 +90,7 @@ class RolloutServer:
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.engine: EngineLink
         self.card: ServerCard
+        self._held = HeldWeights()
         self._adapter = Adapter(1, {})  # names and shapes of the one that was handed over last
         self._listener = _Listener(address, self)
 
@@ -122,16 +125,16 @@ class RolloutServer:
         self.handed += 1
         return self.handed
 
-    def put_weights(self, tensors: Unframed) -> int:
-        """Loads weights as they arrive; returns the number of this handing over."""
+    def put_weights(self, items: Unframed, keep: bool) -> int:
+        """Loads weights as they arrive, and keeps a copy where asked to; returns the number of this handing over."""
         self.handed += 1
-        self.engine.put_weights(tensors)
+        self.engine.put_weights(self._held.taken(items, keep=keep))
         return self.handed
 
-    def put_adapter(self, tensors: Unframed, rank: int) -> int:
+    def put_adapter(self, items: Unframed, rank: int) -> int:
         """Loads an adapter; returns the number of this handing over."""
         self.handed += 1
-        adapter = Adapter(rank, dict(tensors))
+        adapter = Adapter(rank, dict(HeldWeights().taken(items, keep=False)))
         self.engine.put_adapter(adapter)
         self._adapter = Adapter(rank, {name: tensor.to("meta") for name, tensor in adapter.tensors.items()})
         return self.handed
@@ -225,7 +228,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Returns what a request asks for; small bodies are read here, weights while the engine takes them."""
         owner = self.server.owner
         if self.path == "/weights":
-            return lambda say: self._received(owner.put_weights)
+            keep = self.headers.get(KEEP) == "1"
+            return lambda say: self._received(partial(owner.put_weights, keep=keep))
         if self.path == "/adapter":
             rank = int(self.headers["Grpo-Rank"])
             return lambda say: self._received(partial(owner.put_adapter, rank=rank))
@@ -247,12 +251,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _received(self, take: Callable[[Unframed], int]) -> int:
         """Lets the engine take the tensors of a request; the rest is read too, so that the sender hears the answer."""
-        tensors = Unframed(Chunked(self.rfile, self.rfile.readline))
+        items = Unframed(Chunked(self.rfile, self.rfile.readline))
         try:
-            return take(tensors)
+            return take(items)
         finally:
             with suppress(OSError):
-                tensors.drain()
+                items.drain()
 
     def _known(self) -> bool:
         """Says whether the caller knows the token, and tells it when it does not."""

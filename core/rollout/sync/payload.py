@@ -164,7 +164,7 @@ class Recorder:
 
     Attributes:
         fingerprints: name to fingerprint.
-        bytes: of all tensors.
+        bytes: of all tensors; one that comes under two names in a row, as a tied head does, counts once.
     """
 
     def __init__(self, stream: Iterator[tuple[str, torch.Tensor]], seed: int) -> None:
@@ -174,9 +174,12 @@ class Recorder:
         self.bytes = 0
 
     def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        before: torch.Tensor | None = None
         for name, tensor in self._stream:
             self.fingerprints[name] = fingerprint(probe(tensor, self._seed))
-            self.bytes += tensor.numel() * tensor.element_size()
+            if tensor is not before:
+                self.bytes += tensor.numel() * tensor.element_size()
+            before = tensor
             yield name, tensor
 
 

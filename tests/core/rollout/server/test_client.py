@@ -85,12 +85,12 @@ def config_of(url: str, **settings: Any) -> Any:
     return parse_config(tree)
 
 
-def rollouts_of(url: str, lora_sync: Any = "adapter") -> Any:
+def rollouts_of(url: str, lora_sync: Any = "adapter", **rollout: Any) -> Any:
     from grpo.core.planning.decide import make_plan
     from grpo.core.rollout.open import open_rollouts
     from grpo.plugins.host import Host
 
-    plan = make_plan(config_of(url, rollout={"lora_sync": lora_sync}), Host.discover())
+    plan = make_plan(config_of(url, rollout={"lora_sync": lora_sync, **rollout}), Host.discover())
     return open_rollouts(plan, None)
 
 
@@ -125,6 +125,29 @@ def test_full_weights_are_served_as_they_train(server: Server) -> None:
     assert rollouts.generate(prompts, PARAMS) == sampled, "a seed repeats a batch"
     assert len({one.token_ids for one in sampled[:3]}) > 1, "the members of a group differ"
     assert rollouts.differing(model) != [], "the policy has moved since"
+
+
+@pytest.mark.parametrize("trains", ["full", "LoRA"])
+def test_what_changed_is_served_like_everything(server: Server, trains: str) -> None:
+    rollouts = rollouts_of(server.url, "folded", weight_sync="delta")
+    model = embedded() if trains == "full" else adapted()
+    prompts = prompts_of([7, 150], copies=2)
+    shares = [rollouts.sync(model)["sync/share"]]
+    for size in (0.05, 0.05, 0.0):
+        some = "layers.1.mlp.down_proj"
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.requires_grad and (trains == "full" or some in name):
+                    parameter.reshape(-1)[::200] += size
+        shares.append(rollouts.sync(model)["sync/share"])
+        assert rollouts.differing(model) == []
+        assert gap(model, prompts, rollouts.generate(prompts, PARAMS)) < TOLERANCE
+    assert 0.45 < shares[0] < 0.95, "the test change travelled whole, and what led back from it did not"
+    assert max(shares[1:3]) < 0.2
+    assert shares[3] < 0.01, "nothing changed"
+    rollouts.sync(model, again=True)
+    assert rollouts.sync(model)["sync/share"] < 0.01
+    assert rollouts.sync(model, again=True)["sync/share"] > 0.45
 
 
 def test_an_adapter_is_handed_over_in_memory_and_compared_bit_for_bit(server: Server) -> None:

@@ -20,9 +20,11 @@ import pytest
 import torch
 from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
 
+from grpo.core.rollout.engine.proven import EngineRollouts
 from grpo.core.rollout.server.card import TOKEN
 from grpo.core.rollout.server.client import ServerLink, found_server, state_of
 from grpo.core.rollout.server.serve import BYTES, RolloutServer
+from grpo.core.rollout.sync.delta import HeldWeights, LastWeights
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
 from grpo.core.rollout.sync.payload import Adapter, fingerprints
 from grpo.core.rollout.types import Sampled
@@ -105,7 +107,7 @@ def test_weights_are_streamed_and_never_all_there_at_once(running: list[Running]
     def stream() -> Iterator[tuple[str, torch.Tensor]]:
         for i in range(number):
             ahead.append(i - taken[0])
-            yield f"layer.{i}", torch.zeros(size)
+            yield f"layer.{i}", torch.full((size,), float(i))
 
     link_to(running[0].url).put_weights(stream())
     assert taken[0] == number
@@ -153,6 +155,52 @@ def test_a_sync_that_breaks_off_leaves_weights_that_nobody_takes_for_whole(runni
     assert link.fingerprints(1) == fingerprints(WEIGHTS, 1)
 
 
+def test_only_what_changed_travels_until_something_is_in_doubt(running: list[Running]) -> None:
+    last, weights = LastWeights(), {"a": torch.randn(50, 40), "tied": torch.randn(2, 3)}
+    links = [ServerLink(running[0].url, CARD, COMMAND, 5.0, print, last)]
+    whole = links[0].put_weights(weights.items())
+    sizes = []
+
+    def moved() -> int:
+        weights["a"][3, 7] += 1.0
+        size = links[-1].put_weights(weights.items())
+        assert torch.equal(running[-1].engine.weights["a"], weights["a"])
+        assert links[-1].fingerprints(4) == fingerprints(weights, 4)
+        return size
+
+    sizes += [moved(), moved()]
+    links[-1].forget()
+    sizes += [moved(), moved()]
+    running.append(running[0].restarted())
+    links[-1].epoch()
+    sizes += [moved(), moved()]
+    links.append(ServerLink(running[-1].url, CARD, COMMAND, 5.0, print, last))
+    links[-1].epoch()
+    sizes += [moved(), moved()]
+    small = [size < whole / 8 for size in sizes]
+    assert small == [True, True, False, True, False, True, False, True]
+    with pytest.raises(SyncFault, match="by another run"):
+        links[0].put_weights(weights.items())
+    links[0].epoch()
+    weights["a"] += 1.0
+    assert links[0].put_weights(weights.items()) > whole / 2, "what another run left there is nothing to build on"
+
+
+def test_changes_for_a_server_that_dropped_its_copy_are_a_fault_and_everything_follows(running: list[Running]) -> None:
+    weights = {"a": torch.randn(50, 40)}
+    link = ServerLink(running[0].url, CARD, COMMAND, 5.0, print, LastWeights())
+    rollouts = EngineRollouts(link, tolerance=1.0)
+    whole = link.put_weights(weights.items())
+    running[0].server._held = HeldWeights()
+    weights["a"][0] += 1.0
+    with pytest.raises(SyncFault, match="a arrived as what changed in weights that are not held here"):
+        link.put_weights(weights.items())
+    rollouts._forget()
+    link.epoch()
+    assert link.put_weights(weights.items()) == whole
+    assert torch.equal(running[0].engine.weights["a"], weights["a"])
+
+
 def test_a_handing_over_that_arrives_late_is_refused(running: list[Running]) -> None:
     """The caller gave it up and handed everything over anew; only then it begins."""
     link = link_to(running[0].url)
@@ -173,7 +221,7 @@ def test_what_fails_in_the_engine_is_told_even_while_weights_are_on_their_way(ru
         raise RuntimeError("no such parameter")
 
     running[0].engine.put_weights = refuse  # type: ignore[method-assign]
-    large = ((f"layer.{i}", torch.zeros(2**20)) for i in range(8))
+    large = ((f"layer.{i}", torch.full((2**20,), float(i))) for i in range(8))
     with pytest.raises(SyncFault, match=r"RuntimeError: no such parameter \(http.*/weights\)"):
         link_to(running[0].url).put_weights(large)
 
