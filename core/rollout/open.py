@@ -36,6 +36,7 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
         return _proven(plan, model, [start_engine(plan, model)])
     from grpo.core.rollout.server.card import servers_of
     from grpo.core.rollout.server.client import ServerLink
+    from grpo.core.rollout.sync.delta import LastWeights
 
     own, guest = dealt(servers_of(plan), rank(), count())
 
