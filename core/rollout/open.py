@@ -39,7 +39,6 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
     from grpo.core.rollout.sync.delta import LastWeights
 
     own, guest = dealt(servers_of(plan), rank(), count())
-
     last = LastWeights() if config.rollout.weight_sync == "delta" and own else None
 
     def connected(server: Server) -> ServerLink:
