@@ -40,10 +40,17 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"""
 env = ["gsm8k:weight=0.5", "guess:weight=0.5"]
 train = {{ steps = {STEPS}, lr = 1e-2, prompts_per_step = 4, group_size = 4 }}
-rollout = {{ overlap = true, lora_sync = "adapter", max_completion_length = 24, max_turns = 3, max_rollout_length = 300, server_wait = 240.0 }}
 lora = {{ enabled = true }}
 evaluation = {{ size = 10 }}
 output = {{ save_every = 2 }}
+
+[rollout]
+overlap = true
+lora_sync = "adapter"
+max_completion_length = 24
+max_turns = 3
+max_rollout_length = 300
+server_wait = 240.0
 """
     )
     return file
