@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym demo fast test check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym demo fast test nightly check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,6 +43,9 @@ fast: $(READY)  ## style, and the tests that train nothing and need no network
 
 test: $(READY)  ## run the tests
 	$(PYTEST) $(ARGS)
+
+nightly: $(READY)  ## run the tests that take many minutes: processes killed at random moments
+	$(PYTEST) --lane nightly $(ARGS)
 
 # vLLM for the tests of this checkout. On a GPU the release of the vLLM project; else a build for CPUs by a third party,
 # pinned, whose own requirements (torchvision, an old setuptools) are left out because nothing here uses them.

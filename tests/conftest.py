@@ -2,6 +2,7 @@
 
 `pytest --lane fast` runs what neither trains, serves, installs nor takes long, and holds it to that: a test that loads
 the trainer or reaches for another machine fails (`fast_lane/sitecustomize.py`). `pytest --lane long` runs the others.
+`pytest --lane nightly` runs what takes many minutes, and nothing else does.
 Where something is missing (NEEDS), one test stands for all that need it: it is skipped, says how many they are and what
 to install, and the others are deselected. With the variable of the need set, all of them run and fail instead.
 """
@@ -29,7 +30,7 @@ CACHE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--lane", choices=("fast", "long"), help="run the tests of one lane; all without it")
+    parser.addoption("--lane", choices=("fast", "long", "nightly"), help="run the tests of one lane")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -122,7 +123,11 @@ NEEDS = (
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     lane = config.getoption("--lane")
-    if lane:
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    others = [item for item in items if item not in nightly]
+    items[:], left_out = (nightly, others) if lane == "nightly" else (others, nightly)
+    config.hook.pytest_deselected(items=left_out)
+    if lane in ("fast", "long"):
         fast, long = [], []
         for item in items:
             (long if any(map(item.get_closest_marker, LONG)) else fast).append(item)

@@ -130,7 +130,10 @@ def say(line: str) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Exits; neither a stream that cannot be written nor a plugin's thread that never ends keeps the process."""
+    """Exits; neither a stream that cannot be written nor a plugin's thread that never ends keeps the process.
+
+    One of several processes does not take its memory apart first: the others wait for seconds meanwhile.
+    """
     LastingStream(sys.stdout).flush()
     LastingStream(sys.stderr).flush()
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
@@ -138,8 +141,10 @@ def leave(code: int) -> NoReturn:
     deadline = time.monotonic() + GRACE
     for thread in kept:
         thread.join(max(0.0, deadline - time.monotonic()))
-    if not any(thread.is_alive() for thread in kept):
+    left = [thread.name for thread in kept if thread.is_alive()]
+    if not left and count() == 1:
         sys.exit(code)
-    say(f"warning: a thread of a plugin still runs ({next(t.name for t in kept if t.is_alive())}); it is left behind.")
+    if left:
+        say(f"warning: a thread of a plugin still runs ({left[0]}); it is left behind.")
     atexit._run_exitfuncs()
     os._exit(code)

@@ -98,7 +98,7 @@ def watched() -> Watch | None:
 def ending() -> bool:
     """Whether the run ends because of one of the processes."""
     watch = watched()
-    return watch is not None and watch.end is not None
+    return watch is not None and (watch.suspected or watch.end is not None)
 
 
 def wait(what: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from grpo.core.processes.group import ApartError, connect, count, rank, watched
-from grpo.core.processes.watch import End, PeerEnded
+from grpo.core.processes.watch import End, Kind, PeerEnded
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 
 INTERRUPTED = 130
@@ -62,7 +62,7 @@ def _end(error: BaseException) -> NoReturn:
     watch.unwound()
     if end.teller != rank():
         raise Silenced(end.code) from None
-    if end.code == INTERRUPTED:
+    if end.kind == "stopped":
         raise KeyboardInterrupt from None
     if end.kind != "error":
         raise RunError(end.why) from None
@@ -79,4 +79,5 @@ def _end_of(error: BaseException) -> End:
     else:
         why = str(error) if isinstance(error, GrpoError) else f"{type(error).__name__}: {error}"
     code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, UsageError) else 1
-    return End(rank=rank(), code=code, why=why, kind="follows" if broken else "error", teller=rank())
+    kind: Kind = "follows" if broken else "stopped" if code == INTERRUPTED else "error"
+    return End(rank=rank(), code=code, why=why, kind=kind, teller=rank())

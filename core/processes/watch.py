@@ -37,8 +37,13 @@ INTERRUPT = signal.SIGURG  # to the own main thread; whoever has no handler for 
 LINE = 1 << 20  # bytes that somebody may send without a newline
 KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 6))  # a machine that is gone: 40 seconds
 
-Kind = Literal["error", "lost", "follows"]
-PATIENCE: dict[Kind, float] = {"error": 0.2, "lost": 0.5, "follows": 2.0}  # seconds in which something better may come
+Kind = Literal["error", "lost", "stopped", "follows"]
+PATIENCE: dict[Kind, float] = {
+    "error": 0.2,
+    "lost": 0.2,
+    "stopped": 0.5,
+    "follows": 2.0,
+}  # seconds in which something better may come
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,8 @@ class End:
         rank: which one.
         code: the exit code of all of them.
         why: for the user.
-        kind: "error": its own; "lost": it was killed, or its machine; "follows": what another one's end did to it.
+        kind: "error": its own; "lost": it was killed, or its machine; "stopped": by a signal, perhaps the
+            launcher's, because another one ended; "follows": what another one's end did to it.
         teller: the process that tells the user.
     """
 
@@ -83,6 +89,7 @@ class Watch:
 
     Attributes:
         end: of the run, None while it goes on.
+        suspected: some process ended, and it is not decided yet what ended the run.
         over: this process has said all there is to say about it.
 
     Raises:
@@ -91,7 +98,7 @@ class Watch:
 
     def __init__(self, rank: int, count: int, limit: float, share: Callable[[Any], Any]) -> None:
         self.end: End | None = None
-        self.over = False
+        self.over = self.suspected = False
         self._rank, self._count = rank, count
         self._decided = threading.Event()
         self._unwound = threading.Event()
@@ -207,6 +214,7 @@ class Watch:
                         return None  # nobody is left to say more
                     continue
                 found += new
+                self.suspected |= bool(found)
                 for end in new:
                     soonest = time.monotonic() + PATIENCE[end.kind]
                     due = soonest if due is None else min(due, soonest)
@@ -215,7 +223,7 @@ class Watch:
 
 def _decided(found: list[End], count: int) -> End:
     """Returns what ended the run."""
-    for kind in ("error", "lost"):
+    for kind in ("error", "lost", "stopped"):
         if causes := [end for end in found if end.kind == kind]:
             return min(causes, key=lambda end: end.rank)
     end = min(found, key=lambda end: end.rank)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -33,6 +33,8 @@ class SamplingParams:
         top_p, top_k, min_p: the usual filters; 1.0, 0 and 0.0 switch them off.
         eos_ids: any of these tokens ends a completion and is part of it.
         pad_id: fills the left of short prompts.
+        keys: of the random numbers of each completion (core/rollout/draws.py), for who samples with the policy itself;
+            None: drawn from torch's global generator.
         seed: of an engine's random numbers; None: drawn from torch's global generator, as checkpoints store it.
     """
 
@@ -43,7 +45,12 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    keys: tuple[int, ...] | None = None
     seed: int | None = None
+
+    def of(self, places: Sequence[int], turn: int = 0) -> SamplingParams:
+        """Returns those of some of the prompts, in one of their turns."""
+        return self if self.keys is None else replace(self, keys=tuple(self.keys[place] + turn for place in places))
 
     def seeded(self) -> int:
         """Returns the seed, drawn where none is set."""

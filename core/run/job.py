@@ -27,7 +27,7 @@ from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import find_weights, run_config
-from grpo.core.processes.group import agreed, connect, is_first, wait
+from grpo.core.processes.group import agreed, connect, count, is_first, wait
 from grpo.core.processes.together import INTERRUPTED, together
 from grpo.core.processes.watch import PeerEnded
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint, newest_step, rewind, seal
@@ -48,6 +48,7 @@ from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
+from grpo.core.run.regrouped import regrouped
 from grpo.core.run.upkeep import Upkeep
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
@@ -189,11 +190,13 @@ def _resume(
             f"in: grpo run --resume {path} --steps {2 * (before.train.steps or 0)}; or start a new run with --model."
         )
     wanted = before.model_copy(update={"train": before.train.model_copy(update={"steps": steps or before.train.steps})})
+    recorded = read_json(run_dir.versions) or {}
+    wanted, notes = regrouped(wanted, recorded, checkpoint)
     plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
-    changed = drift(read_json(run_dir.versions) or {}, _versions(plan, host))
+    changed = drift(recorded, _versions(plan, host))
     progress = progress if is_first() else Silent()
-    progress.planned(plan, path, [f"resuming after step {step}"])
+    progress.planned(plan, path, [f"resuming after step {step}", *notes])
     for line in damaged:
         progress.warned(f"{line} The run goes on after step {step}.")
     if steps is not None:
@@ -405,6 +408,7 @@ def _versions(plan: Plan, host: Host) -> dict[str, Any]:
         "libraries": installed_versions(),
         "plugins": {f"{plugin.spec.kind} {plugin.name}": host.lock(plugin) for plugin in bound},
         "rows": rows.hexdigest(),
+        "processes": count(),
     }
 
 

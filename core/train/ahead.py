@@ -139,7 +139,7 @@ class AheadSampler:
         self._ready: _Ready | None = None
         self._recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
 
-    def next(self, starts: Sequence[Episode], *, again: bool = False) -> Generation:
+    def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns the batch as it was sampled ahead, else samples it now."""
         ready, self._ready = self._ready or self._resumed(starts), None
         fits = ready is not None and self._sampling is None and list(ready.generation.starts) == list(starts)
@@ -149,7 +149,7 @@ class AheadSampler:
             if ready is not None:
                 ready.generation.early.drop()
             self.close()
-            found = self._inner.next(starts, again=again)
+            found = self._inner.next(starts, step, again=again)
         return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
 
     def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:

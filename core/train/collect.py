@@ -100,7 +100,7 @@ class Collector:
             again: the weights that the rollout backend was handed are in doubt.
         """
         began = time.perf_counter()
-        generation = self._sampler.next(starts, again=again)
+        generation = self._sampler.next(starts, step, again=again)
         sampled = time.perf_counter()
         completions = [one.completion for one in generation.rollouts]
         outcomes = self._scoring.score(completions, generation.early)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_starts
+from grpo.core.processes.group import rank
+from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.play import Player, Trajectory, completed
 from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
@@ -50,11 +52,12 @@ class Generation:
 class Sampler(Protocol):
     """Samples batch after batch. All processes ask alike."""
 
-    def next(self, starts: Sequence[Episode], *, again: bool = False) -> Generation:
+    def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns a rollout for each of these episodes.
 
         Args:
             starts: the members of a group are adjacent.
+            step: the optimizer step that is about to begin, from 1.
             again: the weights that the rollout backend was handed are in doubt.
         """
         ...
@@ -89,6 +92,7 @@ class PolicySampler:
         tokenizer: of the policy.
         params: how tokens are chosen; the length is that of one turn.
         begin_scoring: returns what begins to score the completions of a batch as they end.
+        seed: of the run, where each completion can have random numbers of its own; None where the backend draws.
     """
 
     def __init__(
@@ -98,15 +102,20 @@ class PolicySampler:
         tokenizer: PreTrainedTokenizerBase,
         params: SamplingParams,
         begin_scoring: Callable[[], EarlyCalls],
+        seed: int | None,
     ) -> None:
         self.rollouts = rollouts
         self.tokenizer = tokenizer
         self.begin_scoring = begin_scoring
         self._players = players
         self._params = params
+        self._seed = seed
 
-    def next(self, starts: Sequence[Episode], *, again: bool = False) -> Generation:
+    def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Syncs and samples."""
+        if self._seed is not None:
+            count = len(starts)
+            self._params = replace(self._params, keys=keys_of(self._seed, step, rank() * count, count))
         return self.synced(starts, encode_starts(self.tokenizer, starts), again=again)
 
     def synced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
@@ -156,7 +165,8 @@ class PolicySampler:
                 places = [place for place, episode in enumerate(starts) if episode.env == name]
                 if places:
                     own, asked = [starts[i] for i in places], [prompts[i] for i in places]
-                    done = self._of_env(rollouts, player, own, asked, partial(_begin, early, places))
+                    params = self._params.of(places)
+                    done = self._of_env(rollouts, player, own, asked, params, partial(_begin, early, places))
                     found |= dict(zip(places, done, strict=True))
         except BaseException:
             early.drop()
@@ -169,21 +179,27 @@ class PolicySampler:
         player: Player | None,
         starts: Sequence[Episode],
         prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
         begin: Begin,
     ) -> list[Trajectory]:
         """Samples the rollouts of one environment; `begin` is told of each when it ends."""
         if player is None:
-            return self._answers(rollouts, starts, prompts, begin)
+            return self._answers(rollouts, starts, prompts, params, begin)
         return player.play(
             starts,
             prompts,
             rollouts.turns(),
-            self._params,
+            params,
             on_ended=lambda number, completion: begin([number], [completion]),
         )
 
     def _answers(
-        self, rollouts: Rollouts, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], begin: Begin
+        self,
+        rollouts: Rollouts,
+        starts: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        begin: Begin,
     ) -> list[Trajectory]:
         """Samples one answer to each prompt of an environment that is not stepped."""
         found: dict[int, Trajectory] = {}
@@ -195,7 +211,7 @@ class PolicySampler:
                 found[number] = Trajectory(one.token_ids, one.logprobs, (True,) * len(one.token_ids), completion)
             begin(numbers, [found[number].completion for number in numbers])
 
-        rollouts.generate(prompts, self._params, ended)
+        rollouts.generate(prompts, params, ended)
         return [found[number] for number in range(len(prompts))]
 
 

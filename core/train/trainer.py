@@ -156,6 +156,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             tokenizer,
             sampling_params(plan.config.rollout, ends, tokenizer.pad_token_id),
             scoring.begin,
+            plan.config.seed if rollouts.exact else None,
         )
         device = self.accelerator.device
         self.sampler: Sampler = sampler

@@ -68,11 +68,19 @@ class Forked:
         return code
 
 
-def in_two_processes(arguments: Sequence[str], code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs `grpo` in two processes that train together, and returns it when it ended with this code."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "grpo"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    command = [*launcher, *arguments]
+def launched(arguments: Sequence[str], processes: int = 2) -> list[str]:
+    """Returns the command that runs `grpo` in processes that train together."""
+    number = str(processes)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", number, "-m", "grpo"]
+    return [*launcher, *arguments]
+
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+def in_two_processes(arguments: Sequence[str], code: int = 0, processes: int = 2) -> subprocess.CompletedProcess[str]:
+    """Runs `grpo` in two processes, or more, that train together, and returns it when it ended with this code."""
+    command, environment = launched(arguments, processes), {**os.environ, **ONE_THREAD}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == code, done.stderr[-3000:]
     return done

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from grpo.core.rollout.draws import uniforms
 from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
 from grpo.core.rollout.hf.sampling import choose
 from grpo.core.rollout.hf.states import carried, needs_equal_lengths, taken
@@ -61,7 +62,7 @@ class HfRollouts:
             for done in sample(
                 self._model,
                 prompts[first : first + size],
-                params,
+                params.of(range(first, min(first + size, len(prompts)))),
                 on_done and _at(on_done, range(first, len(prompts))),
             )
         ]
@@ -114,7 +115,8 @@ def sample(
         found: dict[int, Sampled] = {}
         for length in lengths:
             places = [place for place, prompt in enumerate(prompts) if len(prompt) == length]
-            done = _decode(model, [prompts[place] for place in places], params, _at(told, places), None, padded=False)
+            own = [prompts[place] for place in places]
+            done = _decode(model, own, params.of(places), _at(told, places), None, padded=False)
             found |= dict(zip(places, done, strict=True))
         return [found[place] for place in range(len(prompts))]
 
@@ -153,6 +155,7 @@ def _decode(
     lengths = torch.full((total,), params.max_tokens, dtype=torch.long, device=device)
     stopped = torch.zeros(total, dtype=torch.bool, device=device)
     eos = torch.tensor(params.eos_ids, device=device)
+    draws = uniforms(params.keys, total, params.max_tokens if params.temperature else 0).to(device)
     alive = torch.arange(total, device=device)  # the completion that each row of the batch belongs to
     ready: dict[int, Sampled] = {}
 
@@ -179,7 +182,7 @@ def _decode(
         )
 
     for step in range(params.max_tokens):
-        chosen, logprob = choose(logits, params)
+        chosen, logprob = choose(logits, params, draws[alive, step] if params.temperature else draws)
         tokens[alive, step], logprobs[alive, step] = chosen, logprob
         ended = torch.isin(chosen, eos) & ~stopped[alive]
         finished = alive[ended]

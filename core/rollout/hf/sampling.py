@@ -5,21 +5,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn.functional import pad
 
 if TYPE_CHECKING:
     from grpo.core.rollout.types import SamplingParams
 
 
-def choose(logits: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
-    """Chooses a token per row of [B, V] logits; returns ids [B] and their log-probabilities [B] float32."""
+BLOCK = 256  # tokens of the vocabulary that are added up together
+
+
+def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Chooses a token per row.
+
+    Args:
+        logits: [B, V].
+        params: how.
+        uniforms: [B] float64, random numbers in [0, 1).
+
+    Returns:
+        Ids [B] and their log-probabilities [B] float32.
+    """
     logits = logits.float()
     if params.temperature == 0:
         chosen = logits.argmax(dim=-1)
         return chosen, _gather(logits.log_softmax(dim=-1), chosen)
     scaled = (logits / params.temperature).log_softmax(dim=-1)
     probabilities = _filtered(scaled, params).exp()
-    chosen = torch.multinomial(probabilities, num_samples=1)[:, 0]
+    chosen = _drawn(probabilities, uniforms)
     return chosen, _gather(scaled, chosen)
+
+
+def _drawn(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Inverts the cumulative distribution of each row, by blocks and then inside of one, in float64.
+
+    Args:
+        probabilities: [B, V] float32.
+        uniforms: [B] float64.
+    """
+    blocks = pad(probabilities, (0, -probabilities.shape[1] % BLOCK)).view(len(probabilities), -1, BLOCK)
+    ends = blocks.sum(dim=-1).double().cumsum(dim=-1)
+    block, target = _place(ends, uniforms * ends[:, -1])
+    inside = blocks[torch.arange(len(blocks), device=blocks.device), block].double().cumsum(dim=-1)
+    before = torch.where(block > 0, ends.gather(1, (block - 1).clamp(min=0)[:, None])[:, 0], 0.0)
+    place, _ = _place(inside, target - before)
+    return block * BLOCK + place
+
+
+def _place(ends: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the first place whose end is above the target, and the target, which is kept below the last end."""
+    below = torch.nextafter(ends[:, -1], ends.new_zeros(()))
+    target = torch.minimum(target, below).clamp(min=0.0)
+    return (ends <= target[:, None]).sum(dim=-1), target
 
 
 def _gather(logprobs: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:

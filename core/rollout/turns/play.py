@@ -126,7 +126,7 @@ class Player:
                 alive = [one for one in rollouts if one.finish is None]
                 if not alive:
                     break
-                self._speak(alive, sample, params)
+                self._speak(alive, sample, params.of([one.number for one in alive], turn))
                 callers = self._called(turn, alive, tool_threads)
                 self._tell(turn, [one for one in alive if one.number in callers], callers, threads)
                 self._step(turn, [one for one in alive if one.number not in callers], threads)

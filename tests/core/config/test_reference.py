@@ -32,7 +32,7 @@ def test_a_table_that_is_out_of_date_is_written_anew_and_the_rest_is_kept() -> N
     page = "Before.\n\n<!-- settings of [failures] -->\n| setting | default |\n|---|---|\n| `gone` | 1 |\n\nAfter.\n"
     written = with_tables(page)
     assert written.startswith("Before.\n\n<!-- settings of [failures] -->\n| setting | type | default | meaning |\n")
-    assert written.endswith(" is tried again. |\n\nAfter.\n")
+    assert written.endswith(" and names it. |\n\nAfter.\n")
     assert "gone" not in written
     assert with_tables(written) == written
 

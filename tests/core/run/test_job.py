@@ -178,27 +178,6 @@ def test_a_resumed_run_reports_a_changed_reward(
     assert "reward vowels changed" in capsys.readouterr().err
 
 
-def test_two_processes_share_one_run(small: list[str], tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    alone, shared = tmp_path / "alone", tmp_path / "shared"
-    here([*small, "--out", str(alone)])
-    done = in_two_processes([*small, "--out", str(shared)])
-    assert done.stdout.count("done after step 8") == 1
-    one, two = metrics(alone), metrics(shared)
-    assert [row["step"] for row in two] == [row["step"] for row in one]
-    for step in range(1, 9):
-        table = pq.read_table(shared / "rollouts" / f"step-{step:06d}.parquet")
-        assert table.num_rows == 8
-        assert table["group"].to_pylist() == [0] * 4 + [1] * 4
-        prompts = table["prompt"].to_pylist()
-        assert prompts == pq.read_table(alone / "rollouts" / f"step-{step:06d}.parquet")["prompt"].to_pylist()
-        assert len({*table["completion"].to_pylist()}) > 4, "both processes sampled the same"
-    # The draws differ between the processes, so the curves agree within noise, and the first loss is exactly on-policy.
-    gap = [abs(a["reward"] - b["reward"]) for a, b in zip(one[1:], two[1:], strict=True)]
-    assert sum(gap) / len(gap) < 0.05
-
-
 def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small: list[str], tmp_path: Path) -> None:
     fails = "    if os.environ['RANK'] == '1':\n        raise ValueError('here')\n    return"
     (tmp_path / "mine.py").write_text("import os\n" + REWARD.replace("    return", fails))

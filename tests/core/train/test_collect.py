@@ -78,6 +78,7 @@ def made(tiny_model: Path, tmp_path: Path) -> Iterator[Made]:
             tokenizer,
             sampling_params(plan.config.rollout, (tokenizer.eos_token_id,), tokenizer.pad_token_id),
             scoring.begin,
+            0,
         )
         torch.manual_seed(0)
         yield Made(plan, sampler, scoring, tokenizer, model)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.rollout.hf.sampling import choose
+from grpo.core.rollout.draws import keys_of, uniforms
+from grpo.core.rollout.hf import sampling
 from grpo.core.rollout.types import SamplingParams
 
 LOGITS = torch.tensor([2.0, 1.0, 0.5, -1.0])  # probabilities 0.59, 0.22, 0.13, 0.03
@@ -15,6 +16,10 @@ LOGITS = torch.tensor([2.0, 1.0, 0.5, -1.0])  # probabilities 0.59, 0.22, 0.13, 
 
 def params(**changed: Any) -> SamplingParams:
     return SamplingParams(max_tokens=1, eos_ids=(0,), pad_id=0, **changed)
+
+
+def choose(rows: torch.Tensor, how: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
+    return sampling.choose(rows, how, uniforms(None, len(rows), 1)[:, 0])
 
 
 def drawn(count: int = 4000, **changed: Any) -> torch.Tensor:
@@ -75,3 +80,27 @@ def test_the_choice_of_a_row_is_that_of_torchs_generator() -> None:
     torch.manual_seed(3)
     assert torch.equal(first, choose(rows, params())[0])
     assert not torch.equal(first, choose(rows, params())[0])
+
+
+@pytest.mark.parametrize("width", [4, 256, 300, 1000])
+def test_a_number_chooses_the_token_where_the_sum_of_probabilities_passes_it(width: int) -> None:
+    torch.manual_seed(1)
+    rows = 3 * torch.randn(200, width)
+    rows[:, 2] = -torch.inf  # it is never chosen
+    numbers = torch.rand(200, dtype=torch.float64)
+    numbers[:3] = torch.tensor([0.0, 0.5, 1 - 2**-53], dtype=torch.float64)
+    chosen, _ = sampling.choose(rows, params(), numbers)
+    sums = rows.double().softmax(-1).cumsum(-1)
+    at = sums.gather(1, chosen[:, None])[:, 0]
+    assert (at >= numbers - 1e-6).all()
+    assert (at - rows.double().softmax(-1).gather(1, chosen[:, None])[:, 0] <= numbers + 1e-6).all()
+    assert not (chosen == 2).any()
+
+
+def test_a_completion_has_numbers_of_its_own_wherever_it_is_sampled() -> None:
+    whole = uniforms(keys_of(7, 3, 0, 8), 8, 5)
+    halves = [uniforms(keys_of(7, 3, first, 4), 4, 5) for first in (0, 4)]
+    assert torch.equal(whole, torch.cat(halves))
+    others = [uniforms(keys_of(seed, step, 0, 8), 8, 5) for seed, step in ((7, 4), (8, 3))]
+    assert len({number for numbers in (whole, *others) for number in numbers.flatten().tolist()}) == 3 * 40
+    assert 0.0 <= float(whole.min()) < float(whole.max()) < 1.0

@@ -1,0 +1,34 @@
+"""The random numbers of a completion, its own: where it stands in a run in, numbers between 0 and 1 out.
+
+A completion that is sampled by the same policy gets the same tokens, however the batch is shared among processes or
+divided. The generator counts (Philox), so a stream needs no state but its key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+
+def keys_of(seed: int, step: int, first: int, count: int) -> tuple[int, ...]:
+    """Returns the keys of completions.
+
+    Args:
+        seed: of the run.
+        step: the optimizer step that first trains on them.
+        first: the number of the first one in the step, over all processes; members of a group are adjacent.
+        count: how many there are.
+    """
+    places = (f"{seed} {step} {number}".encode() for number in range(first, first + count))
+    return tuple(int.from_bytes(hashlib.blake2b(place, digest_size=15).digest()) for place in places)
+
+
+def uniforms(keys: Sequence[int] | None, rows: int, length: int) -> torch.Tensor:
+    """Returns [rows, length] float64 in [0, 1): each row by its key, all by torch's global generator without keys."""
+    if keys is None:
+        return torch.rand((rows, length), dtype=torch.float64)
+    drawn = [np.random.Generator(np.random.Philox(key=key)).random(length) for key in keys]
+    return torch.from_numpy(np.stack(drawn))

@@ -1,0 +1,49 @@
+"""A run that goes on with another number of processes: its settings and checkpoint in, settings that fit them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo.core.config.schema import RunConfig
+from grpo.core.processes.group import count
+from grpo.plugins.errors import UsageError
+
+
+def regrouped(config: RunConfig, recorded: Mapping[str, Any], checkpoint: Path | None) -> tuple[RunConfig, list[str]]:
+    """Fits a run to the processes that resume it, and returns what a user should know of that.
+
+    The prompts of a step and what a micro batch adds to its gradient are the same for any number of them; only the size
+    of a micro batch has to divide the share of a process.
+
+    Args:
+        config: of the run.
+        recorded: what the run wrote down when it started; nothing of processes where it is older than that.
+        checkpoint: that it goes on from, None from the beginning.
+
+    Raises:
+        UsageError: what the checkpoint holds belongs to the processes that wrote it.
+    """
+    before = recorded.get("processes")
+    if before in (None, count()):
+        return config, []
+    asked = f"the processes of this run were {before}, and are {count()} now"
+    if checkpoint is not None:
+        if config.rollout.overlap:
+            raise UsageError(
+                f"{asked}: with --overlap a checkpoint holds the batch that each of them had sampled ahead. Resume it "
+                f"with {before}."
+            )
+        if any(checkpoint.glob("global_step*")):
+            raise UsageError(
+                f"{asked}: DeepSpeed wrote the optimizer's state in {before} parts. Resume it with as many."
+            )
+    train, notes = config.train, [f"{asked}: metrics continue up to rounding"]
+    share = train.prompts_per_step * train.group_size // count()
+    micro = train.micro_batch_size
+    if micro is not None and share % micro:
+        fits = max(size for size in range(1, min(micro, max(share, 1)) + 1) if share % size == 0)
+        train = train.model_copy(update={"micro_batch_size": fits})
+        notes = [f"{notes[0]}; micro batches have {fits} completions, not {micro}, to divide the share of a process"]
+    return config.model_copy(update={"train": train}), notes

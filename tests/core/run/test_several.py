@@ -1,0 +1,280 @@
+"""Several processes are one run: the same rollouts for any number of them, one end, and a run that resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forked_command import ONE_THREAD, Forked, in_two_processes, launched
+
+pytestmark = pytest.mark.slow
+
+REWARD = """
+from grpo import reward
+
+@reward(version=1, range=(0.0, 1.0), isolation="process")
+def vowels(completion: str) -> float:
+    return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
+"""
+
+
+class Ranks:
+    """A run of two processes that is being disturbed.
+
+    Args:
+        arguments: of `grpo`.
+        out: the run directory.
+    """
+
+    def __init__(self, arguments: Sequence[str], out: Path) -> None:
+        self.out = out
+        self._said = out.with_suffix(f".{time.monotonic_ns()}")
+        environment = {**os.environ, **ONE_THREAD, "GRPO_TEST": str(out)}
+        with self._said.open("wb") as file:
+            self.launcher = subprocess.Popen(launched(arguments), stdout=file, stderr=file, env=environment)
+
+    @property
+    def said(self) -> str:
+        """What the processes said, without the launcher's own lines."""
+        lines = self._said.read_text().splitlines()
+        return "\n".join(line for line in lines if not re.match(r"[WE]\d{4} ", line))
+
+    def processes(self) -> dict[int, int]:
+        """The processes of the run, by their rank."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                command, environment = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+            except OSError:
+                continue
+            rank = re.search(rb"(?:^|\0)RANK=(\d+)", environment)
+            ours = f"GRPO_TEST={self.out}".encode() in environment and b"\0-m\0grpo\0" in command
+            if rank and ours and b"torch.distributed" not in command:
+                found[int(rank[1])] = int(folder.name)
+        return found
+
+    def workers(self) -> list[int]:
+        """The processes that score."""
+        ranks = {*self.processes().values()}
+        parents = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+        return [pid for pid, parent in parents.items() if parent in ranks and pid not in ranks]
+
+    def until_step(self, step: int) -> None:
+        file, deadline = self.out / "metrics.jsonl", time.monotonic() + 120
+        while not (file.exists() and f'"step": {step},' in file.read_text()):
+            assert self.launcher.poll() is None, self.said
+            assert time.monotonic() < deadline, "the run never got there"
+            time.sleep(0.02)
+
+    def ended_within(self, seconds: float) -> None:
+        """Waits for the end of all processes."""
+        deadline = time.monotonic() + seconds
+        while self.processes():
+            assert time.monotonic() < deadline, f"still going: {self.processes()}\n{self.said}"
+            time.sleep(0.1)
+        self.launcher.wait(60)
+
+    def stop(self) -> None:
+        for pid in (*self.processes().values(), self.launcher.pid):
+            if self.launcher.poll() is None:
+                os.kill(pid, signal.SIGKILL)
+        self.launcher.wait(60)
+
+
+@pytest.fixture
+def ranks() -> Iterator[list[Ranks]]:
+    started: list[Ranks] = []
+    yield started
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture(scope="module")
+def arguments(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Arguments of a run of eight short steps with a checkpoint every second one."""
+    folder = tmp_path_factory.mktemp("several")
+    (folder / "mine.py").write_text(REWARD)
+    text = (
+        f"run --env gsm8k:dataset=embedded --reward {folder}/mine.py:vowels --model {tiny_model} --steps 8 --lr 1e-3 "
+        "--max-completion-length 10 --prompts-per-step 2 --group-size 4 --save-every 2 --eval-size 8 --eval-every 4"
+    )
+    return text.split()
+
+
+@pytest.fixture(scope="module")
+def two(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in two processes, undisturbed."""
+    out = tmp_path_factory.mktemp("two") / "run"
+    done = in_two_processes([*arguments, "--out", str(out)])
+    for line in ("done after step 8", "loading the model", "held-out accuracy after 8 steps", "step 3 "):
+        assert done.stdout.count(line) == 1
+    assert "Warning" not in done.stderr
+    assert [line for line in done.stderr.splitlines() if done.stderr.count(line) > 1] == []
+    return out
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+
+
+def rollouts(run: Path, step: int) -> list[tuple[str, str]]:
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(run / "rollouts" / f"step-{step:06d}.parquet").to_pylist()
+    return [(json.dumps(row["prompt"]), row["completion"]) for row in rows]
+
+
+def close(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Asserts that metrics agree to rounding; the loss is next to nothing on policy, and its rounding is not."""
+    assert [row["step"] for row in found] == [row["step"] for row in expected]
+    for mine, other in zip(found, expected, strict=True):
+        for key in ("reward", "grad_norm", "loss", "accuracy", "completions/mean_length", "held_out/accuracy"):
+            if key in other:
+                assert mine[key] == pytest.approx(other[key], rel=1e-4, abs=1e-6), (mine["step"], key)
+
+
+def alone(arguments: Sequence[str], tmp_path: Path) -> None:
+    command = Forked(arguments, tmp_path / f"said{time.monotonic_ns()}")
+    assert command.wait(180) == 0, command.said
+
+
+def test_one_two_and_four_processes_sample_and_learn_the_same(arguments: list[str], two: Path, tmp_path: Path) -> None:
+    one, four, small, few = tmp_path / "one", tmp_path / "four", tmp_path / "small", [*arguments, "--steps", "3"]
+    alone([*few, "--eval-size", "0", "--out", str(one)], tmp_path)
+    alone([*few, "--eval-size", "0", "--out", str(small), "--set", "rollout.batch_size=3"], tmp_path)
+    in_two_processes([*few, "--eval-size", "0", "--out", str(four)], processes=4)
+    for other in (two, four, small):
+        for step in range(1, 4):
+            assert rollouts(other, step) == rollouts(one, step)
+        close([row for row in metrics(other) if 0 < row["step"] < 4], metrics(one))
+    assert len({text for step in range(1, 4) for _, text in rollouts(one, step)}) > 16
+
+
+def test_a_run_goes_on_with_another_number_of_processes(
+    arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    """Two, then one, then two of them again."""
+    out = tmp_path / "run"
+    shutil.copytree(two, out)
+    for last, resumed in ((4, alone), (6, lambda command, _: in_two_processes(command))):
+        shutil.rmtree(out / "model")
+        for checkpoint in (out / "checkpoints").iterdir():
+            if int(checkpoint.name.removeprefix("checkpoint-")) > last:
+                shutil.rmtree(checkpoint)
+        resumed(["run", "--resume", str(out)], tmp_path)
+        close(metrics(out), metrics(two))
+        assert [rollouts(out, step) for step in range(1, 9)] == [rollouts(two, step) for step in range(1, 9)]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_process_ends_all_with_one_line_and_the_run_resumes(
+    rank: int, arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    disturbed = Ranks([*arguments, "--out", str(tmp_path / "run")], tmp_path / "run")
+    ranks.append(disturbed)
+    disturbed.until_step(5)
+    os.kill(disturbed.processes()[rank], signal.SIGKILL)
+    disturbed.ended_within(15)
+    assert disturbed.said.count(f"grpo: process {rank} of 2 ended without a word: it was killed") == 1
+    assert disturbed.said.count("grpo: ") == 1
+    assert "Traceback" not in disturbed.said.split("torch/distributed/run.py")[0].rsplit("Traceback", 1)[0]
+    assert not (tmp_path / "run" / "model").exists()
+    if rank == 0:  # from either, the random moments below
+        in_two_processes(["run", "--resume", str(tmp_path / "run")])
+        assert metrics(tmp_path / "run") == metrics(two)
+
+
+def test_a_stop_of_one_process_is_a_stop_of_all_after_the_same_step(
+    arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    stopped = Ranks([*arguments, "--save-every", "100", "--out", str(tmp_path / "run")], tmp_path / "run")
+    ranks.append(stopped)
+    stopped.until_step(3)
+    os.kill(stopped.processes()[1], signal.SIGTERM)
+    stopped.ended_within(30)
+    assert stopped.said.count("Continue with: grpo run --resume") == 1
+    assert "grpo: " not in stopped.said
+    assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "interrupted"
+    assert not (tmp_path / "run" / "model").exists()
+    in_two_processes(["run", "--resume", str(tmp_path / "run")])
+    assert metrics(tmp_path / "run") == metrics(two)
+
+
+def test_what_all_processes_refuse_is_said_once(arguments: list[str], tmp_path: Path) -> None:
+    early = in_two_processes(["run", "--env", "gsm8k", "--steps", "none"], code=1)
+    assert early.stderr.count("Invalid value for '--steps'") == 1
+    late = in_two_processes([*arguments, "--group-size", "3", "--prompts-per-step", "1"], code=1)
+    assert late.stderr.count("grpo: 1 prompts x 3 completions = 3 cannot be shared by 2 processes") == 1
+
+
+def test_the_trouble_of_one_process_is_told_by_it_and_ends_all(
+    arguments: list[str], tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    """A limit on the size of files stands in for a full disk, under the second process alone."""
+    program = (
+        "import os, resource, runpy, sys\n"
+        "if os.environ['RANK'] == '1':\n    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, 1 << 10))\n"
+        "sys.argv[0] = 'grpo'\nrunpy.run_module('grpo', run_name='__main__')\n"
+    )
+    (tmp_path / "limited.py").write_text(program)
+    command = launched([*arguments, "--out", str(tmp_path / "run")])
+    place = command.index("-m", 2)
+    command[place : place + 2] = [str(tmp_path / "limited.py")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **ONE_THREAD}, timeout=200, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("grpo: process 1 of 2: cannot write") == 1, done.stderr
+    assert done.stderr.count("grpo: ") == 1
+    assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "failed"
+
+
+def disturbed_at_random(arguments: list[str], out: Path, ranks: list[Ranks], kills: int, draw: random.Random) -> None:
+    """Runs, kills a process of the run or a scoring worker at a random moment, and resumes, until the run is over."""
+    command = [*arguments, "--out", str(out)]
+    for number in range(kills):
+        run = Ranks(command, out)
+        ranks.append(run)
+        run.until_step(number)
+        time.sleep(draw.uniform(0.0, 0.8))
+        victims = run.workers() if draw.random() < 0.3 else list(run.processes().values())
+        if victims:
+            os.kill(draw.choice(victims), signal.SIGKILL)
+        run.launcher.wait(120)
+        assert not run.processes()
+        if (out / "model").exists():  # a worker was replaced, or the process was done
+            return
+        command = ["run", "--resume", str(out)] if (out / "config.json").exists() else command
+    in_two_processes(command)
+
+
+def test_kills_at_random_moments_change_no_number(
+    arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    disturbed_at_random(arguments, tmp_path / "run", ranks, 2, random.Random(3))
+    assert metrics(tmp_path / "run") == metrics(two)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(12))
+def test_many_kills_at_random_moments_change_no_number(
+    seed: int, arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    disturbed_at_random(arguments, tmp_path / "run", ranks, 5, random.Random(seed))
+    assert metrics(tmp_path / "run") == metrics(two)
