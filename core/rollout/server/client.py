@@ -142,7 +142,7 @@ class ServerLink:
         unique, copies = runs(prompts)
         body = {
             "prompts": [[list(prompt), n] for prompt, n in zip(unique, copies, strict=True)],
-            "params": asdict(replace(params, seed=params.seeded())),
+            "params": asdict(replace(params, keys=None, seed=params.seeded())),
         }
         ready: dict[int, Sampled] = {}
 
