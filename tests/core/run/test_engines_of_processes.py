@@ -137,7 +137,16 @@ def test_a_server_that_stays_away_ends_both_processes_with_one_line(
 ) -> None:
     """Of all weights, one turn, nothing ahead of time."""
     out = tmp_path / "run"
-    plain = ["--no-lora", "--set", "rollout.overlap=false", "--set", "rollout.server_wait=2", "--env", "gsm8k"]
+    plain = [
+        "--set",
+        "lora.enabled=false",
+        "--set",
+        "rollout.overlap=false",
+        "--set",
+        "rollout.server_wait=2",
+        "--env",
+        "gsm8k",
+    ]
     ended: list[float] = []
 
     def kill() -> None:
