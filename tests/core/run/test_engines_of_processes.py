@@ -135,7 +135,7 @@ def test_two_processes_share_one_server_and_a_resumed_run_goes_on(
 def test_a_server_that_stays_away_ends_both_processes_with_one_line(
     settings: Path, servers: list[Server], tmp_path: Path
 ) -> None:
-    """Of all weights, one turn, nothing ahead of time."""
+    """All weights are trained, and nothing is sampled ahead of time."""
     out = tmp_path / "run"
     plain = [
         "--set",
