@@ -137,16 +137,7 @@ def test_a_server_that_stays_away_ends_both_processes_with_one_line(
 ) -> None:
     """All weights are trained, and nothing is sampled ahead of time."""
     out = tmp_path / "run"
-    plain = [
-        "--set",
-        "lora.enabled=false",
-        "--set",
-        "rollout.overlap=false",
-        "--set",
-        "rollout.server_wait=2",
-        "--env",
-        "gsm8k",
-    ]
+    plain = ["--set", "lora.enabled=false", "--set", "rollout.overlap=false", "--set", "rollout.server_wait=2"]
     ended: list[float] = []
 
     def kill() -> None:
