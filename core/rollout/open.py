@@ -48,7 +48,8 @@ def connected_engines(plan: Plan, warned: Callable[[str], None]) -> list[EngineL
 
     rollout = plan.config.rollout
     last = LastWeights() if rollout.weight_sync == "delta" else None
-    return [ServerLink(*server, rollout.server_wait, warned, last) for server in servers_of(plan)]
+    broadcasts = rollout.weight_sync == "broadcast"
+    return [ServerLink(*server, rollout.server_wait, warned, last, broadcasts) for server in servers_of(plan)]
 
 
 def start_engine(plan: Plan, model: Any) -> Any:

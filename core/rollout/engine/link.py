@@ -7,6 +7,8 @@ from typing import Protocol
 
 import torch
 
+from grpo.core.rollout.sync.delta import Announced
+from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
 
@@ -72,4 +74,16 @@ class EngineLink(Protocol):
 
     def close(self) -> None:
         """Stops the engine, or leaves the server."""
+        ...
+
+
+class ServedEngine(EngineLink, Protocol):
+    """An engine behind a server, which can also take weights from a group that it joined with the trainer."""
+
+    def join(self, meeting: Meeting) -> None:
+        """Joins, and leaves the group before."""
+        ...
+
+    def receive(self, announced: Iterable[Announced]) -> None:
+        """Replaces the weights by what the first member of the group sends, each after its announcement."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import http.client
+import io
 import json
 import os
 import socket
@@ -24,8 +25,11 @@ from grpo.core.rollout.engine.proven import EngineRollouts
 from grpo.core.rollout.server.card import TOKEN
 from grpo.core.rollout.server.client import ServerLink, found_server, state_of
 from grpo.core.rollout.server.serve import BYTES, RolloutServer
-from grpo.core.rollout.sync.delta import HeldWeights, LastWeights
+from grpo.core.rollout.server.wire import Unframed, frames
+from grpo.core.rollout.sync import group
+from grpo.core.rollout.sync.delta import Announced, HeldWeights, LastWeights, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
+from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup
 from grpo.core.rollout.sync.payload import Adapter, fingerprints
 from grpo.core.rollout.types import Sampled
 from grpo.plugins.errors import RunError, UsageError
@@ -199,6 +203,93 @@ def test_changes_for_a_server_that_dropped_its_copy_are_a_fault_and_everything_f
     link.epoch()
     assert link.put_weights(weights.items()) == whole
     assert torch.equal(running[0].engine.weights["a"], weights["a"])
+
+
+ALL_KINDS = {
+    "half": torch.randn(30, 4).bfloat16(),
+    "turned": torch.randn(6, 5).T,
+    "odd": torch.tensor([float("nan"), -0.0, float("-inf")]),
+    "scalar": torch.tensor(3.0),
+    "empty": torch.empty(0, 4),
+    "large": torch.randn(1000, 1000),
+}
+
+
+def broadcasting(url: str) -> ServerLink:
+    return ServerLink(url, CARD, COMMAND, 5.0, print, broadcasts=True)
+
+
+def test_weights_go_by_a_group_that_server_and_trainer_meet_in(running: list[Running]) -> None:
+    link = broadcasting(running[0].url)
+    for _ in range(2):
+        assert link.put_weights(ALL_KINDS.items()) == sum(tensor.nbytes for tensor in ALL_KINDS.values())
+        found = running[0].engine.weights
+        assert list(found) == list(ALL_KINDS)
+        for name, tensor in ALL_KINDS.items():
+            assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape)
+        assert link.fingerprints(3) == fingerprints(ALL_KINDS, 3)
+    link.forget()
+    link.put_weights(WEIGHTS.items())
+    assert link.fingerprints(4) == fingerprints(WEIGHTS, 4)
+
+
+def test_a_group_that_lost_a_member_is_a_fault_and_another_one_is_made(running: list[Running]) -> None:
+    link = broadcasting(running[0].url)
+    link.put_weights(WEIGHTS.items())
+
+    def half() -> Iterator[tuple[str, torch.Tensor]]:
+        yield "a", WEIGHTS["a"]
+        raise KeyError("the trainer failed")
+
+    with pytest.raises(KeyError):
+        link.put_weights(half())
+    link.epoch()
+    link.put_weights(WEIGHTS.items())
+    assert link.fingerprints(5) == fingerprints(WEIGHTS, 5)
+    assert running[0].engine.group is not None
+    running[0].engine.group.close()
+    with pytest.raises((SyncFault, RuntimeError)):
+        link.put_weights(WEIGHTS.items())
+    link.epoch()
+    link.put_weights(WEIGHTS.items())
+    running.append(running[0].restarted())
+    link.epoch()
+    link.put_weights(WEIGHTS.items())
+    assert link.fingerprints(6) == fingerprints(WEIGHTS, 6)
+
+
+def test_only_who_was_told_the_key_finds_the_group(running: list[Running]) -> None:
+    opened = OpenMeeting("127.0.0.1", 2, "gloo")
+    stranger = replace(opened.meeting, key="guessed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group, "SECONDS", 1.0)
+        with pytest.raises(RuntimeError):
+            TransferGroup(stranger, 1)
+    found: list[torch.Tensor] = []
+
+    def other() -> None:
+        found.append(TransferGroup(opened.meeting, 1).receive(torch.float32, (2,)))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    opened.join().send(torch.tensor([1.0, 2.0]))
+    thread.join()
+    assert found[0].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("path", ["/announced", "/weights"])
+def test_announcements_and_tensors_are_not_taken_for_each_other(running: list[Running], path: str) -> None:
+    link = link_to(running[0].url)
+    one: Any = Announced("a", torch.float32, (2,)) if path == "/weights" else whole_of("a", torch.ones(2))
+    with pytest.raises(SyncFault, match=r"ConnectionError: a (was announced|arrived among)"):
+        link._hand_over(path, frames([one]), {})
+
+
+@pytest.mark.parametrize("shape", [[-1], [2**40], ["x"]])
+def test_a_tensor_that_cannot_be_is_not_announced(shape: Any) -> None:
+    data = b"".join(frames([Announced("a", torch.float32, tuple(shape))]))
+    with pytest.raises(ConnectionError, match="arrived broken"):
+        list(Unframed(io.BytesIO(data)).announced())
 
 
 def test_a_handing_over_that_arrives_late_is_refused(running: list[Running]) -> None:
