@@ -17,6 +17,8 @@ from typing import NoReturn
 import click
 
 import grpo
+from grpo.core.processes.group import count
+from grpo.core.processes.together import Silenced, together
 from grpo.core.text.quiet import hush_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
 from grpo.plugins.errors import GrpoError, RunError, UsageError, did_you_mean
@@ -85,10 +87,13 @@ def main() -> NoReturn:
     """Runs the command line and exits."""
     # Idle OpenMP threads that spin starve whoever shares the cores: up to ten times slower. Read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if count() > 1:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # who did not come is told once, by us
     hush_unloaded()
     open_standard_streams()
     try:
-        code = cli(standalone_mode=False)
+        with together():
+            code = cli(standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         fail(error, 2)
@@ -97,6 +102,8 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         leave(2)
+    except Silenced as ended:
+        leave(ended.code)
     except (KeyboardInterrupt, click.Abort):
         say("grpo: interrupted")
         leave(INTERRUPTED)

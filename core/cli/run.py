@@ -57,16 +57,18 @@ def run(
     minute. Every setting of docs/configuration.md can be given with --set or in a --config file.
     """
     from grpo.core.policy.weights import run_config
+    from grpo.core.processes.group import is_first
     from grpo.core.record.run_dir import open_run_dir
     from grpo.core.run.display import display_for
     from grpo.core.run.given import refuse_missing
     from grpo.core.run.job import resume, start
+    from grpo.core.run.progress import Silent
     from grpo.core.text.streams import lasting_output
     from grpo.plugins.host import Host
 
     flags = given(values)
     with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."):
-        display = display_for(quiet=quiet)
+        display = display_for(quiet=quiet) if is_first() else Silent()
         try:
             if resume_from is not None:
                 if set(flags) - {"train.steps"} or pairs or config_file or dry_run:

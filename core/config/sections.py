@@ -505,6 +505,10 @@ class FailureSection(Section):
         Count,
         About("How often a call that failed for a passing reason (a network, a rate limit) is tried again."),
     ] = 2
+    wait_limit: Annotated[
+        Positive,
+        About("Seconds that the processes of a run wait for one that does not come; then the run stops and names it."),
+    ] = 1800.0
 
 
 class CanarySection(Section):

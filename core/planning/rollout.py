@@ -56,11 +56,6 @@ def refuse_impossible_rollouts(config: RunConfig, processes: int) -> None:
         refuse_missing_vllm()
     else:
         refuse_unusable_urls(rollout.server_url)
-    if processes > 1:
-        raise UsageError(
-            f"rollout.backend='{rollout.backend}' serves one training process; this run has several. Start one "
-            "process, or sample with rollout.backend='hf'."
-        )
     filtered = [name for name, off in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0)) if getattr(rollout, name) != off]
     if filtered and rollout.temperature != 1.0:
         raise UsageError(

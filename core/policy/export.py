@@ -24,7 +24,7 @@ from grpo.plugins.errors import RunError, UsageError
 
 # What the trainer keeps beside the weights in a checkpoint.
 TRAINING_STATE = ("optimizer*", "scheduler*", "scaler*", "rng_state*", "trainer_state.json", "training_args.bin")
-OURS = ("complete.json", "ahead.json", "README.md")
+OURS = ("complete.json", "ahead*.json", "README.md")
 
 
 def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.processes.group import count, rank
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.limits import engine_context, tolerance_of
 
 if TYPE_CHECKING:
     from grpo.core.plan import Plan
-    from grpo.core.rollout.engine.link import EngineLink
+    from grpo.core.rollout.engine.link import EngineLink, GuestLink
+    from grpo.core.rollout.server.card import ServerCard
     from grpo.core.rollout.types import Rollouts
+
+    Server = tuple[str, ServerCard, str]  # its address, what it has to be, the command that starts it
 
 
 def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
@@ -29,27 +33,36 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
     if config.rollout.backend == "hf":
         return HfRollouts(config.rollout.batch_size)
     if config.rollout.backend == "vllm":
-        return _proven(plan, start_engine(plan, model), model)
-    from grpo.core.rollout.engine.spread import SpreadRollouts
-
-    members = [_proven(plan, link, model) for link in connected_engines(plan, warned)]
-    return members[0] if len(members) == 1 else SpreadRollouts(members)
-
-
-def connected_engines(plan: Plan, warned: Callable[[str], None]) -> list[EngineLink]:
-    """Connects with the servers of a plan.
-
-    Raises:
-        UsageError: one is not there, or does not fit.
-    """
+        return _proven(plan, model, [start_engine(plan, model)])
     from grpo.core.rollout.server.card import servers_of
     from grpo.core.rollout.server.client import ServerLink
     from grpo.core.rollout.sync.delta import LastWeights
 
-    rollout = plan.config.rollout
-    last = LastWeights() if rollout.weight_sync == "delta" else None
-    broadcasts = rollout.weight_sync == "broadcast"
-    return [ServerLink(*server, rollout.server_wait, warned, last, broadcasts) for server in servers_of(plan)]
+    own, guest = dealt(servers_of(plan), rank(), count())
+
+    last = LastWeights() if config.rollout.weight_sync == "delta" and own else None
+    broadcasts = config.rollout.weight_sync == "broadcast"
+
+    def connected(server: Server) -> ServerLink:
+        return ServerLink(*server, config.rollout.server_wait, warned, last, broadcasts)
+
+    return _proven(plan, model, [connected(server) for server in own], None if guest is None else connected(guest))
+
+
+def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Sequence[Server], Server | None]:
+    """Deals servers out among the processes that train together.
+
+    Args:
+        servers: of the plan.
+        number: of this process.
+        processes: how many there are.
+
+    Returns:
+        The servers that this process hands weights to and samples on; and where there are none, the one of another
+        process that it samples on.
+    """
+    own = servers[number::processes]
+    return own, None if own else servers[number % len(servers)]
 
 
 def start_engine(plan: Plan, model: Any) -> Any:
@@ -77,16 +90,17 @@ def start_engine(plan: Plan, model: Any) -> Any:
     )
 
 
-def _proven(plan: Plan, link: EngineLink, model: Any) -> Rollouts:
+def _proven(plan: Plan, model: Any, links: Sequence[EngineLink], guest: GuestLink | None = None) -> Rollouts:
     from grpo.core.rollout.engine.proven import EngineRollouts
 
     rollout = plan.config.rollout
     return EngineRollouts(
-        link,
+        *links,
+        guest=guest,
         tolerance=tolerance_of(plan.config),
         temperature=rollout.temperature,
         lora_sync="adapter" if rollout.share_weights else rollout.lora_sync,
-        shared_bytes=_share(model, link) if rollout.share_weights else None,
+        shared_bytes=_share(model, links[0]) if rollout.share_weights else None,
     )
 
 

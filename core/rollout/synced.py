@@ -1,15 +1,19 @@
 """A rollout backend together with the policy that it serves: what samples in, what it returned out, never stale.
 
-Whoever samples says how; that the backend has the policy's weights as they are now is seen to here.
+Whoever samples says how; that the backend has the policy's weights as they are now is seen to here. Processes that
+train together sync together, and each samples its own part; where an engine of one of them lost its weights meanwhile,
+all of them sync again, and that one samples again from the same random numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from grpo.core.rollout.sync.fault import SyncFault
+import torch
+
+from grpo.core.rollout.together import end_together, faulty_anywhere
 from grpo.core.rollout.types import Rollouts
 
 T = TypeVar("T")
@@ -56,13 +60,27 @@ class SyncedRollouts:
         """
         with self._policy() as model:
             metrics = dict(self._rollouts.sync(model, again=again))
-            try:
-                done = sample(self._rollouts)
-            except SyncFault:
-                metrics = {**self._rollouts.sync(model, again=True), "sync/repeated": 1.0}
-                done = sample(self._rollouts)
+            done = sample(self._rollouts) if self._rollouts.exact else self._sampled_anywhere(sample, model, metrics)
             self._rollouts.rest()
         return done, metrics
+
+    def _sampled_anywhere(self, sample: Callable[[Rollouts], T], model: Any, metrics: dict[str, float]) -> T:
+        """Samples, and once more where the engine lost its weights; what ends it on one process ends it on all."""
+        state = torch.get_rng_state()
+        done, error = self._tried(sample)
+        if faulty_anywhere(error, "the samples"):
+            metrics |= {**self._rollouts.sync(model, again=True), "sync/repeated": 1.0}
+            if error is not None:
+                torch.set_rng_state(state)
+                done, error = self._tried(sample)
+            end_together(error, "the samples")
+        return cast("T", done)
+
+    def _tried(self, sample: Callable[[Rollouts], T]) -> tuple[T | None, Exception | None]:
+        try:
+            return sample(self._rollouts), None
+        except Exception as error:
+            return None, error
 
     def sample(self, sample: Callable[[Rollouts], T]) -> T:
         """Samples with the weights of the last `sync`."""

@@ -22,10 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from accelerate import PartialState
-from accelerate.utils import gather_object
-
 from grpo.core.plan import Plan
+from grpo.core.processes.group import gathered, is_first
 from grpo.core.record.run_dir import RunDir, read_json, write_json
 from grpo.core.run.progress import Progress
 from grpo.core.run.scoring import Scoring
@@ -248,12 +246,11 @@ class RunCanaries:
         return self._looked(step) if (self._batches - 1) % self._every == 0 else {}
 
     def _looked(self, step: int) -> dict[str, float]:
-        first, state = self._watch.baseline is None, PartialState()
-        began = time.perf_counter()
+        first, began = self._watch.baseline is None, time.perf_counter()
         look = self._watch.look(self._scoring.scorer, step)
         self._scoring.tell_failures("a plugin failed on a canary.")
-        stops = [look.stop] if state.num_processes == 1 else gather_object([look.stop])
-        if first and state.is_main_process:
+        stops = gathered(look.stop, "the look at the canaries")
+        if first and is_first():
             write_json(self._run_dir.canaries, {"fingerprint": fingerprint(self._canaries), "scores": look.said})
         for warning in look.warnings:
             self._progress.warned(warning)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
-
-from accelerate import PartialState
-from accelerate.utils import gather_object
+from typing import TYPE_CHECKING
 
 from grpo.core.env.mixture import RunEnv
 from grpo.core.measure.evaluate import complete
 from grpo.core.plan import Plan
+from grpo.core.processes.group import count, rank, rows_of_all
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import SamplingParams
@@ -22,8 +20,6 @@ from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-T = TypeVar("T")
 
 
 class HeldOut:
@@ -89,8 +85,8 @@ class HeldOut:
 
     def _right(self, part: RunEnv, rollouts: SyncedRollouts) -> list[bool | None]:
         """Whether the greedy answers to an environment's held-out episodes are right; the processes share them."""
-        state, config = PartialState(), self._plan.config
-        mine = part.held_out[state.process_index :: state.num_processes]
+        config = self._plan.config
+        mine = part.held_out[rank() :: count()]
         batch_size = config.rollout.batch_size or self._plan.batch_size
         if config.rollout.backend != "hf":
             batch_size = max(1, len(mine))  # an engine makes batches of its own
@@ -105,11 +101,4 @@ class HeldOut:
         )
         with preserved_randomness():
             completions, _ = rollouts.roll_out(ask)
-        right = self._judge(completions)
-        return right if state.num_processes == 1 else _gathered(right)
-
-
-def _gathered(values: list[T]) -> list[T]:
-    """Returns the values of all processes."""
-    found: list[T] = gather_object(values)
-    return found
+        return rows_of_all(self._judge(completions), "the held-out answers")

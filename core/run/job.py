@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig
@@ -27,6 +27,9 @@ from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import find_weights, run_config
+from grpo.core.processes.group import agreed, connect, is_first, wait
+from grpo.core.processes.together import INTERRUPTED, together
+from grpo.core.processes.watch import PeerEnded
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint, newest_step, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import (
@@ -56,8 +59,6 @@ from grpo.plugins.host import Host
 
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch
-
-T = TypeVar("T")
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FOLDER_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOENT)
@@ -95,27 +96,29 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
         RunError: it had to stop; the run directory resumes.
     """
     stop = StopRequest()
-    with stop.listening():
+    with stop.listening(), together():
         return _start(config, host, progress, stop)
 
 
 def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest) -> RunSummary:
     state = ProcessState()
     config = absolute_paths(config)
+    connect(config.failures.wait_limit)
     plan = make_plan(config, host)
     state.put_back()  # what the modules of plugins changed when they were imported
-    path = config.out or _agreed(_unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}"))
+    unused = _unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}")
+    path = config.out or agreed(unused, "the run directory")
     refuse_full_disk(path, plan.disk_bytes)
     note = find_weights(config.model).note
     plan = _with_own_base(plan, path)
     record = _versions(plan, host)
     settings = plan.config.model_copy(update={"out": path}).model_dump(mode="json")
-    _wait()  # until every process has seen that the directory is free
-    if _is_main():
+    wait("a look at the run directory")  # until every process has seen that it is free
+    if is_first():
         run_dir = create_run_dir(path, settings, record)
-    _wait()
+    wait("the run directory")
     run_dir = RunDir(path)
-    progress = progress if _is_main() else Silent()
+    progress = progress if is_first() else Silent()
     progress.planned(plan, path, [])
     if note is not None:
         progress.warned(note)
@@ -136,7 +139,7 @@ def _with_own_base(plan: Plan, path: Path) -> Plan:
     if weights.trained is None:
         return plan
     base = RunDir(path).base
-    if _is_main():
+    if is_first():
         export_weights(weights, base, merge=True)
         origin = {"trained": plan.source.trained, "embedded": plan.source.embedded, "run": weights.name}
         write_json(base / ORIGIN, origin)
@@ -162,7 +165,7 @@ def resume(path: Path, host: Host, progress: Progress, steps: int | None = None)
     """
     run_dir, stop = open_run_dir(path), StopRequest()
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
-    with stop.listening(), _held(run_dir) as hold:
+    with stop.listening(), together(), _held(run_dir) as hold:
         return _resume(run_dir, host, progress, stop, hold, steps)
 
 
@@ -173,9 +176,10 @@ def _resume(
     if not isinstance(settings, dict):
         raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
     before = run_config(run_dir)
+    connect(before.failures.wait_limit)
     over = run_dir.model.is_dir() and _last_step(run_dir) >= (before.train.steps or 0)
     damaged: list[str] = []
-    checkpoint = _agreed(last_checkpoint(run_dir, damaged.append) if _is_main() else None)
+    checkpoint = agreed(last_checkpoint(run_dir, damaged.append) if is_first() else None, "the last checkpoint")
     step = checkpoint_step(checkpoint) if checkpoint else 0
     if steps is not None:
         refuse_steps(before, steps, step, over=over, path=path)
@@ -188,16 +192,16 @@ def _resume(
     plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
     changed = drift(read_json(run_dir.versions) or {}, _versions(plan, host))
-    progress = progress if _is_main() else Silent()
+    progress = progress if is_first() else Silent()
     progress.planned(plan, path, [f"resuming after step {step}"])
     for line in damaged:
         progress.warned(f"{line} The run goes on after step {step}.")
     if steps is not None:
         for line in longer_notes(before, plan, step):
             progress.warned(line)
-        if _is_main():
+        if is_first():
             write_json(run_dir.config, {**settings, "train": {**settings["train"], "steps": steps}})
-    if _is_main():
+    if is_first():
         shutil.rmtree(run_dir.model, ignore_errors=True)  # of a run that was over, with fewer steps
     for line in changed:
         progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
@@ -206,7 +210,7 @@ def _resume(
 
 def _held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
     """Holds the run directory, by its first process."""
-    return exclusive(run_dir) if _is_main() else nullcontext()
+    return exclusive(run_dir) if is_first() else nullcontext()
 
 
 def _execute(
@@ -221,16 +225,16 @@ def _execute(
     """Trains, and leaves the run directory saying how the run ended."""
     try:
         with _explained(run_dir):
-            if _is_main():
+            if is_first():
                 rewind(run_dir, checkpoint_step(checkpoint) if checkpoint else -1)
             _set_state(run_dir, "running", checkpoint_step(checkpoint) if checkpoint else 0)
-            host.observe(RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
+            _observe(host, RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
             with limited_prints():
                 status = _train(plan, host, run_dir, progress, stop, hold, checkpoint)
     except BaseException as error:
-        how = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        how = "interrupted" if _asked(error) else "failed"
         step = _last_step(run_dir)
-        host.observe(RunEnded(str(run_dir.path), step, how))
+        _observe(host, RunEnded(str(run_dir.path), step, how))
         with suppress(OSError):  # where even this cannot be written, the free lock says that nobody runs here any more
             _set_state(run_dir, how, step)
         if (lost := _lost(run_dir, step)) is not None:
@@ -240,8 +244,10 @@ def _execute(
         raise
     step = _last_step(run_dir)
     _set_state(run_dir, status, step)
-    host.observe(RunEnded(str(run_dir.path), step, status))
+    _observe(host, RunEnded(str(run_dir.path), step, status))
     progress.ended(status, run_dir.path, step)
+    wait("the end of the run")
+    stop.over()
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
     return RunSummary(
         path=run_dir.path,
@@ -264,7 +270,7 @@ def _train(
     """The pipeline itself; returns "done" or "interrupted"."""
     for note in plan.notes:
         progress.warned(note)
-    if checkpoint is None and _is_main():
+    if checkpoint is None and is_first():
         for doubt in doubts(plan):
             progress.warned(doubt)
     progress.loading("libraries")
@@ -300,13 +306,12 @@ def _train(
 
         def received(batch: Batch) -> dict[str, float]:
             unsaved()  # there is a directory to write to
-            metrics = books.received(batch, scoring.judge(batch.completions)) if _is_main() else {}
-            _wait()  # what ends the run is on record before any process leaves
-            with _told_by_the_first():
-                scoring.stop_on_faults()
-                stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
-                refuse_overflow(batch, plan.rewards)
-                return metrics | (canaries.received(batch.step) if canaries else {})
+            metrics = books.received(batch, scoring.judge(batch.completions)) if is_first() else {}
+            wait("the record of the batch")  # what ends the run is on record before any process leaves
+            scoring.stop_on_faults()
+            stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
+            refuse_overflow(batch, plan.rewards)
+            return metrics | (canaries.received(batch.step) if canaries else {})
 
         trainer = PolicyTrainer(
             model=model,
@@ -330,20 +335,20 @@ def _train(
         )
         if checkpoint is None:
             measured = held_out.measure(0, trainer.rollouts)
-            if _is_main():
+            if is_first():
                 books.started(measured)
-        if stop.asked_of_any(_processes()):  # while somebody else's code swallowed the exception
+        if stop.asked_of_any():  # while somebody else's code swallowed the exception
             return "interrupted"
         with stop.finishing_steps():
             with closing(trainer.sampler):
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-            if stop.asked and trainer.state.global_step < trainer.state.max_steps:
+            if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
                 return "interrupted"
-            if _is_main():
+            if is_first():
                 save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, run_dir.model)
                 seal(run_dir.model)
                 books.plot()
-        _wait()
+        wait("the final model")
     return "done"
 
 
@@ -362,10 +367,10 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
     set_seed(plan.config.seed)  # a fresh adapter is drawn at random
     if not train.warmup_steps:
         return load_policy(plan.source.path, train.dtype, lora)
-    if _is_main() and run_dir.warmup.is_dir() and (problem := damage(run_dir.warmup)):
+    if is_first() and run_dir.warmup.is_dir() and (problem := damage(run_dir.warmup)):
         progress.warned(f"{run_dir.warmup} was damaged and is made again: {problem}.")
         shutil.rmtree(run_dir.warmup)
-    _wait()
+    wait("a look at the warm-up")
     if not run_dir.warmup.is_dir():
         from grpo.core.train.callbacks import LossCallback
         from grpo.core.train.warmup import warm_up
@@ -376,10 +381,10 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
         with stop.finishing_steps():
             if not warm_up(model, tokenizer, plan, run_dir.checkpoints, [told], progress.warned):
                 return None
-        if _is_main():
+        if is_first():
             save_policy(model, tokenizer, run_dir.warmup)
             seal(run_dir.warmup)
-        _wait()
+        wait("the warmed-up model")
     # Loaded afresh, so that a resumed run and the reference policy of the KL term start from the same weights.
     if lora.enabled:
         return load_policy(plan.source.path, train.dtype, lora, adapter=str(run_dir.warmup))
@@ -404,14 +409,14 @@ def _versions(plan: Plan, host: Host) -> dict[str, Any]:
 
 
 def _set_state(run_dir: RunDir, status: str, step: int) -> None:
-    if _is_main():
+    if is_first():
         write_json(run_dir.state, {"status": status, "step": step, "updated": time.strftime("%Y-%m-%d %H:%M:%S")})
 
 
 def _lost(run_dir: RunDir, step: int) -> str | None:
     """Says which steps a run that stops here has to do again, or returns None."""
     kept = newest_step(run_dir)
-    if step <= kept or not _is_main():
+    if step <= kept or not is_first():
         return None
     which = f"step {step}" if step == kept + 1 else f"steps {kept + 1} to {step}"
     since = f"the last whole checkpoint is of step {kept}" if kept else "there is no whole checkpoint yet"
@@ -454,15 +459,15 @@ def _explained(run_dir: RunDir) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _told_by_the_first() -> Iterator[None]:
-    """Lets the first process alone tell of an error that every process raises alike."""
-    try:
-        yield
-    except RunError:
-        if _is_main():
-            raise
-        raise SystemExit(1) from None
+def _asked(error: BaseException) -> bool:
+    """Whether a run ends because somebody wanted it to, and told this process or another."""
+    return isinstance(error, KeyboardInterrupt) or (isinstance(error, PeerEnded) and error.end.code == INTERRUPTED)
+
+
+def _observe(host: Host, event: RunStarted | RunEnded) -> None:
+    """Tells observers, once for all processes."""
+    if is_first():
+        host.observe(event)
 
 
 def _unused(path: Path) -> Path:
@@ -472,36 +477,3 @@ def _unused(path: Path) -> Path:
         number += 1
         unused = path.with_name(f"{path.name}-{number}")
     return unused
-
-
-def _is_main() -> bool:
-    return int(os.environ.get("RANK", "0")) == 0
-
-
-def _processes() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def _wait() -> None:
-    """Waits until every process is here."""
-    if _processes() > 1:
-        _partial_state().wait_for_everyone()
-
-
-def _agreed(path: T) -> T:
-    """Returns the first process's value on every process."""
-    if _processes() == 1:
-        return path
-    from accelerate.utils import broadcast_object_list
-
-    _partial_state()
-    values: list[T] = [path]
-    broadcast_object_list(values)
-    return values[0]
-
-
-def _partial_state() -> Any:
-    import torch
-    from accelerate import PartialState
-
-    return PartialState(cpu=not torch.cuda.is_available())

@@ -10,11 +10,10 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 import torch
-from accelerate import PartialState
-from accelerate.utils import gather_object
 
 from grpo.core.env.scores import right_by_env, scores_by_env
 from grpo.core.plan import Plan
+from grpo.core.processes.group import count, gathered, rank
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.process_state import ProcessState
@@ -49,8 +48,7 @@ class Scoring:
         self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
         self._envs = plan.envs
         self._group_size = plan.config.train.group_size
-        here = PartialState()
-        self._first_row = plan.batch_size // here.num_processes * here.process_index
+        self._first_row = plan.batch_size // count() * rank()
         self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
         self._warned = warned
         self._told: set[str | tuple[str, str]] = set()
@@ -78,9 +76,8 @@ class Scoring:
         begun, self._state = self._state, None
         if begun is not None:
             self.scorer.changed |= dict.fromkeys(begun.put_back())
-        if PartialState().num_processes > 1:  # the first process tells of what fails on others, too
-            for failures in gather_object([dict(self.scorer.first_failure)]):
-                self.scorer.first_failure |= {**failures, **self.scorer.first_failure}
+        for failures in gathered(dict(self.scorer.first_failure), "the scores"):  # the first process tells of them all
+            self.scorer.first_failure |= {**failures, **self.scorer.first_failure}
         self.tell_failures()
         return outcomes
 
@@ -107,8 +104,7 @@ class Scoring:
         Raises:
             RunError: names the verifier, its distribution and the first reason.
         """
-        faults = gather_object([self._fault]) if PartialState().num_processes > 1 else [self._fault]
-        for fault in faults:  # the first process alone judges what was sampled
+        for fault in gathered(self._fault, "what the verifiers say"):  # the first process alone judges what was sampled
             if fault is not None:
                 raise RunError(fault)
 

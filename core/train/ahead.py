@@ -10,6 +10,8 @@ engine synced in full and the batch sampled again. The optimizer then steps, so 
 they train, never more; the ratio of both policies weighs their tokens (truncated importance sampling). Scoring goes on
 beside all of this.
 
+Processes that train together do all of this in step: a batch is used, proven or sampled again by all of them.
+
 The engine draws from torch's generators in this process. Nobody else may meanwhile, so a policy with dropout is
 refused, and afterwards the generators are as they were.
 
@@ -32,12 +34,13 @@ import torch
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_starts
+from grpo.core.processes.group import any_of
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import SyncFault
 from grpo.core.rollout.types import SEEDS
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.train.ahead_record import AheadRecord, read_ahead, write_ahead
-from grpo.core.train.guard import difference_metrics, mismatch_text
+from grpo.core.train.guard import Gather, difference_metrics, mismatch_text
 from grpo.core.train.sampler import Generation, PolicySampler
 from grpo.core.train.tensors import Tensors, counted, padded
 from grpo.plugins.errors import RunError, UsageError
@@ -53,6 +56,9 @@ class _Sampling:
         starts: the episodes of its rollouts.
         prompts: their token ids.
         sample: samples it.
+
+    Attributes:
+        seed: of the random numbers that it is sampled with.
     """
 
     def __init__(
@@ -63,8 +69,9 @@ class _Sampling:
         self._sample = sample
         self._found: Generation | None = None
         self._error: BaseException | None = None
+        self.seed = int(torch.randint(SEEDS, ()))
         self._randomness = ExitStack()
-        self._randomness.enter_context(preserved_randomness(int(torch.randint(SEEDS, ()))))
+        self._randomness.enter_context(preserved_randomness(self.seed))
         self._thread = threading.Thread(target=self._run, name="grpo-ahead", daemon=True)
         self._thread.start()
 
@@ -117,13 +124,17 @@ class AheadSampler:
         probe: the policy's log-probabilities of rollouts.
         tolerance: mean difference in nats that the engine's arithmetic explains.
         device: where the policy is.
+        gather: collects tensors of all processes.
     """
 
-    def __init__(self, inner: PolicySampler, probe: Probe, tolerance: float, device: torch.device) -> None:
+    def __init__(
+        self, inner: PolicySampler, probe: Probe, tolerance: float, device: torch.device, gather: Gather
+    ) -> None:
         self._inner = inner
         self._probe = probe
         self._tolerance = tolerance
         self._device = device
+        self._gather = gather
         self._sampling: _Sampling | None = None
         self._ready: _Ready | None = None
         self._recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
@@ -131,9 +142,12 @@ class AheadSampler:
     def next(self, starts: Sequence[Episode], *, again: bool = False) -> Generation:
         """Returns the batch as it was sampled ahead, else samples it now."""
         ready, self._ready = self._ready or self._resumed(starts), None
-        if ready is not None and self._sampling is None and list(ready.generation.starts) == list(starts):
+        fits = ready is not None and self._sampling is None and list(ready.generation.starts) == list(starts)
+        if not any_of(not fits, "the batch that was sampled ahead") and ready is not None:
             found = replace(ready.generation, staleness=1, metrics=difference_metrics(ready.mean, ready.largest))
         else:  # the first batch, or one that has to be sampled again
+            if ready is not None:
+                ready.generation.early.drop()
             self.close()
             found = self._inner.next(starts, again=again)
         return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
@@ -195,23 +209,29 @@ class AheadSampler:
         return _Ready(Generation(starts, prompts, rollouts, early), recorded.mean, recorded.largest)
 
     def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
-        before: tuple[float, float] | None = None
-        try:
-            found = sampling.wait()
-        except SyncFault:
-            pass  # the engine lost its weights; everything is handed over again below
-        else:
+        found, before = self._waited(sampling), None
+        if not any_of(found is None, "the batch that is sampled ahead"):
+            assert found is not None
             apart = self._apart(found)
             if not apart.too_far:
                 return _Ready(found, apart.mean, apart.largest), {}
             before = apart.mean, apart.largest
             found.early.drop()
-        found = self._inner.synced(sampling.starts, sampling.prompts, again=True)
+            found = None
+        with preserved_randomness(sampling.seed):
+            found = self._inner.synced_unless(found, sampling.starts, sampling.prompts)
         apart = self._apart(found)
         if apart.too_far:
             names = self._inner.rollouts.differing()
             raise RunError(mismatch_text(step, before or (apart.mean, apart.largest), apart, names))
         return _Ready(found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
+
+    def _waited(self, sampling: _Sampling) -> Generation | None:
+        """Waits for the batch; None where the engine lost its weights, and everything is to be handed over again."""
+        try:
+            return sampling.wait()
+        except SyncFault:
+            return None
 
     def _apart(self, generation: Generation) -> Mismatch:
         """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""
@@ -221,7 +241,8 @@ class AheadSampler:
         rollouts = [generation.rollouts[number] for number in chosen]
         tensors = padded(prompts, rollouts, self._inner.tokenizer.pad_token_id, self._device)
         apart = Mismatch(self._tolerance)
-        apart.add(difference_sums(self._probe(tensors), tensors["sampling_per_token_logps"], counted(tensors)))
+        sums = difference_sums(self._probe(tensors), tensors["sampling_per_token_logps"], counted(tensors))
+        apart.add(self._gather(sums))
         return apart
 
 

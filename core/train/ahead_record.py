@@ -1,7 +1,7 @@
 """The batch that is sampled one step ahead, in a checkpoint: rollouts in, and the same rollouts out for a resumed run.
 
 What its prompts are and what rewards may read of their rows is known from the episodes; written are the tokens and what
-the policy said.
+the policy said. Of several processes that train together, each has a file of its own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.env.episodes import Episode
+from grpo.core.processes.group import rank
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.turns.play import Trajectory, completed
 from grpo.core.rollout.types import Sampled
 
-FILE = "ahead.json"
+
+def file_of(process: int) -> str:
+    """Returns the name of the file that a process writes."""
+    return f"ahead-{process}.json" if process else "ahead.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def write_ahead(
         "mean": mean,
         "largest": largest,
     }
-    with whole_file(folder / FILE) as unfinished:
+    with whole_file(folder / file_of(rank())) as unfinished:
         unfinished.write_text(json.dumps(written), encoding="utf-8")
 
 
@@ -67,7 +71,7 @@ def read_ahead(folder: Path) -> AheadRecord | None:
     Raises:
         UsageError: the file was damaged.
     """
-    found = read_json(folder / FILE)
+    found = read_json(folder / file_of(rank()))
     return None if found is None else AheadRecord(**found)
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from grpo.core.processes.group import any_of, wait
 from grpo.core.record.checkpoint import drop_older, seal
-from grpo.core.train.stop import StopRequest, any_of
+from grpo.core.train.stop import StopRequest
 from grpo.plugins.errors import RunError
 
 DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen", "step_time")  # the trainer measures a step by itself
@@ -59,8 +59,8 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         step = state.global_step
-        unsaved = any_of([state.is_world_process_zero and self._unsaved()], args.world_size)
-        stopping = self._stop.asked_of_any(args.world_size)
+        unsaved = any_of(state.is_world_process_zero and self._unsaved(), "the end of the step")
+        stopping = self._stop.asked_of_any()
         if step % self._boundary == 0 and step < state.max_steps:
             control.should_save |= stopping or unsaved
             control.should_training_stop |= stopping
@@ -74,7 +74,7 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             self._on_metrics(metrics_row(state.global_step, logs))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        PartialState().wait_for_everyone()  # each process writes the state of its own random numbers
+        wait("the checkpoint")  # each process writes the state of its own random numbers
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
             seal(folder / f"checkpoint-{state.global_step}")
@@ -91,7 +91,7 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        if self._stop.asked_of_any(args.world_size) and state.global_step < state.max_steps:
+        if self._stop.asked_of_any() and state.global_step < state.max_steps:
             control.should_training_stop = True
         return control
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from accelerate import PartialState
-from accelerate.utils import gather_object
 
 from grpo.core.env.episodes import Episode
 from grpo.core.plan import Plan
+from grpo.core.processes.group import gathered, rank, rows_of_all
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import (
@@ -112,7 +111,7 @@ class Collector:
         ]
         names = list(outcomes)
         rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), strict=True))
-        rows = _of_all(rows)
+        rows = rows_of_all(rows, "the scored completions")
         batch = self._batch(names, rows, step, sampled - began, scored - sampled)
         tensors = padded(generation.prompts, generation.rollouts, self._pad_id, self._device)
         self._enter(tensors, batch)
@@ -146,17 +145,10 @@ class Collector:
     def _enter(self, tensors: Tensors, batch: Batch) -> None:
         """Enters what this process's rollouts are worth; those that are not to be trained on are masked."""
         count = len(tensors["completion_ids"])
-        here = PartialState().process_index * count
-        local = slice(here, here + count)
+        local = slice(rank() * count, (rank() + 1) * count)
         trained = trained_of(batch, self._plan.config.loss)[local].to(tensors["completion_mask"].dtype)
         tensors["completion_mask"] = tensors["completion_mask"] * trained[:, None]
         tensors["advantages"] = batch.advantages.values[local]
-        tensors["num_items_in_batch"] = torch.tensor(sum(_of_all([int(counted(tensors).sum())])), device=self._device)
-
-
-def _of_all(rows: list[Any]) -> list[Any]:
-    """Returns the rows of all processes, in the order of the processes."""
-    if PartialState().num_processes == 1:
-        return rows
-    found: list[Any] = gather_object(rows)
-    return found
+        tensors["num_items_in_batch"] = torch.tensor(
+            sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self._device
+        )

@@ -7,7 +7,7 @@ same form, `Sampler`, and stands around another one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -113,6 +113,15 @@ class PolicySampler:
         """Syncs and samples; the prompts are those of the episodes."""
         (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, starts, prompts), again=again)
         return Generation(starts, prompts, found, early, metrics=metrics)
+
+    def synced_unless(
+        self, kept: Generation | None, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]
+    ) -> Generation:
+        """Hands everything over anew, and samples where this process has nothing to keep."""
+        if kept is None:
+            return self.synced(starts, prompts, again=True)
+        _, metrics = self.rollouts.roll_out(lambda rollouts: None, again=True)
+        return replace(kept, metrics=metrics)
 
     def unsynced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
         """Samples with the weights that were handed over last."""

@@ -6,14 +6,19 @@ way still ends, and a checkpoint is written; a second signal ends the run at onc
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from grpo.core.processes.group import any_of, count, ending, is_first
+
 STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
+ECHO = 2.0  # seconds in which several processes are told of one signal more than once
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C; `kill`, a scheduler; a terminal that was closed
 
 
@@ -27,10 +32,12 @@ class StopRequest:
     def __init__(self) -> None:
         self.asked = False
         self._finishing = False
+        self._since = -math.inf  # when it was asked for
+        self._over = False
 
-    def asked_of_any(self, processes: int) -> bool:
-        """Returns whether one of so many processes was asked; each of them has to call this."""
-        return any_of([self.asked], processes)
+    def asked_of_any(self) -> bool:
+        """Returns whether one of the processes was asked; each of them has to call this."""
+        return any_of(self.asked, "the decision whether to stop")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -46,8 +53,10 @@ class StopRequest:
         try:
             yield
         finally:
+            # A launcher ends what is left as soon as the first process leaves: these are about to.
+            over = count() > 1 and (self.asked or ending())
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_IGN if over else handler)
 
     @contextmanager
     def finishing_steps(self) -> Iterator[None]:
@@ -57,19 +66,22 @@ class StopRequest:
             yield
         finally:
             self._finishing = False
+        self._since = -math.inf  # when it was asked for
+        self._over = False
+
+    def over(self) -> None:
+        """The run is over and on record: a stop of it is nothing any more."""
+        self._over = True
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
-        again, self.asked = self.asked, True
+        now = time.monotonic()
+        echo = count() > 1 and now - self._since < ECHO  # a terminal tells all, and so does the launcher that it told
+        if self._over or ending() or echo:
+            return
+        again, self.asked, self._since = self.asked, True, now
         if again or not self._finishing:
             raise KeyboardInterrupt
+        if not is_first():
+            return
         with suppress(OSError):  # the terminal may be what was closed
             os.write(2, STOPPING.encode())  # not by print, which the signal may have interrupted
-
-
-def any_of(here: list[bool], processes: int) -> bool:
-    """Returns whether it is so on one of so many processes; each of them has to call this."""
-    if processes == 1:
-        return any(here)
-    from accelerate.utils import gather_object
-
-    return any(gather_object(here))

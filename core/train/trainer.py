@@ -160,7 +160,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         device = self.accelerator.device
         self.sampler: Sampler = sampler
         if plan.config.rollout.overlap:
-            self.sampler = AheadSampler(sampler, self._probed, tolerance, device)
+            self.sampler = AheadSampler(sampler, self._probed, tolerance, device, self.accelerator.gather)
         self._collector = Collector(
             plan, self.sampler, scoring, end_ids=ends, pad_id=tokenizer.pad_token_id, device=device
         )

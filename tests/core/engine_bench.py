@@ -105,8 +105,8 @@ def sync_with(rollouts: Any, link: Any, model: Any, size: float, **faults: Any) 
     """Syncs well, moves the policy, plants a fault and syncs again."""
     rollouts.sync(model)
     move(model, size)
-    rollouts.link = Faulty(link, **faults)
+    rollouts.engines[0].link = Faulty(link, **faults)
     try:
         rollouts.sync(model)
     finally:
-        rollouts.link = link
+        rollouts.engines[0].link = link

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -74,6 +74,18 @@ class EngineLink(Protocol):
 
     def close(self) -> None:
         """Stops the engine, or leaves the server."""
+        ...
+
+    def handed(self) -> Mapping[str, Any]:
+        """Returns what another process has to name to sample with what this one handed over last; empty: none can."""
+        ...
+
+
+class GuestLink(EngineLink, Protocol):
+    """An engine that another process hands weights to; this one samples only."""
+
+    def follow(self, handed: Sequence[Mapping[str, Any]]) -> None:
+        """Samples from now on with the weights of the latest handing over, which one of these names."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""Rollouts from an engine that holds a copy of the policy, every copy proven before it is used.
+"""Rollouts from engines that hold a copy of the policy, every copy proven before it is used.
 
-In: the policy. Out: completions of an engine that was shown to serve this policy's weights.
+In: the policy. Out: completions of engines that were shown to serve this policy's weights.
 
 Theory of operation. A copy can be wrong without an error: base weights served for an adapter, one layer of the last
 step, a cache of keys and values of the step before. Each sync is therefore proven in layers, cheapest first:
@@ -13,37 +13,85 @@ step, a cache of keys and values of the step before. Each sync is therefore prov
    policy must give the sampled tokens the same log-probabilities.
 4. Each batch: the trainer compares the log-probabilities of all sampled tokens (core/train/trainer.py).
 
-A sync that fails is repeated in full; when it fails again the run stops and names the parameters.
+A sync that fails is repeated in full, for the engines where it failed; when it fails again the run stops and names the
+parameters.
+
+The engines of a process are handed weights and asked side by side, each in a thread; the policy is read and computed
+with by the calling thread alone. Processes that train together go through a sync in step: they decide together whether
+there is a self-test, what is handed over and what is repeated, so that each of them reads the policy as often as the
+others, with engines of its own or without. A process without one samples as a guest on the engine of another, whose
+handing over it names once the proof is complete. What ends a sync on one process ends it on all.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from grpo.core.rollout.engine.link import EngineLink
+from grpo.core.processes.group import agreed, any_of, gathered
+from grpo.core.rollout.engine.handing import hand_out
+from grpo.core.rollout.engine.link import EngineLink, GuestLink
+from grpo.core.rollout.engine.spread import Seats, Spread
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault, told
 from grpo.core.rollout.sync.lora_choice import LoraChoice, LoraSync
-from grpo.core.rollout.sync.payload import Recorder, adapter_of, differing, fingerprints, has_adapter, weight_stream
+from grpo.core.rollout.sync.payload import (
+    Adapter,
+    Recorder,
+    adapter_of,
+    differing,
+    fingerprints,
+    has_adapter,
+    weight_stream,
+)
 from grpo.core.rollout.sync.self_test import open_prompt, perturbed, perturbed_logits
+from grpo.core.rollout.together import end_together, faulty_anywhere
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, evaluating
-from grpo.core.text.randomness import preserved_randomness
 from grpo.plugins.errors import RunError
 
 SPOT_TOKENS = 2  # the first shows the cached prompt, the second what decoding does with it
 SPOT_SLACK = 5.0  # a few tokens may differ by so many times the tolerance of a batch's mean
 MOVED = 3.0  # the self-test's change must move log-probabilities by so many times what is tolerated
+SUMMED = ("sync/bytes", "sync/shared_bytes")  # over processes; of other metrics the largest is told
+
+
+@dataclass(slots=True)
+class Engine:
+    """An engine that this process hands weights to, and what is known of it.
+
+    Attributes:
+        link: to it.
+        epoch: of the last handing over; None: what it holds is not known.
+        has_base: its own weights are the frozen ones.
+        tested: it passed the self-test.
+        spot: what it completed the fixed prompt with.
+        error: why it was left alone for the rest of this attempt.
+    """
+
+    link: EngineLink
+    epoch: int | None = None
+    has_base: bool = False
+    tested: bool = False
+    spot: Sampled | None = None
+    error: Exception | None = None
+
+    def forget(self) -> None:
+        """Takes it that the engine holds nothing of what was handed over."""
+        self.epoch, self.has_base, self.tested = None, False, False
+        self.link.forget()
 
 
 class EngineRollouts:
-    """An engine's rollouts with proven weights.
+    """The rollouts of one or more engines with proven weights.
 
     Args:
-        link: the engine.
-        tolerance: mean difference of log-probabilities that the engine's arithmetic explains, in nats.
+        links: the engines that this process hands weights to.
+        guest: the engine of another process that this one samples on, where it has none of its own.
+        tolerance: mean difference of log-probabilities that an engine's arithmetic explains, in nats.
         temperature: of the log-probabilities that are compared.
         lora_sync: how an adapter is handed over.
         shared_bytes: of the frozen weights that the engine and the policy both compute with, which are then never
@@ -54,111 +102,131 @@ class EngineRollouts:
 
     def __init__(
         self,
-        link: EngineLink,
-        *,
+        *links: EngineLink,
+        guest: GuestLink | None = None,
         tolerance: float,
         temperature: float = 1.0,
         lora_sync: LoraSync = "auto",
         shared_bytes: int | None = None,
     ) -> None:
-        self.link = link
+        self.engines = [Engine(link) for link in links]
+        self._guest = guest
         self._shared = shared_bytes
         self._tolerance = tolerance
         self._temperature = temperature
         self._choice = LoraChoice(lora_sync)
-        self._epoch: int | None = None
         self._syncs = 0
         self._bytes = 0  # that travelled in this sync
         self._everything = 0  # bytes of all that was handed over in it
-        self._has_base = False  # the engine's own weights are the frozen ones
-        self._tested = False
         self._prompt: list[int] | None = None
+        self._threads = ThreadPoolExecutor(max(1, len(links)), thread_name_prefix="grpo-sync")
+        samples = [self._sampling(engine) for engine in self.engines]
+        self._spread = Spread(samples if guest is None else [guest.generate])
 
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
         """Hands the policy over and proves that it arrived, see `Rollouts.sync`."""
         start = time.perf_counter()
         self._bytes = self._everything = 0
-        self.link.wake()
         if again:
-            self._forget()
-        try:
-            metrics = self._sync(model)
-        except SyncFault:
-            self._forget()
-            try:
-                metrics = self._sync(model)
-            except EngineLost:
-                raise
-            except SyncFault as fault:
-                raise RunError(
-                    f"the rollout engine does not serve the policy's weights, and neither after a second full sync: "
-                    f"{fault}. Training on its completions would learn nothing; nothing was trained on them. Sample "
-                    "with rollout.backend='hf', and report this with the model's name and vLLM's version."
-                ) from fault
-            metrics["sync/repeated"] = 1.0
+            for engine in self.engines:
+                engine.forget()
+        metrics, repeated = self._attempt(model, self.engines), False
+        faulty = [engine for engine in self.engines if engine.error is not None]
+        if any_of(bool(faulty), "the proof of the weights"):
+            repeated = True
+            for engine in faulty:
+                engine.forget()
+            metrics |= self._attempt(model, faulty)
+            end_together(_lasting([engine.error for engine in faulty]), "the proof of the weights")
         metrics["sync/seconds"] = time.perf_counter() - start
-        return metrics
+        return self._settled(metrics | ({"sync/repeated": 1.0} if repeated else {}))
 
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        """Samples with the engine, see `Rollouts.generate`."""
+        """Samples with the engines, see `Rollouts.generate`."""
+        return self._timed(prompts, params, on_done, self._spread.seats())
+
+    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+        """Samples turn after turn; a rollout stays with the engine that has what it computed in its prefix cache."""
+        seats = self._spread.seats()
+
+        def sample(prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+            return self._timed(prompts, params, None, seats)
+
+        return sample
+
+    def differing(self, model: Any) -> list[str]:
+        """Compares everything that the engines of all processes compute with, see `Rollouts.differing`."""
+        self._syncs += 1
+        alone = has_adapter(model) and not self._choice.folds
+        recorder = Recorder(weight_stream(model, base=alone), self._syncs)
+        for _ in recorder:
+            pass
+        adapter = adapter_of(model) if alone else Adapter(1, {})
+        expected = fingerprints(adapter.tensors, self._syncs)
+        wrong: set[str] = set()
+        for engine in self.engines:
+            if alone:
+                wrong.update(differing(expected, engine.link.adapter_fingerprints(adapter, self._syncs)))
+            wrong.update(differing(recorder.fingerprints, engine.link.fingerprints(self._syncs)))
+        anywhere = set().union(*gathered(wrong, "the comparison of the weights"))
+        return [name for name in (*expected, *recorder.fingerprints) if name in anywhere]
+
+    def rest(self) -> None:
+        """Lets the engines give up their memory, see `Rollouts.rest`."""
+        for engine in self.engines:
+            engine.link.sleep()
+
+    def close(self) -> None:
+        """Stops the engines."""
+        for engine in self.engines:
+            engine.link.close()
+        self._spread.close()
+        self._threads.shutdown()
+
+    def _sampling(self, engine: Engine) -> Callable[..., list[Sampled]]:
+        """Returns what samples on one engine, and nowhere else than where the weights were handed to."""
+
+        def sample(prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None) -> list[Sampled]:
+            if engine.epoch != engine.link.epoch():
+                raise SyncFault("the engine was restarted after the sync and holds the weights of its file", [])
+            done = engine.link.generate(prompts, params, on_done)
+            if engine.epoch != engine.link.epoch():
+                raise SyncFault("the engine was restarted while it sampled", [])
+            return done
+
+        return sample
+
+    def _timed(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None, seats: Seats
+    ) -> list[Sampled]:
         start = time.perf_counter()
-        if self._epoch != self.link.epoch():
-            raise SyncFault("the engine was restarted after the sync and holds the weights of its file", [])
-        done = self.link.generate(prompts, params, on_done)
-        if self._epoch != self.link.epoch():
-            raise SyncFault("the engine was restarted while it sampled", [])
+        done = self._spread.generate(prompts, params, on_done, seats)
         self._choice.sampled(sum(len(one.token_ids) for one in done), time.perf_counter() - start)
         return done
 
-    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
-        """Samples every turn by `generate`; the engine keeps what it computed in its prefix cache."""
-        return self.generate
-
-    def differing(self, model: Any) -> list[str]:
-        """Compares everything that the engine computes with, see `Rollouts.differing`."""
-        self._syncs += 1
-        if has_adapter(model) and not self._choice.folds:
-            adapter = adapter_of(model)
-            expected = fingerprints(adapter.tensors, self._syncs)
-            wrong = differing(expected, self.link.adapter_fingerprints(adapter, self._syncs))
-        else:
-            wrong = []
-        base = has_adapter(model) and not self._choice.folds
-        recorder = Recorder(weight_stream(model, base=base), self._syncs)
-        for _ in recorder:
-            pass
-        return wrong + differing(recorder.fingerprints, self.link.fingerprints(self._syncs))
-
-    def rest(self) -> None:
-        """Lets the engine give up its memory, see `Rollouts.rest`."""
-        self.link.sleep()
-
-    def close(self) -> None:
-        """Stops the engine."""
-        self.link.close()
-
-    def _forget(self) -> None:
-        self._has_base = False
-        self._tested = False
-        self._epoch = None
-        self.link.forget()
-
-    def _sync(self, model: Any) -> dict[str, float]:
-        epoch = self.link.epoch()
-        if epoch != self._epoch:
-            self._forget()
-        self._epoch = epoch
-        if not self._tested:
-            self._self_test(model)
-            self._tested = True
-        start = time.perf_counter()
+    def _attempt(self, model: Any, engines: Sequence[Engine]) -> dict[str, float]:
+        """Hands the policy to some engines and proves it; a fault of one is left with it, any other error raised."""
         lora = has_adapter(model)
-        folds = lora and self._choice.choose(self.link.lora)
-        self._put(model, {}, folds)
+        if lora:
+            self._choice = agreed(self._choice, "the way that the adapter goes")
+        for engine in engines:
+            engine.error = None
+        self._each(engines, self._find)
+        self._end_unless_faults(engines)
+        folds = lora and self._choice.choose(
+            not any_of(any(not engine.link.lora for engine in self.engines), "the way that the adapter goes")
+        )
+        untested = [engine for engine in engines if engine.error is None and not engine.tested]
+        if any_of(bool(untested), "the self-test"):
+            self._self_test(model, untested, folds)
+        start = time.perf_counter()
+        self._put(model, engines, {}, folds)
         handed = time.perf_counter() - start
-        difference = self._spot_check(model)
+        self._complete_spot(model, engines)
+        difference = self._spot_check(model, engines)
+        self._end_unless_faults(engines)
         if lora:
             self._choice.synced(handed)
         return {
@@ -170,102 +238,179 @@ class EngineRollouts:
             **({"sync/shared_bytes": float(self._shared)} if self._shared is not None else {}),
         }
 
-    def _put(self, model: Any, changed: Mapping[str, torch.Tensor], folds: bool) -> None:
+    def _find(self, engine: Engine) -> None:
+        engine.link.wake()
+        epoch = engine.link.epoch()
+        if epoch != engine.epoch:
+            engine.forget()
+        engine.epoch = epoch
+
+    def _put(self, model: Any, engines: Sequence[Engine], changed: Mapping[str, torch.Tensor], folds: bool) -> None:
         """Hands the weights over, `changed` in the place of those of the same names.
 
-        Raises:
-            SyncFault: the fingerprints show that they did not arrive.
+        An engine is at fault where the fingerprints show that they did not arrive.
         """
         self._syncs += 1
+        seed = self._syncs
         alone = has_adapter(model) and not folds
-        if not alone or not self._has_base:
-            recorder = Recorder(weight_stream(model, base=alone, changed=changed), self._syncs)
-            self._has_base = False
-            if self._shared is not None:
-                for _ in recorder:
-                    pass  # only for the fingerprints: a reload would give the engine memory of its own again
-            else:
-                with told("the weights"):
-                    travelled = self.link.put_weights(recorder)
-                self._bytes += recorder.bytes if travelled is None else travelled
+        going = [engine for engine in engines if engine.error is None]
+        lacking = [engine for engine in going if not alone or not engine.has_base]
+        if any_of(bool(lacking), "the handing over of the weights"):
+            recorder = Recorder(weight_stream(model, base=alone, changed=changed), seed)
+            # Shared ones are read only for the fingerprints: a reload would give the engine memory of its own again.
+            takers = lacking if self._shared is None else []
+            for engine in lacking:
+                engine.has_base = False
+            taken = hand_out(recorder, [engine.link.put_weights for engine in takers])
+            for engine, one in zip(takers, taken, strict=True):
+                engine.error = _fault(one.error, "the weights")
+                self._bytes += recorder.bytes if one.value is None else one.value
                 self._everything += recorder.bytes
-            self._refuse(differing(recorder.fingerprints, self.link.fingerprints(self._syncs)))
-            self._has_base = alone
+
+            def compare(engine: Engine) -> None:
+                _refuse(differing(recorder.fingerprints, engine.link.fingerprints(seed)))
+                engine.has_base = alone
+
+            self._each(lacking, compare)
         if alone:
             adapter = adapter_of(model, changed)
-            with told("the adapter"):
-                self.link.put_adapter(adapter)
-            expected = fingerprints(adapter.tensors, self._syncs)
-            self._refuse(differing(expected, self.link.adapter_fingerprints(adapter, self._syncs)))
-            self._bytes += adapter.bytes
-            self._everything += adapter.bytes
-        self.link.reset_prefix_cache()
+            expected = fingerprints(adapter.tensors, seed)
 
-    def _refuse(self, names: list[str]) -> None:
-        if names:
-            raise SyncFault("weights in the engine are not those that were handed over", names)
+            def put_adapter(engine: Engine) -> None:
+                with told("the adapter"):
+                    engine.link.put_adapter(adapter)
+                _refuse(differing(expected, engine.link.adapter_fingerprints(adapter, seed)))
 
-    def _spot_check(self, model: Any) -> float:
-        """Completes a fixed prompt and returns the largest difference of log-probabilities.
+            self._each(going, put_adapter)
+            self._bytes += adapter.bytes * len(going)
+            self._everything += adapter.bytes * len(going)
+        self._each(going, lambda engine: engine.link.reset_prefix_cache())
 
-        Raises:
-            SyncFault: it is more than the engine's arithmetic explains.
+    def _spot_check(self, model: Any, engines: Sequence[Engine]) -> float:
+        """Compares the log-probabilities of what completed a fixed prompt, and returns the largest difference.
+
+        An engine is at fault where that is more than its arithmetic explains.
         """
-        prompt, sampled = self._complete_spot(model)
-        difference = _largest(self._logprobs(model, prompt, sampled, {}), sampled)
-        if not difference <= SPOT_SLACK * self._tolerance:
-            raise SyncFault(
-                f"the engine's log-probabilities of a fixed prompt differ by {difference:.2g} from the policy's "
-                f"(at most {SPOT_SLACK * self._tolerance:.2g} is rounding)",
-                [],
-            )
-        return difference
-
-    def _self_test(self, model: Any) -> None:
-        """Hands over a known large change; the engine must follow it.
-
-        Raises:
-            SyncFault: it does not.
-        """
-        changed = perturbed(model)
-        for folds in {False, True} if has_adapter(model) and self._choice.undecided else {self._choice.folds}:
-            if not folds and has_adapter(model) and not self.link.lora:
-                continue
-            self._complete_spot(model)  # leaves keys and values of the weights before in the cache
-            self._put(model, changed, folds)
-            prompt, sampled = self._complete_spot(model)
-            apart = _largest(self._logprobs(model, prompt, sampled, changed), sampled)
-            moved = _largest(self._logprobs(model, prompt, sampled, {}), sampled)
-            limit = SPOT_SLACK * self._tolerance
-            if not apart <= limit or not moved >= MOVED * limit:
-                raise SyncFault(
-                    f"a test change of the weights should leave the engine within {limit:.2g} of the changed policy "
-                    f"and {MOVED * limit:.2g} away from the present one; it is {apart:.2g} and {moved:.2g} away",
-                    list(changed),
+        largest, limit = 0.0, SPOT_SLACK * self._tolerance
+        for engine, difference in self._differences(model, engines, {}):
+            largest = max(largest, difference)
+            if not difference <= limit:
+                engine.error = SyncFault(
+                    f"the engine's log-probabilities of a fixed prompt differ by {difference:.2g} from the policy's "
+                    f"(at most {limit:.2g} is rounding)",
+                    [],
                 )
+        return largest
 
-    def _complete_spot(self, model: Any) -> tuple[list[int], Sampled]:
-        """Completes the fixed prompt; training's random numbers do not notice."""
+    def _self_test(self, model: Any, engines: Sequence[Engine], folds: bool) -> None:
+        """Hands over a known large change; an engine that does not follow it is at fault."""
+        changed, limit = perturbed(model), SPOT_SLACK * self._tolerance
+        for way in (False, True) if has_adapter(model) and self._choice.undecided else (folds,):
+            self._complete_spot(model, engines)  # leaves keys and values of the weights before in the cache
+            self._put(model, engines, changed, way)
+            self._complete_spot(model, engines)
+            apart = self._differences(model, engines, changed)
+            moved = self._differences(model, engines, {})
+            for (engine, after), (_, before) in zip(apart, moved, strict=True):
+                if not after <= limit or not before >= MOVED * limit:
+                    engine.error = SyncFault(
+                        f"a test change of the weights should leave the engine within {limit:.2g} of the changed "
+                        f"policy and {MOVED * limit:.2g} away from the present one; it is {after:.2g} and "
+                        f"{before:.2g} away",
+                        list(changed),
+                    )
+        for engine in engines:
+            engine.tested = engine.error is None
+
+    def _complete_spot(self, model: Any, engines: Sequence[Engine]) -> None:
+        """Has the engines complete the fixed prompt; training's random numbers do not notice."""
         if self._prompt is None:
-            length = self.link.block + self.link.block // 4 + 1
-            self._prompt = open_prompt(model, max(1, min(length, self.link.context - SPOT_TOKENS)))
-        params = SamplingParams(max_tokens=SPOT_TOKENS, eos_ids=(), pad_id=0, temperature=self._temperature)
-        with preserved_randomness():
-            (sampled,) = self.link.generate([self._prompt], params)
-        return self._prompt, sampled
+            links = [engine.link for engine in self.engines] + ([] if self._guest is None else [self._guest])
+            length = max(link.block + link.block // 4 + 1 for link in links)
+            length = min(length, *(link.context - SPOT_TOKENS for link in links))
+            self._prompt = open_prompt(model, max(1, length))
+        prompt = self._prompt
+        params = SamplingParams(max_tokens=SPOT_TOKENS, eos_ids=(), pad_id=0, temperature=self._temperature, seed=0)
 
-    def _logprobs(
-        self, model: Any, prompt: list[int], sampled: Sampled, changed: Mapping[str, torch.Tensor]
-    ) -> torch.Tensor:
-        """Returns the policy's log-probabilities [T] float32 on the CPU of the sampled tokens."""
-        device = model.get_input_embeddings().weight.device
-        ids = torch.tensor([prompt + list(sampled.token_ids)], device=device)
+        def complete(engine: Engine) -> None:
+            (engine.spot,) = engine.link.generate([prompt], params)
+
+        self._each(engines, complete)
+
+    def _differences(
+        self, model: Any, engines: Sequence[Engine], changed: Mapping[str, torch.Tensor]
+    ) -> list[tuple[Engine, float]]:
+        """Returns how far each engine that is not at fault is from the policy in what it completed, in nats."""
+        found = [(engine, engine.spot) for engine in engines if engine.error is None and engine.spot is not None]
+        assert self._prompt is not None
+        length, device = len(self._prompt), model.get_input_embeddings().weight.device
+        tokens = [list(spot.token_ids) for _, spot in found] or [[0] * SPOT_TOKENS]  # a pass that others wait for
+        ids = torch.tensor([self._prompt + one for one in tokens], device=device)
         with evaluating(model), torch.no_grad():
-            logits = perturbed_logits(model, ids, changed)[0, len(prompt) - 1 : -1]
+            logits = perturbed_logits(model, ids, changed)[:, length - 1 : -1]
         logprobs = (logits.float() / self._temperature).log_softmax(-1)
-        return logprobs.gather(-1, ids[0, len(prompt) :, None])[:, 0].cpu()
+        own = logprobs.gather(-1, ids[:, length:, None])[..., 0].cpu()
+        return [
+            (engine, float((own[row] - torch.tensor(spot.logprobs)).abs().max()))  # NaN when either side has one
+            for row, (engine, spot) in enumerate(found)
+        ]
+
+    def _each(self, engines: Sequence[Engine], work: Callable[[Engine], None]) -> None:
+        """Does something with each engine that is not at fault, side by side; what goes wrong is left with it."""
+
+        def done(engine: Engine) -> None:
+            try:
+                work(engine)
+            except Exception as error:
+                engine.error = error
+
+        going = [engine for engine in engines if engine.error is None]
+        if len(going) == 1:
+            done(going[0])
+        else:
+            list(self._threads.map(done, going))
+
+    def _end_unless_faults(self, engines: Sequence[Engine]) -> None:
+        """Raises what went wrong otherwise than by weights that did not arrive, on all processes."""
+        errors = [engine.error for engine in engines]
+        faulty_anywhere(next((e for e in errors if e and not isinstance(e, SyncFault)), None), "the sync")
+
+    def _settled(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Tells the other processes of a sync that was proven, and returns the metrics of all of them."""
+        handed = [engine.link.handed() for engine in self.engines]
+        every = gathered((metrics, handed), "the proven weights")
+        if self._guest is not None:
+            self._guest.follow([one for _, others in every for one in others])
+        names = dict.fromkeys(name for told_of, _ in every for name in told_of)
+        values = {name: [told_of[name] for told_of, _ in every if name in told_of] for name in names}
+        return {name: sum(found) if name in SUMMED else max(found) for name, found in values.items()}
 
 
-def _largest(logprobs: torch.Tensor, sampled: Sampled) -> float:
-    """Returns the largest difference in nats; NaN when either side has one."""
-    return float((logprobs - torch.tensor(sampled.logprobs)).abs().max())
+def _fault(error: Exception | None, what: str) -> Exception | None:
+    """Returns the fault that an error at handing something over is."""
+    if error is None:
+        return None
+    try:
+        with told(what):
+            raise error
+    except Exception as fault:
+        return fault
+
+
+def _refuse(names: list[str]) -> None:
+    if names:
+        raise SyncFault("weights in the engine are not those that were handed over", names)
+
+
+def _lasting(errors: Sequence[Exception | None]) -> Exception | None:
+    """Returns what ends the run after a second attempt: an engine that went away, or weights that do not arrive."""
+    faults = [error for error in errors if error is not None]
+    if not faults or isinstance(faults[0], EngineLost):
+        return faults[0] if faults else None
+    error = RunError(
+        f"the rollout engine does not serve the policy's weights, and neither after a second full sync: "
+        f"{faults[0]}. Training on its completions would learn nothing; nothing was trained on them. Sample "
+        "with rollout.backend='hf', and report this with the model's name and vLLM's version."
+    )
+    error.__cause__ = faults[0]
+    return error

@@ -1,56 +1,81 @@
-"""Rollouts of several servers that each hold the whole policy (data parallel), every one proven by itself.
+"""Which of several engines samples what: prompts in, their completions in the order of the prompts out.
 
-In: prompts. Out: their completions, in the order of the prompts. The members of a group stay on one server, which
-computes their prompt once; servers sample at the same time and are handed weights one after the other.
+The members of a group go to one engine, which computes their prompt once. Over several turns a rollout stays with the
+engine that has computed what stands before its next turn. Engines sample at the same time.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from grpo.core.rollout.types import SEEDS, OnDone, Rollouts, Sampled, SamplingParams, runs
+from grpo.core.rollout.types import SEEDS, OnDone, Sampled, SamplingParams, runs
 
-LARGEST = (
-    "sync/spot_difference",
-    "sync/share",
-    "sync/repeated",
-    "sync/folded",
-)  # of several servers; other metrics are summed
+Generate = Callable[[Sequence[Sequence[int]], SamplingParams, "OnDone | None"], list[Sampled]]
 
 
-class SpreadRollouts:
-    """Several backends as one.
+class Seats:
+    """Remembers which engine has computed which prompts, from one turn to the next.
 
     Args:
-        members: backends that serve the same policy.
+        number: of engines.
     """
 
-    exact = False
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._seats: list[tuple[list[int], int]] = []
 
-    def __init__(self, members: Sequence[Rollouts]) -> None:
-        self._members = list(members)
-        self._threads = ThreadPoolExecutor(len(self._members), thread_name_prefix="grpo-rollouts")
+    def shares(self, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Deals prompts out by their numbers.
 
-    def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
-        """Hands the policy to one after the other, see `Rollouts.sync`."""
-        together: dict[str, float] = {}
-        for member in self._members:
-            for name, value in member.sync(model, again=again).items():
-                so_far = together.get(name, 0.0)
-                together[name] = max(so_far, value) if name in LARGEST else so_far + value
-        return together
+        One that begins as an earlier one did goes where that one went, equal ones go together, and others to whoever
+        has the fewest so far.
+        """
+        shares: list[list[int]] = [[] for _ in range(self._number)]
+        unique, copies = runs(prompts)
+        known = sorted(self._seats, key=lambda seat: -len(seat[0]))
+        new: dict[tuple[int, ...], int] = {}
+        first = 0
+        for prompt, count in zip(unique, copies, strict=True):
+            words = list(prompt)
+            seat = next((seat for begin, seat in known if words[: len(begin)] == begin), None)
+            if seat is None:
+                seat = new.get(tuple(words))
+            if seat is None:
+                seat = min(range(self._number), key=lambda one: len(shares[one]))
+                new[tuple(words)] = seat
+            shares[seat].extend(range(first, first + count))
+            first += count
+        self._seats += [(list(words), seat) for words, seat in new.items()]
+        return shares
+
+
+class Spread:
+    """Several engines that hold the same policy, as one.
+
+    Args:
+        engines: what samples on each.
+    """
+
+    def __init__(self, engines: Sequence[Generate]) -> None:
+        self._engines = list(engines)
+        self._threads = ThreadPoolExecutor(len(self._engines), thread_name_prefix="grpo-rollouts")
+
+    def seats(self) -> Seats:
+        """Returns seats for one batch of rollouts."""
+        return Seats(len(self._engines))
 
     def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None, seats: Seats
     ) -> list[Sampled]:
-        """Samples on all of them at once, see `Rollouts.generate`; what one of them raises is raised when all ended."""
-        shares = shared_out(prompts, len(self._members))
+        """Samples on all of them at once; what one of them raises is raised when all have ended."""
+        if len(self._engines) == 1:
+            return self._engines[0](prompts, params, on_done)
+        shares = seats.shares(prompts)
         telling = threading.Lock()
 
         def numbered(numbers: Sequence[int]) -> OnDone | None:
@@ -66,10 +91,8 @@ class SpreadRollouts:
         # Drawn here: threads would draw from torch's generator in any order.
         seeds = [int(torch.randint(SEEDS, ())) for _ in shares]
         futures = [
-            self._threads.submit(
-                member.generate, [prompts[n] for n in numbers], replace(params, seed=seed), numbered(numbers)
-            )
-            for member, numbers, seed in zip(self._members, shares, seeds, strict=True)
+            self._threads.submit(generate, [prompts[n] for n in numbers], replace(params, seed=seed), numbered(numbers))
+            for generate, numbers, seed in zip(self._engines, shares, seeds, strict=True)
             if numbers
         ]
         errors = [error for future in futures if (error := future.exception()) is not None]
@@ -80,31 +103,6 @@ class SpreadRollouts:
             found.update(zip(numbers, future.result(), strict=True))
         return [found[number] for number in range(len(prompts))]
 
-    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
-        """Samples every turn by `generate`."""
-        return self.generate
-
-    def differing(self, model: Any) -> list[str]:
-        """Returns the names that differ in any of them, see `Rollouts.differing`."""
-        return sorted({name for member in self._members for name in member.differing(model)})
-
-    def rest(self) -> None:
-        """Lets each give up its memory."""
-        for member in self._members:
-            member.rest()
-
     def close(self) -> None:
-        """Leaves each."""
-        for member in self._members:
-            member.close()
+        """Ends the threads."""
         self._threads.shutdown()
-
-
-def shared_out(prompts: Sequence[Sequence[int]], number: int) -> list[list[int]]:
-    """Deals prompts out by their numbers; equal neighbours go together, to whoever has the fewest so far."""
-    shares: list[list[int]] = [[] for _ in range(number)]
-    first = 0
-    for copies in runs(prompts)[1]:
-        min(shares, key=len).extend(range(first, first + copies))
-        first += copies
-    return shares

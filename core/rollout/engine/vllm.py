@@ -3,6 +3,11 @@
 The engine shares the machine with the trainer. On a GPU it gives up its memory between rollouts and takes it back; on
 a CPU there is nothing to give up. It is handed weights through vLLM's weight-transfer session and adapters as tensors,
 by the methods of core/rollout/sync/worker.py. The engine object stays here: nothing of it hangs off the model.
+
+Where several processes train together, each has an engine on its own device. vLLM finds torch's process group of the
+training there, and by itself would start every engine on the first device. Started as by an external launcher it takes
+its device from LOCAL_RANK, and makes groups of one process for itself. All processes have to start their engines
+together; from then on none waits for another.
 """
 
 from __future__ import annotations
@@ -65,6 +70,7 @@ class VllmEngine:
     def __init__(self, settings: EngineSettings) -> None:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+        self._shares_group = torch.distributed.is_initialized()
         with preserved_randomness(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # vLLM's own deprecations are not the user's
             import vllm
@@ -185,14 +191,23 @@ class VllmEngine:
 
     def close(self) -> None:
         """Stops the engine and frees what it held."""
-        from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+        from vllm.distributed.parallel_state import cleanup_dist_env_and_memory, destroy_model_parallel
 
         if self._llm is not None:
             self._llm.llm_engine.engine_core.shutdown()
             self._llm = None
             with preserved_randomness():
-                cleanup_dist_env_and_memory()
+                if self._shares_group:
+                    destroy_model_parallel()  # all else of torch.distributed is the training's
+                else:
+                    cleanup_dist_env_and_memory()
             gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def handed(self) -> Mapping[str, Any]:
+        """No other process reaches this engine."""
+        return {}
 
     def apply(self, function: Any) -> Any:
         """Calls a function with the engine's own model."""
@@ -237,6 +252,7 @@ def engine_arguments(settings: EngineSettings) -> dict[str, Any]:
         "skip_tokenizer_init": True,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
+        **({"distributed_executor_backend": "external_launcher"} if torch.distributed.is_initialized() else {}),
         **lora,
     }
 

@@ -5,6 +5,9 @@ In: weights and prompts. Out: what the server says, or a fault when it is not th
 A server can be killed and started again in the middle of a run; then it holds the weights of its file. Its incarnation
 shows that: `epoch` waits until a server answers, and returns another number when it is another one, so that
 everything is handed over and proven anew.
+
+Of several processes that train together, one hands weights to a server; the others only sample on it, naming the
+incarnation and the handing over that the first one tells them of.
 """
 
 from __future__ import annotations
@@ -213,6 +216,15 @@ class ServerLink:
                 raise SyncFault(f"{self._url} did not join the group that weights go by: {error}", []) from error
             answer.result()
         return group
+
+    def handed(self) -> Mapping[str, Any]:
+        """Returns the server's address, its incarnation and the number of the last handing over."""
+        return {"url": self._url, "incarnation": self._known["incarnation"], "handed": self._known["handed"]}
+
+    def follow(self, handed: Sequence[Mapping[str, Any]]) -> None:
+        """Samples from now on with what another process handed over and proved."""
+        (own,) = [one for one in handed if one.get("url") == self._url]
+        self._known = {**self._known, **own}
 
     def _hand_over(self, path: str, body: Iterator[bytes], more: Mapping[str, str]) -> None:
         self._doubted = True

@@ -61,9 +61,8 @@ def test_filters_at_temperature_one_are_allowed() -> None:
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("backend", ["vllm", "vllm-server"])
-def test_several_training_processes_are_refused(backend: str) -> None:
-    with pytest.raises(UsageError, match=f"'{backend}' serves one training process"):
-        decide_rollout(config(rollout={"backend": backend}), 2)
+def test_several_training_processes_are_served(backend: str) -> None:
+    assert decide_rollout(config(rollout={"backend": backend}), 2).rollout_correction == "token_truncate"
 
 
 @pytest.mark.parametrize("backend", ["hf", "vllm-server"])

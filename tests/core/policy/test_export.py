@@ -22,6 +22,7 @@ STATE = (
     "trainer_state.json",
     "complete.json",
     "ahead.json",
+    "ahead-1.json",
     "README.md",
 )
 

@@ -9,7 +9,7 @@ import pytest
 
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.turns.play import Trajectory
-from grpo.core.train.ahead_record import FILE, read_ahead, write_ahead
+from grpo.core.train.ahead_record import file_of, read_ahead, write_ahead
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Completion
 
@@ -75,8 +75,8 @@ def test_a_checkpoint_without_a_batch_has_none(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     write_ahead(tmp_path, PROMPTS, trajectories(), mean=0.0, largest=0.0)
-    (tmp_path / FILE).write_text((tmp_path / FILE).read_text()[:-20])
-    with pytest.raises(UsageError, match=FILE):
+    (tmp_path / file_of(0)).write_text((tmp_path / file_of(0)).read_text()[:-20])
+    with pytest.raises(UsageError, match=file_of(0)):
         read_ahead(tmp_path)
 
 
@@ -86,5 +86,5 @@ def test_a_write_that_fails_leaves_the_earlier_batch(tmp_path: Path) -> None:
     broken[0].completion.info["rewards"].append(object())  # type: ignore[index]
     with pytest.raises(TypeError, match="not JSON serializable"):
         write_ahead(tmp_path, PROMPTS, broken, mean=0.0, largest=0.0)
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
-    assert json.loads((tmp_path / FILE).read_text())["mean"] == 0.5
+    assert [path.name for path in tmp_path.iterdir()] == [file_of(0)]
+    assert json.loads((tmp_path / file_of(0)).read_text())["mean"] == 0.5

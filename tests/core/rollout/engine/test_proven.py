@@ -29,6 +29,7 @@ from engine_bench import (
 )
 
 from grpo.core.rollout.hf.sampler import sample
+from grpo.core.rollout.sync.payload import fingerprints
 from grpo.core.rollout.types import SamplingParams
 from grpo.plugins.errors import RunError, UsageError
 
@@ -236,7 +237,7 @@ def test_a_sync_that_fails_once_is_repeated_and_the_run_goes_on(full: tuple[Any,
     rollouts = rollouts_of(link)
     rollouts.sync(model)
     move(model, 0.02)
-    rollouts.link = Faulty(link, put_weights=put)
+    rollouts.engines[0].link = Faulty(link, put_weights=put)
     assert rollouts.sync(model)["sync/repeated"] == 1.0
     assert len(calls) == 3  # the failed one, the self-test's, the good one
 
@@ -250,13 +251,7 @@ def test_keys_and_values_of_earlier_weights_stop_the_run(full: tuple[Any, Any]) 
 def test_weights_that_never_arrive_are_caught_before_the_first_step(full: tuple[Any, Any]) -> None:
     """Fingerprints of what was sent instead of what is served would let this pass; the self-test does not."""
     link, model = full
-    sent: dict[str, int] = {}
-
-    def put(weights: Any) -> None:
-        for _ in weights:
-            pass
-        sent.update(weights.fingerprints)
-
-    rollouts = rollouts_of(Faulty(link, put_weights=put, fingerprints=lambda seed: sent))
+    sent: dict[str, torch.Tensor] = {}
+    rollouts = rollouts_of(Faulty(link, put_weights=sent.update, fingerprints=lambda seed: fingerprints(sent, seed)))
     with pytest.raises(RunError, match="a test change of the weights should leave the engine within"):
         rollouts.sync(model)

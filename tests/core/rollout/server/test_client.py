@@ -88,13 +88,11 @@ def config_of(url: str, **settings: Any) -> Any:
 
 def rollouts_of(url: str, lora_sync: Any = "adapter", **rollout: Any) -> Any:
     from grpo.core.planning.decide import make_plan
-    from grpo.core.rollout.engine.proven import EngineRollouts
-    from grpo.core.rollout.open import connected_engines
+    from grpo.core.rollout.open import open_rollouts
     from grpo.plugins.host import Host
 
     plan = make_plan(config_of(url, rollout={"lora_sync": lora_sync, **rollout}), Host.discover())
-    (link,) = connected_engines(plan, print)
-    return EngineRollouts(link, tolerance=TOLERANCE, lora_sync=lora_sync)
+    return open_rollouts(plan, None)
 
 
 def embedded() -> Any:
@@ -184,7 +182,7 @@ def test_an_adapter_is_handed_over_in_memory_and_compared_bit_for_bit(server: Se
     metrics = rollouts.sync(model)
     assert metrics["sync/bytes"] == adapter_of(model).bytes, "the frozen weights stay where they are"
     expected = adapter_of(model)
-    assert rollouts.link.adapter_fingerprints(expected, 9) == fingerprints(expected.tensors, 9)
+    assert rollouts.engines[0].link.adapter_fingerprints(expected, 9) == fingerprints(expected.tensors, 9)
     assert gap(model, prompts, rollouts.generate(prompts, PARAMS)) < TOLERANCE
     assert rollouts.differing(model) == []
 
@@ -195,9 +193,9 @@ def test_a_stale_part_of_an_adapter_stops_the_run_by_name(server: Server, monkey
     kept = adapter_of(model).tensors[stale]
     rollouts.sync(model)
     move(model, 1e-6)
-    put = rollouts.link.put_adapter
+    put = rollouts.engines[0].link.put_adapter
     old = lambda adapter: put(Adapter(adapter.rank, {**adapter.tensors, stale: kept}))  # noqa: E731
-    monkeypatch.setattr(rollouts.link, "put_adapter", old)
+    monkeypatch.setattr(rollouts.engines[0].link, "put_adapter", old)
     with pytest.raises(RunError, match=rf"second full sync.*{stale}"):
         rollouts.sync(model)
 
@@ -307,11 +305,11 @@ def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
     assert "sync/repeated" not in together.sync(model)
     assert together.differing(model) == [], "a group of the trainer and both ranks"
     rollouts.sync(model)
-    put = rollouts.link.put_weights
+    put = rollouts.engines[0].link.put_weights
     stale = "model.layers.1.mlp.down_proj.weight"
     kept = model.get_parameter(stale).detach().clone()
     move(model, 1e-6)
     late = lambda weights: put((name, kept if name == stale else tensor) for name, tensor in weights)  # noqa: E731
-    monkeypatch.setattr(rollouts.link, "put_weights", late)
+    monkeypatch.setattr(rollouts.engines[0].link, "put_weights", late)
     with pytest.raises(RunError, match=rf"second full sync.*{stale}"):
         rollouts.sync(model)

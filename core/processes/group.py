@@ -1,0 +1,189 @@
+"""What the processes of a run say to each other: a value of each one in, the values of all out, alike on each.
+
+A launcher (torchrun, accelerate, SLURM, Ray) starts the processes and numbers them in RANK and WORLD_SIZE. A run alone
+is process 0 of 1, for which all of this costs nothing. Whatever is said goes over gloo, beside what the trainer sends
+by itself, and each wait has a limit: a process that does not come is named, and the run ends and does not hang.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from grpo.core.processes.watch import Watch
+from grpo.plugins.errors import RunError
+
+T = TypeVar("T")
+
+MISSING = re.compile(r"Ranks ([\d, ]+) failed to pass monitoredBarrier")  # of torch, on process 0
+
+
+class ApartError(RunError):
+    """The processes lost each other: one did not come, or its connection broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """How processes reach each other.
+
+    Attributes:
+        group: of torch, for objects.
+        limit: seconds that a wait in it may take.
+        watch: ends all of them together; None while they are still being connected.
+    """
+
+    group: Any
+    limit: float
+    watch: Watch | None
+
+
+_connection: _Connection | None = None
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def count() -> int:
+    """How many processes train together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes and tells."""
+    return rank() == 0
+
+
+def connect(limit: float) -> None:
+    """Connects the processes, once; each of them has to call this before they say anything.
+
+    Args:
+        limit: seconds after which a wait for another process ends, also those of the trainer.
+
+    Raises:
+        ApartError: not all of them came.
+    """
+    global _connection
+    if count() == 1 or _connection is not None:
+        return
+    import torch
+    from accelerate import PartialState
+
+    patience = timedelta(seconds=limit)
+    try:
+        PartialState(cpu=not torch.cuda.is_available(), timeout=patience)
+        group = torch.distributed.new_group(backend="gloo", timeout=patience)
+        _connection = _Connection(group, limit, None)
+        watch = Watch(rank(), count(), limit, lambda value: agreed(value, "the start"))
+        _connection = _Connection(group, limit, watch)
+    except (torch.distributed.DistError, OSError) as error:
+        raise ApartError(
+            f"the {count()} processes of this run did not find each other within {limit:g} s: {error}. Start all of "
+            "them, and see to it that each one reaches MASTER_ADDR."
+        ) from error
+    atexit.register(watch.leave)
+
+
+def watched() -> Watch | None:
+    """What ends the processes together, None before they are connected."""
+    return _connection.watch if _connection is not None else None
+
+
+def ending() -> bool:
+    """Whether the run ends because of one of the processes."""
+    watch = watched()
+    return watch is not None and watch.end is not None
+
+
+def wait(what: str) -> None:
+    """Waits until every process is here.
+
+    Args:
+        what: they wait for, as in "waited for ...".
+
+    Raises:
+        ApartError: names the process that did not come.
+    """
+    if count() > 1:
+        _meet(what)
+
+
+def gathered(value: T, what: str) -> list[T]:
+    """Returns the values of all processes, in their order.
+
+    Raises:
+        ApartError: names the process that did not come.
+    """
+    if count() == 1:
+        return [value]
+    import torch.distributed as dist
+
+    group, found = _meet(what), [value] * count()
+    dist.all_gather_object(found, value, group=group)
+    return found
+
+
+def rows_of_all(rows: Sequence[T], what: str) -> list[T]:
+    """Returns the rows of all processes, those of the first one first.
+
+    Raises:
+        ApartError: names the process that did not come.
+    """
+    return [row for own in gathered(list(rows), what) for row in own]
+
+
+def any_of(here: bool, what: str) -> bool:
+    """Returns whether it is so on one of the processes.
+
+    Raises:
+        ApartError: names the process that did not come.
+    """
+    return any(gathered(here, what))
+
+
+def agreed(value: T, what: str) -> T:
+    """Returns the first process's value on every process.
+
+    Raises:
+        ApartError: names the process that did not come.
+    """
+    if count() == 1:
+        return value
+    import torch.distributed as dist
+
+    group, values = _meet(what), [value]
+    dist.broadcast_object_list(values, src=0, group=group)
+    return values[0]
+
+
+def _meet(what: str) -> Any:
+    """Waits for all processes and returns the group that they talk in."""
+    import torch.distributed as dist
+
+    if _connection is None:
+        raise AssertionError("the processes of a run are connected before they say anything")
+    group, limit = _connection.group, _connection.limit
+    try:
+        dist.monitored_barrier(group, timedelta(seconds=limit), wait_all_ranks=True)
+    except RuntimeError as error:
+        raise ApartError(_missed(str(error), what, limit)) from error
+    return group
+
+
+def _missed(said: str, what: str, limit: float) -> str:
+    """Says who did not come, from what torch says of it."""
+    found = MISSING.search(said)
+    waited = f"while process {rank()} waited for {what}"
+    if found is None and "imed out" not in said:
+        return f"the connection between the processes broke, {waited}: {said}"
+    missing = found[1] if found else "0"
+    return (
+        f"process {missing} of {count()} did not come within {limit:g} s, {waited}. See what it does there; if it only "
+        "takes long, raise failures.wait_limit. The run resumes from its last whole checkpoint."
+    )

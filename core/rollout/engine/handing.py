@@ -1,0 +1,122 @@
+"""One stream of weights for several engines at once: named tensors in, each taker has seen all of them.
+
+Theory of operation. Making the next tensor may be a step that all processes of a run take together (a sharded policy
+is put together tensor by tensor), so the stream is always read to its end, by the thread that asked for it, however
+many takers there are and whatever becomes of them. Each taker of several reads in a thread of its own, from a lane that
+holds one tensor; a lane whose taker gave up is passed by. So there is never a second copy of the model, the slowest
+engine sets the pace, and no process waits for a connection of another one for longer than that one waits for a byte.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+
+T = TypeVar("T")
+Named = tuple[str, torch.Tensor]
+LOOK = 0.05  # seconds between two looks at whether a taker is still there
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Generic[T]):
+    """What became of one taker: what it returned, or what it raised."""
+
+    value: T | None = None
+    error: Exception | None = None
+
+
+def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named]], T]]) -> list[Taken[T]]:
+    """Hands a stream to each taker, side by side where there are several.
+
+    Args:
+        tensors: the stream; it is read to its end, also without takers.
+        takers: each reads as much of it as it likes.
+
+    Raises:
+        Exception: what the stream itself raised, once every taker has heard of it.
+    """
+    source = _Source(tensors)
+    if len(takers) < 2:
+        taken = [_taken(taker, source) for taker in takers]
+        for _ in source:
+            continue
+    else:
+        lanes = [_Lane() for _ in takers]
+        with ThreadPoolExecutor(len(takers), thread_name_prefix="grpo-sync") as threads:
+            futures = [threads.submit(lane.serve, taker) for lane, taker in zip(lanes, takers, strict=True)]
+            try:
+                for pair in source:
+                    for lane in lanes:
+                        lane.put(pair)
+            except BaseException as error:
+                for lane in lanes:
+                    lane.put(error)
+                raise
+            for lane in lanes:
+                lane.put(None)
+            taken = [future.result() for future in futures]
+    if source.error is not None:
+        raise source.error
+    return taken
+
+
+class _Source:
+    """A stream that remembers what it raised."""
+
+    def __init__(self, tensors: Iterable[Named]) -> None:
+        self._tensors = iter(tensors)
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[Named]:
+        return self
+
+    def __next__(self) -> Named:
+        try:
+            return next(self._tensors)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.error = error
+            raise
+
+
+class _Lane:
+    """What one taker reads in its thread."""
+
+    def __init__(self) -> None:
+        self._next: queue.Queue[Named | BaseException | None] = queue.Queue(maxsize=1)
+        self._left = threading.Event()
+
+    def serve(self, taker: Callable[[Iterator[Named]], T]) -> Taken[T]:
+        try:
+            return _taken(taker, self._read())
+        finally:
+            self._left.set()
+
+    def put(self, item: Named | BaseException | None) -> None:
+        """Adds a tensor, the end of the stream (None) or why it broke off, unless the taker has left."""
+        while not self._left.is_set():
+            try:
+                self._next.put(item, timeout=LOOK)
+            except queue.Full:
+                continue
+            return
+
+    def _read(self) -> Iterator[Named]:
+        while (item := self._next.get()) is not None:
+            if isinstance(item, BaseException):
+                raise ConnectionError("the weights could not be read to their end") from item
+            yield item
+
+
+def _taken(taker: Callable[[Iterator[Named]], T], stream: Iterator[Named]) -> Taken[T]:
+    try:
+        return Taken(value=taker(stream))
+    except Exception as error:
+        return Taken(error=error)
