@@ -21,7 +21,6 @@ import pytest
 import torch
 from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
 
-from grpo.core.rollout.engine.proven import EngineRollouts
 from grpo.core.rollout.server.card import TOKEN
 from grpo.core.rollout.server.client import ServerLink, found_server, state_of
 from grpo.core.rollout.server.serve import BYTES, RolloutServer
@@ -193,13 +192,11 @@ def test_only_what_changed_travels_until_something_is_in_doubt(running: list[Run
 def test_changes_for_a_server_that_dropped_its_copy_are_a_fault_and_everything_follows(running: list[Running]) -> None:
     weights = {"a": torch.randn(50, 40)}
     link = ServerLink(running[0].url, CARD, COMMAND, 5.0, print, LastWeights())
-    rollouts = EngineRollouts(link, tolerance=1.0)
     whole = link.put_weights(weights.items())
     running[0].server._held = HeldWeights()
     weights["a"][0] += 1.0
     with pytest.raises(SyncFault, match="a arrived as what changed in weights that are not held here"):
         link.put_weights(weights.items())
-    rollouts._forget()
     link.epoch()
     assert link.put_weights(weights.items()) == whole
     assert torch.equal(running[0].engine.weights["a"], weights["a"])
