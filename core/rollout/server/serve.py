@@ -40,6 +40,7 @@ from grpo.plugins.errors import UsageError
 
 SILENCE = 60.0  # seconds without a byte after which either side gives the other up
 BEAT = 5.0  # seconds between two signs of life
+LOOK = 0.5  # seconds between two looks at signals
 LARGEST_JSON = 2**28  # bytes
 BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
 CLAIM = "/claim"
@@ -107,11 +108,17 @@ class RolloutServer:
         listening = threading.Thread(target=self._listener.serve_forever, name="rollout server", daemon=True)
         listening.start()
         try:
-            while (call := self.calls.get()) is not None:
+            while (call := self._next()) is not None:
                 call.run()
         finally:
             self._listener.shutdown()
             self._listener.server_close()
+
+    def _next(self) -> Call | None:
+        """Waits for a call, or the end; a signal that another thread was given is handled here in between."""
+        while True:
+            with suppress(queue.Empty):
+                return self.calls.get(timeout=LOOK)
 
     def stop(self) -> None:
         """Ends `serve` after the call that it is at."""

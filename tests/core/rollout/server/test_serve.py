@@ -454,3 +454,20 @@ if __name__ == "__main__":  # what the test of the killed server starts
     slow = TableEngine()
     slow.pause = 30.0
     RolloutServer(("127.0.0.1", int(sys.argv[1])), None).serve(slow, CARD)
+
+
+def test_a_signal_that_another_thread_was_given_ends_the_server_too() -> None:
+    program = """
+import signal, threading, time
+from table_server import CARD, TableEngine
+from grpo.core.rollout.server.serve import RolloutServer
+server = RolloutServer(("127.0.0.1", 0), None)
+signal.signal(signal.SIGTERM, lambda number, frame: server.stop())
+def give() -> None:
+    time.sleep(1.0)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+threading.Thread(target=give).start()
+server.serve(TableEngine(), CARD)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False).returncode == 0
