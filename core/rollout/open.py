@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,8 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
     from grpo.core.rollout.sync.delta import LastWeights
 
     own, guest = dealt(servers_of(plan), rank(), count())
-
+    if rank():
+        warned = _to_stderr  # the first process alone has a display, and a server is watched by one process
     last = LastWeights() if config.rollout.weight_sync == "delta" and own else None
     broadcasts = config.rollout.weight_sync == "broadcast"
 
@@ -63,6 +65,10 @@ def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Seque
     """
     own = servers[number::processes]
     return own, None if own else servers[number % len(servers)]
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"warning: {text}\n")
 
 
 def start_engine(plan: Plan, model: Any) -> Any:

@@ -194,13 +194,19 @@ class VllmEngine:
         from vllm.distributed.parallel_state import cleanup_dist_env_and_memory, destroy_model_parallel
 
         if self._llm is not None:
-            self._llm.llm_engine.engine_core.shutdown()
-            self._llm = None
+            client, self._llm = self._llm.llm_engine.engine_core, None
             with preserved_randomness():
                 if self._shares_group:
-                    destroy_model_parallel()  # all else of torch.distributed is the training's
+                    # vLLM's own shutdown would destroy torch's process group, which is the training's.
+                    client._finalizer.detach()
+                    client.engine_core.model_executor.shutdown()
+                    client.engine_core.scheduler.shutdown()
+                    gc.unfreeze()
+                    destroy_model_parallel()
                 else:
+                    client.shutdown()
                     cleanup_dist_env_and_memory()
+            del client
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()

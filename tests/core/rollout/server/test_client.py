@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from engine_bench import REAL_VLLM, TOLERANCE, gap, move, prompts_of
+from rollout_server import Server
 
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.sync.group import TransferGroup
@@ -26,46 +21,12 @@ from grpo.plugins.errors import RunError, UsageError
 pytestmark = REAL_VLLM
 
 PARAMS = SamplingParams(max_tokens=24, eos_ids=(), pad_id=0)
-STARTED = re.compile(r"serving .* on (http://\S+) \(float32, 512 tokens, adapters up to rank 16\)")
-
-
-class Server:
-    """`grpo serve-rollouts` of the embedded model, as a user starts it."""
-
-    def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
-        self.start()
-        for line in self.process.stdout or ():
-            if found := STARTED.search(line):
-                assert found[1] == self.url
-                return
-        pytest.fail(f"the server ended with code {self.process.wait()}")
-
-    def start(self, *more: str) -> None:
-        words = ["serve-rollouts", "--lora", "--context", "512", "--port", str(self._port), *more]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "grpo", *words],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-
-    def kill(self) -> None:
-        with self.process:
-            self.process.kill()
-
-    def stop(self) -> int:
-        with self.process:
-            self.process.send_signal(signal.SIGTERM)
-            return self.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     running = Server()
+    running.wait()
     yield running
     assert running.stop() == 0, "a server that is asked to stop goes in peace"
 
