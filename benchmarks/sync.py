@@ -173,21 +173,24 @@ def measure_changes(folder: str, dtype: str, lr: float, repeats: int) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rows = [tokenizer(text, return_tensors="pt").input_ids for text in TEXTS]
     optimizer = CompensatedAdamW(model.parameters(), lr=lr)
-    wanted = card_of_model(folder, dtype=dtype, context=512, raw_logprobs=True, rank=None, targets=())
+    wanted = card_of_model(folder, dtype=dtype, context=512, raw_logprobs=False, rank=None, targets=())
     with served(folder, dtype) as url:
         links = {
             "changes": ServerLink(url, wanted, "grpo serve-rollouts", 10.0, print, LastWeights()),
             "everything": ServerLink(url, wanted, "grpo serve-rollouts", 10.0, print),
+            "broadcast": ServerLink(url, wanted, "grpo serve-rollouts", 10.0, print, broadcasts=True),
         }
         EngineRollouts(links["changes"], tolerance=0.1).sync(model)
-        took: dict[str, list[tuple[float, int]]] = {"everything": [], "changes": []}
+        took: dict[str, list[tuple[float, int]]] = {way: [] for way in links}
         for step in range(repeats + 1):
             model(rows[step % len(rows)], labels=rows[step % len(rows)]).loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             for way, link in links.items():
-                if way == "everything":
-                    link.epoch()  # takes the server over from the other link
+                if way != "changes":
+                    link.epoch()  # takes the server over from another link
+                if way == "broadcast":
+                    link.put_weights(weight_stream(model))  # the group meets anew after that
                 start = time.perf_counter()
                 size = link.put_weights(weight_stream(model))
                 took[way].append((time.perf_counter() - start, size))

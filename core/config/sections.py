@@ -31,7 +31,7 @@ from grpo.core.config.defaults import (
 from grpo.core.config.setting import About, Flag
 
 LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
-WeightSync = Literal["delta", "everything"]
+WeightSync = Literal["delta", "everything", "broadcast"]
 Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 AtLeastOne = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -319,8 +319,9 @@ class RolloutSection(Section):
         WeightSync | None,
         About(
             "What a rollout server is sent after a step:",
-            "everything, or what changed since it was last proven to have everything. The latter keeps a copy of the "
-            "weights in the memory of the machine that trains and of each server.",
+            "everything, what changed since it was last proven to have everything (which keeps a copy of the weights "
+            "in the memory of the machine that trains and of each server), or everything by NCCL between GPUs. See "
+            "[vllm.md](vllm.md).",
             left_out="delta for weights of 16 bits, else everything",
         ),
     ] = None

@@ -3,7 +3,7 @@
 In `Settings` no value that a run needs is None, and the types say so. They are written to config.json under the names
 of the configuration, so a run that resumes reads back what was chosen. None is left only where it is the user's choice
 and no open question: no limit of rows, no second clip range, whatever the machine at hand asks for (`rollout.sleep`,
-`rollout.tolerance`).
+`rollout.tolerance`), and how weights travel (`rollout.weight_sync`) where no plan was made for training.
 """
 
 from __future__ import annotations
@@ -15,14 +15,7 @@ from pydantic import BaseModel
 
 from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.sections import (
-    Correction,
-    LossSection,
-    OutputSection,
-    RolloutSection,
-    TrainSection,
-    WeightSync,
-)
+from grpo.core.config.sections import Correction, LossSection, OutputSection, RolloutSection, TrainSection
 
 Checkpointing = Literal["none", "full", "offload"]
 SectionName = Literal["train", "loss", "rollout", "output"]
@@ -52,7 +45,6 @@ class RolloutSettings(RolloutSection):
     An environment of one turn has no budgets of several: `turns` and `length` hold for both kinds.
     """
 
-    weight_sync: WeightSync = "everything"
     max_completion_length: int
 
     @property

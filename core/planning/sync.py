@@ -21,7 +21,7 @@ class SyncPart:
 
 
 def decide_sync(config: RunConfig, dtype: Dtype) -> SyncPart:
-    """Chooses whether a server is sent everything after a step, or what changed.
+    """Chooses what a server is sent after a step: everything, or what changed.
 
     Where a step is smaller than what 16 bits can tell apart, most weights keep their bits, and what changed is little.
     In float32 nearly all of them change, so looking for the others would cost time and memory for nothing.
@@ -53,8 +53,8 @@ def refuse_impossible_sync(config: RunConfig) -> None:
         refuse_impossible_overlap(config)
     if config.rollout.share_weights:
         refuse_impossible_sharing(config)
-    if config.rollout.weight_sync == "delta":
-        refuse_impossible_delta(config)
+    if config.rollout.weight_sync in ("delta", "broadcast"):
+        refuse_weights_that_stay(config)
     if config.rollout.backend != "hf" and config.lora.bits is not None:
         raise UsageError(
             "lora.bits with vLLM: the engine would serve other weights than the quantised ones that train. "
@@ -112,19 +112,20 @@ def refuse_impossible_sharing(config: RunConfig) -> None:
             raise UsageError(f"--share-weights with {name}: {reason}. Leave the one or the other out.")
 
 
-def refuse_impossible_delta(config: RunConfig) -> None:
-    """Refuses to look for what changed in weights that do not travel.
+def refuse_weights_that_stay(config: RunConfig) -> None:
+    """Refuses a way to hand over weights that do not travel.
 
     Raises:
         UsageError: says what they do instead.
     """
+    asked = f"rollout.weight_sync='{config.rollout.weight_sync}'"
     if config.rollout.backend != "vllm-server":
         raise UsageError(
-            f"rollout.weight_sync='delta' with --rollout {config.rollout.backend}: policy and engine are in one "
-            "process, where weights are read and do not travel. Leave it out, or add --rollout vllm-server."
+            f"{asked} with --rollout {config.rollout.backend}: policy and engine are in one process, where weights are "
+            "read and do not travel. Leave it out, or add --rollout vllm-server."
         )
     if config.lora.enabled and config.rollout.lora_sync == "adapter":
         raise UsageError(
-            "rollout.weight_sync='delta' with --lora-sync adapter: the adapter alone travels after a step, and all of "
-            "it changes. Leave the one or the other out."
+            f"{asked} with --lora-sync adapter: the adapter alone travels after a step, and all of it changes. Leave "
+            "the one or the other out."
         )

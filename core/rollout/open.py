@@ -43,9 +43,10 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
     if rank():
         warned = _to_stderr  # the first process alone has a display, and a server is watched by one process
     last = LastWeights() if config.rollout.weight_sync == "delta" and own else None
+    broadcasts = config.rollout.weight_sync == "broadcast"
 
     def connected(server: Server) -> ServerLink:
-        return ServerLink(*server, config.rollout.server_wait, warned, last)
+        return ServerLink(*server, config.rollout.server_wait, warned, last, broadcasts)
 
     return _proven(plan, model, [connected(server) for server in own], None if guest is None else connected(guest))
 

@@ -9,6 +9,7 @@ for the end, and a flipped bit never for a weight. Nothing is pickled.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -18,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from grpo.core.rollout.sync.changes import FORMS, Changes
-from grpo.core.rollout.sync.delta import Again, Changed, Item, Same, Whole
+from grpo.core.rollout.sync.delta import Again, Announced, Changed, Item, Same, Whole
 
 NUMBER_BYTES = 8  # of a length or a digest
 LARGEST = 2**36  # bytes of one tensor: more than any layer has
@@ -32,13 +33,14 @@ class Readable(Protocol):
         ...
 
 
-def frames(items: Iterable[Item]) -> Iterator[bytes]:
-    """Yields the bytes of items."""
+def frames(items: Iterable[Item | Announced], *, end: bool = True) -> Iterator[bytes]:
+    """Yields the bytes of items, and of the end of the stream."""
     for item in items:
         blob = _packed(item)
         yield len(blob).to_bytes(NUMBER_BYTES, "big") + xxhash.xxh3_64_digest(blob)
         yield blob
-    yield (0).to_bytes(NUMBER_BYTES, "big")
+    if end:
+        yield (0).to_bytes(NUMBER_BYTES, "big")
 
 
 class Unframed:
@@ -56,6 +58,33 @@ class Unframed:
         """Yields the items that are left.
 
         Raises:
+            ConnectionError: the stream broke off, or is none of items.
+        """
+        for item in self._all():
+            if isinstance(item, Announced):
+                raise ConnectionError(f"{item.name} was announced, and no group was joined")
+            yield item
+
+    def announced(self) -> Iterator[Announced]:
+        """Yields the announcements that are left.
+
+        Raises:
+            ConnectionError: the stream broke off, or is none of announcements.
+        """
+        for item in self._all():
+            if not isinstance(item, Announced):
+                raise ConnectionError(f"{item.name} arrived among announcements")
+            yield item
+
+    def drain(self) -> None:
+        """Reads what is left and forgets it, so that the sender comes to read the answer."""
+        while not self._ended:
+            self._frame()
+
+    def _all(self) -> Iterator[Item | Announced]:
+        """Yields whatever is left.
+
+        Raises:
             ConnectionError: the stream broke off, or is none of frames.
         """
         while blob := self._frame():
@@ -65,11 +94,6 @@ class Unframed:
                 self._ended = True
                 raise ConnectionError(f"a tensor arrived broken: {error}") from None
             yield item
-
-    def drain(self) -> None:
-        """Reads what is left and forgets it, so that the sender comes to read the answer."""
-        while not self._ended:
-            self._frame()
 
     def _frame(self) -> bytes:
         if self._ended:
@@ -88,9 +112,13 @@ class Unframed:
         return blob
 
 
-def _packed(item: Item) -> bytes:
+def _packed(item: Item | Announced) -> bytes:
     """Returns the safetensors file of an item."""
-    notes = {"name": item.name, "kind": type(item).__name__, "digest": item.digest}
+    notes = {"name": item.name, "kind": type(item).__name__}
+    if isinstance(item, Announced):
+        notes |= {"dtype": str(item.dtype).removeprefix("torch."), "shape": json.dumps(item.shape)}
+        return save({}, metadata=notes)
+    notes["digest"] = item.digest
     tensors: dict[str, torch.Tensor] = {}
     if isinstance(item, Whole):
         tensors = {item.name: item.tensor}
@@ -101,7 +129,7 @@ def _packed(item: Item) -> bytes:
     return save(tensors, metadata=notes)
 
 
-def _unpacked(blob: bytes) -> Item:
+def _unpacked(blob: bytes) -> Item | Announced:
     """Reads the safetensors file of an item.
 
     Raises:
@@ -109,7 +137,10 @@ def _unpacked(blob: bytes) -> Item:
     """
     tensors = load(blob)  # looks at the header before anything else does
     notes: Mapping[str, str] = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
-    name, digest, kind = notes["name"], notes["digest"], notes["kind"]
+    name, kind = notes["name"], notes["kind"]
+    if kind == Announced.__name__:
+        return _announced(name, notes["dtype"], json.loads(notes["shape"]))
+    digest = notes["digest"]
     if kind == Whole.__name__:
         return Whole(name, digest, tensors[name])
     form = next((form for form in FORMS if form == notes.get("form")), None)
@@ -124,6 +155,19 @@ def _unpacked(blob: bytes) -> Item:
     if kind == Again.__name__:
         return Again(name, digest)
     raise ValueError(f"{kind} is no kind of item")
+
+
+def _announced(name: str, dtype: str, shape: list[int]) -> Announced:
+    """Returns an announcement of a tensor that can be.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    kind = getattr(torch, dtype, None)
+    fits = all(isinstance(size, int) and size >= 0 for size in shape)
+    if not isinstance(kind, torch.dtype) or not fits or math.prod(shape) * kind.itemsize > LARGEST:
+        raise ValueError(f"{name} as {dtype} {shape}")
+    return Announced(name, kind, tuple(shape))
 
 
 class Chunked:

@@ -59,6 +59,15 @@ class Again:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A tensor that comes by another way (core/rollout/sync/group.py), right after this."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
 Item = Whole | Changed | Same | Again
 
 

@@ -10,7 +10,6 @@ import pytest
 from pydantic import ValidationError
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.config.sections import WeightSync
 from grpo.core.config.settings import RolloutSettings, SectionName, Settings, settled
 
 
@@ -34,7 +33,6 @@ class LossPart:
 @dataclass(frozen=True, slots=True)
 class RolloutPart:
     section: ClassVar[SectionName] = "rollout"
-    weight_sync: WeightSync = "everything"
     max_completion_length: int = 16
 
 

@@ -56,6 +56,7 @@ SERVER = {"backend": "vllm-server"}
         ({"rollout": SERVER}, "float32", "everything"),
         ({"rollout": {**SERVER, "weight_sync": "delta"}}, "float32", "delta"),
         ({"rollout": {**SERVER, "weight_sync": "everything"}}, "bfloat16", "everything"),
+        ({"rollout": {**SERVER, "weight_sync": "broadcast"}}, "bfloat16", "broadcast"),
         ({"rollout": {**SERVER, "lora_sync": "folded"}, "lora": LORA}, "bfloat16", "delta"),
         ({"rollout": SERVER, "lora": LORA}, "bfloat16", "everything"),
         ({"rollout": {**SERVER, "weight_sync": "delta"}, "lora": LORA}, "bfloat16", "delta"),
@@ -68,6 +69,7 @@ def test_what_changed_is_looked_for_where_it_is_little_and_has_to_travel(
     assert decide_sync(config(**settings), dtype).weight_sync == chosen
 
 
+@pytest.mark.parametrize("way", ["delta", "broadcast"])
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
@@ -76,6 +78,6 @@ def test_what_changed_is_looked_for_where_it_is_little_and_has_to_travel(
         ({**SERVER, "lora_sync": "adapter"}, "--lora-sync adapter: the adapter alone travels"),
     ],
 )
-def test_changes_of_weights_that_do_not_travel_are_refused(settings: dict[str, Any], what: str) -> None:
-    with pytest.raises(UsageError, match=what):
-        decide_sync(config(rollout={**settings, "weight_sync": "delta"}, lora=LORA), "bfloat16")
+def test_ways_of_weights_that_do_not_travel_are_refused(settings: dict[str, Any], what: str, way: str) -> None:
+    with pytest.raises(UsageError, match=f"rollout.weight_sync='{way}' with {what}"):
+        decide_sync(config(rollout={**settings, "weight_sync": way}, lora=LORA), "bfloat16")

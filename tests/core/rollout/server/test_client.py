@@ -13,6 +13,7 @@ from engine_bench import REAL_VLLM, TOLERANCE, gap, move, prompts_of
 from rollout_server import Server
 
 from grpo.core.rollout.hf.sampler import sample
+from grpo.core.rollout.sync.group import TransferGroup
 from grpo.core.rollout.sync.payload import Adapter, adapter_of, fingerprints
 from grpo.core.rollout.types import SamplingParams
 from grpo.plugins.errors import RunError, UsageError
@@ -109,6 +110,29 @@ def test_what_changed_is_served_like_everything(server: Server, trains: str) -> 
     rollouts.sync(model, again=True)
     assert rollouts.sync(model)["sync/share"] < 0.01
     assert rollouts.sync(model, again=True)["sync/share"] > 0.45
+
+
+@pytest.mark.parametrize("trains", ["full", "LoRA"])
+def test_weights_of_a_group_are_served_as_they_train(server: Server, trains: str, monkeypatch: Any) -> None:
+    rollouts = rollouts_of(server.url, "folded", weight_sync="broadcast")
+    model = embedded() if trains == "full" else adapted()
+    prompts = prompts_of([7, 150], copies=2)
+    for _ in range(2):
+        metrics = rollouts.sync(model)
+        assert "sync/repeated" not in metrics
+        assert gap(model, prompts, rollouts.generate(prompts, PARAMS)) < TOLERANCE
+        assert rollouts.differing(model) == []
+        move(model, 1e-6)
+    send = TransferGroup.send
+    sends: list[int] = []
+
+    def flipped(self: Any, tensor: torch.Tensor) -> None:
+        sends.append(1)
+        send(self, tensor + 1e-3 if len(sends) == 9 else tensor)
+
+    monkeypatch.setattr(TransferGroup, "send", flipped)
+    assert rollouts.sync(model)["sync/repeated"] == 1.0, "one wrong tensor was found by its fingerprint"
+    assert rollouts.differing(model) == []
 
 
 def test_an_adapter_is_handed_over_in_memory_and_compared_bit_for_bit(server: Server) -> None:
@@ -237,6 +261,11 @@ def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
         found.append(rollouts.generate(prompts, PARAMS))
     assert found[0] == found[1]
     assert gap(model, prompts, found[0]) < TOLERANCE
+    together = rollouts_of(server.url, "folded", weight_sync="broadcast")
+    move(model, 0.01)
+    assert "sync/repeated" not in together.sync(model)
+    assert together.differing(model) == [], "a group of the trainer and both ranks"
+    rollouts.sync(model)
     put = rollouts.engines[0].link.put_weights
     stale = "model.layers.1.mlp.down_proj.weight"
     kept = model.get_parameter(stale).detach().clone()

@@ -1,0 +1,84 @@
+"""`grpo` in one of several processes that really shard a policy, on a CPU: FSDP 2 and DeepSpeed over gloo.
+
+    torchrun ... sharded_command.py ARGUMENTS OF grpo
+
+The variables of `accelerate launch` say what is sharded (`environment`). What is undone here is what keeps both
+libraries from a CPU: accelerate takes FSDP for GPUs only, and DeepSpeed compiles an operator for memory that processes
+share, which takes minutes. Nothing of ours is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+FSDP = {
+    "ACCELERATE_USE_FSDP": "true",
+    "FSDP_VERSION": "2",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+    "FSDP_RESHARD_AFTER_FORWARD": "true",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
+    "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
+    "ACCELERATE_TORCH_DEVICE": "cpu",
+}
+PLAIN = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def zero(stage: int, folder: Path) -> dict[str, str]:
+    """Variables of `accelerate launch` for DeepSpeed, whose every tensor is sharded however small it is."""
+    settings = {
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+    }
+    config = folder / f"zero{stage}.json"
+    config.write_text(json.dumps(settings))
+    return {
+        "ACCELERATE_USE_DEEPSPEED": "true",
+        "ACCELERATE_DEEPSPEED_CONFIG_FILE": str(config),
+        "DS_ACCELERATOR": "cpu",
+    }
+
+
+def command(arguments: Sequence[str], sharding: Mapping[str, str], processes: int = 2) -> subprocess.Popen[str]:
+    """Starts `grpo` in processes of a group of their own."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    return subprocess.Popen(
+        [*launcher, __file__, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **PLAIN, **sharding},
+        start_new_session=True,
+    )
+
+
+def run(arguments: Sequence[str], sharding: Mapping[str, str], code: int = 0, processes: int = 2) -> str:
+    """Runs `grpo` in several processes, and returns what they said when they ended with this code."""
+    process = command(arguments, sharding, processes)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == code, said[-5000:]
+    return said
+
+
+def undo_what_keeps_libraries_from_a_cpu() -> None:
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        from accelerate.state import DistributedType, PartialState
+
+        PartialState._prepare_backend = lambda self, *a, **k: ("gloo", DistributedType.MULTI_GPU)
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true":
+        import deepspeed.comm.torch
+
+        deepspeed.comm.torch.build_shm_op = lambda: None
+
+
+if __name__ == "__main__":
+    undo_what_keeps_libraries_from_a_cpu()
+    sys.argv[0] = "grpo"
+    runpy.run_module("grpo", run_name="__main__")
