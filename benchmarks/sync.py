@@ -1,18 +1,27 @@
 """How long does it take to hand new weights to vLLM? Beside TRL's way for LoRA: merge in place, push all, unmerge.
 
     python benchmarks/sync.py [--layers 3 8] [--width 128 512] [--repeats 10]
+    python benchmarks/sync.py --changes FOLDER [--dtype bfloat16] [--lr 1e-6] [--repeats 10]
 
 For models of growing size, all in one engine per size: seconds and bytes of one hand-over, without the proof (its
-seconds stand beside it). Needs vLLM; on a CPU without a GPU: make vllm.
+seconds stand beside it). With --changes: full fine-tuning of a real model, whose weights a rollout server of its own
+process is sent whole and as what changed, after each step in turn. Needs vLLM; on a CPU without a GPU: make vllm.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +131,98 @@ def measure(layers: int, width: int, repeats: int) -> None:
     gc.collect()
 
 
+TEXTS = (
+    "17 + 25 = 42, because 7 and 5 make 12, and 10 and 20 make 30. The answer is 42.",
+    "A farmer has 12 rows of 9 trees. 12 times 9 is 108. He fells 8 of them, so 100 are left.",
+)
+
+
+@contextmanager
+def served(folder: str, dtype: str) -> Iterator[str]:
+    """Starts `grpo serve-rollouts` and yields its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve-rollouts", "--model", folder, "--dtype", dtype, "--context", "512", "--port", str(port)]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "grpo", *words], stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    with server:
+        try:
+            found = next((line for line in server.stdout or () if re.search("^serving ", line)), None)
+            if found is None:
+                raise SystemExit(f"the server ended with code {server.wait()}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def measure_changes(folder: str, dtype: str, lr: float, repeats: int) -> None:
+    """Prints bytes and seconds of a sync of everything and of what changed, each after every step of training."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from grpo.core.rollout.engine.proven import EngineRollouts
+    from grpo.core.rollout.server.card import card_of_model
+    from grpo.core.rollout.server.client import ServerLink
+    from grpo.core.rollout.sync.delta import LastWeights
+    from grpo.core.rollout.sync.payload import weight_stream
+    from grpo.core.train.adamw import CompensatedAdamW
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    rows = [tokenizer(text, return_tensors="pt").input_ids for text in TEXTS]
+    optimizer = CompensatedAdamW(model.parameters(), lr=lr)
+    wanted = card_of_model(folder, dtype=dtype, context=512, raw_logprobs=False, rank=None, targets=())
+    with served(folder, dtype) as url:
+        links = {
+            "changes": ServerLink(url, wanted, "grpo serve-rollouts", 10.0, print, LastWeights()),
+            "everything": ServerLink(url, wanted, "grpo serve-rollouts", 10.0, print),
+            "broadcast": ServerLink(url, wanted, "grpo serve-rollouts", 10.0, print, broadcasts=True),
+        }
+        EngineRollouts(links["changes"], tolerance=0.1).sync(model)
+        took: dict[str, list[tuple[float, int]]] = {way: [] for way in links}
+        for step in range(repeats + 1):
+            model(rows[step % len(rows)], labels=rows[step % len(rows)]).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            for way, link in links.items():
+                if way != "changes":
+                    link.epoch()  # takes the server over from another link
+                if way == "broadcast":
+                    link.put_weights(weight_stream(model))  # the group meets anew after that
+                start = time.perf_counter()
+                size = link.put_weights(weight_stream(model))
+                took[way].append((time.perf_counter() - start, size))
+            links["changes"].epoch()
+            links["changes"].put_weights(weight_stream(model))  # everything, for the next changes to be made of
+    count = sum(p.numel() for p in model.parameters())
+    whole = statistics.median(size for _, size in took["everything"][1:])
+    for way, found in took.items():
+        sizes = [size for _, size in found[1:]]
+        seconds = [spent for spent, _ in found[1:]]
+        share = statistics.median(sizes) / whole
+        print(
+            f"| {count / 1e6:.1f} M | {dtype} | {way} | {statistics.median(sizes) / 2**20:.2f} | {share:.2%} "
+            f"| {1e3 * min(seconds):.0f} | {1e3 * statistics.median(seconds):.0f} |",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--layers", type=int, nargs="+", default=[3, 8])
     parser.add_argument("--width", type=int, nargs="+", default=[128, 512])
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--changes", metavar="FOLDER", help="a real model, trained in full and served by a server")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
+    parser.add_argument("--lr", type=float, default=1e-6)
     asked = parser.parse_args()
+    if asked.changes:
+        print("| parameters | dtype | sent | MiB | share | ms, least | ms, median |")
+        print("|---|---|---|---|---|---|---|")
+        measure_changes(asked.changes, asked.dtype, asked.lr, asked.repeats)
+        return
     print("| parameters | training | way | ms | MiB | against TRL's way |")
     print("|---|---|---|---|---|---|")
     for layers, width in zip(asked.layers, asked.width, strict=True):

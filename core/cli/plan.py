@@ -71,10 +71,10 @@ def plan(
     from grpo.core.planning.cluster.hardware import gpu_of, known_gpu
     from grpo.core.planning.context import context_of
     from grpo.core.planning.facts import Facts
-    from grpo.core.planning.memory.budget import Device, Given, Job, best_fit, parse_size, this_device
+    from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.shapes import built_in, shape_of
-    from grpo.core.planning.sync import refuse_impossible_sync
+    from grpo.core.planning.sync import decide_sync
     from grpo.core.policy.load import PolicySource
     from grpo.core.policy.weights import training_source
     from grpo.core.record.run_dir import is_run
@@ -82,13 +82,13 @@ def plan(
     from grpo.plugins.host import Host
 
     config = load_config(config_file, pairs, given(values), env_required=False)
-    refuse_impossible_sync(config)
     known = known_gpu(gpu) if gpu else None
     device = known.device if known else Device("cuda", parse_size(gpu)) if gpu else this_device()
     named = config.model is None or is_run(Path(config.model).expanduser())
     model_config = shape_of(training_source(config.model).path if named else str(config.model))
     on_gpu = (device.kind == "cuda" or nodes is not None) and config.model is not None
     dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")
+    sync = decide_sync(config, dtype)
     longest = context_length(model_config)
     notes = []
     if context is None and config.env and (config.model is None or built_in(config.model) is None):
@@ -108,6 +108,14 @@ def plan(
         for note in notes:
             click.echo(f"note: {note}", err=True)
         return
+    if sync.weight_sync == "delta":
+        if device.kind == "cpu":
+            measured = replace(measured, sent=measured.weights)
+        else:
+            notes.append(
+                f"a copy of the weights as the rollout server was sent them last takes {measured.weights / GIB:.1f} "
+                "GiB of host memory, here and there (rollout.weight_sync=everything does without)"
+            )
     reserved = 0 if rollout.backend == "vllm-server" else None
     engine = "hf" if rollout.backend == "hf" else "vllm"
     group = Job(context, train.group_size, engine, rollout.share_weights, reserved)
@@ -133,6 +141,7 @@ def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
         ("weights", "", shape.weights),
         ("adapter", "", shape.adapter),
         ("reference policy", "", shape.reference),
+        ("weights last sent", "", shape.sent),
         ("gradients", "", shape.gradients),
         ("optimizer", "", shape.optimizer),
         ("activations", one, shape.activations.peak(job.context, "none")),

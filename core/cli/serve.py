@@ -94,6 +94,8 @@ def serve_rollouts(
 
 
 def _serve(server: RolloutServer, card: ServerCard, memory_share: float, tensor_parallel: int, host: str) -> None:
+    import torch
+
     from grpo.core.rollout.engine.release import vllm_version
     from grpo.core.rollout.engine.sharded import ShardedEngine
     from grpo.core.rollout.engine.vllm import EngineSettings, VllmEngine
@@ -118,7 +120,8 @@ def _serve(server: RolloutServer, card: ServerCard, memory_share: float, tensor_
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stop)
-        card = replace(card, block=engine.block, vllm=vllm_version() or "")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        card = replace(card, block=engine.block, vllm=vllm_version() or "", workers=tensor_parallel, device=device)
         url = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
         adapters = f"adapters up to rank {card.lora_rank}" if card.lora_rank else "no adapters"
         click.echo(f"serving {card.model} on {url} ({card.dtype}, {card.context} tokens, {adapters})")

@@ -31,6 +31,7 @@ from grpo.core.config.defaults import (
 from grpo.core.config.setting import About, Flag
 
 LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
+WeightSync = Literal["delta", "everything", "broadcast"]
 Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 AtLeastOne = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -314,6 +315,16 @@ class RolloutSection(Section):
             flag=Flag("--lora-sync", "WAY"),
         ),
     ] = "auto"
+    weight_sync: Annotated[
+        WeightSync | None,
+        About(
+            "What a rollout server is sent after a step:",
+            "everything, what changed since it was last proven to have everything (which keeps a copy of the weights "
+            "in the memory of the machine that trains and of each server), or everything by NCCL between GPUs. See "
+            "[vllm.md](vllm.md).",
+            left_out="delta for weights of 16 bits, else everything",
+        ),
+    ] = None
     memory_share: Annotated[
         Annotated[float, Field(gt=0, lt=1)], About("Share of a GPU's memory for vLLM's weights and cache.")
     ] = 0.3

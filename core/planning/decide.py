@@ -21,7 +21,7 @@ from grpo.core.planning.output import decide_output, disk_bytes
 from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
 from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.steps import decide_steps
-from grpo.core.planning.sync import refuse_impossible_sync
+from grpo.core.planning.sync import decide_sync
 from grpo.core.planning.turns import decide_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
@@ -44,7 +44,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     facts = gather_facts(config, host)
     batch = decide_batch(config, facts)
     optimizer = decide_optimizer(config, facts)
-    refuse_impossible_sync(config)
+    sync = decide_sync(config, optimizer.dtype)
     sampler = decide_rollout(config, facts.processes)
     output = decide_output(config, fresh=fresh)
 
@@ -61,13 +61,13 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
     lengths = decide_lengths(config, facts)
     longest = longest_of(config, envs, model, lengths)
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
-    rollout = settle(RolloutSettings, config.rollout, lengths, turns)
+    rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
     notes = [*turn_notes(rollout, envs, model.tokenizer), *(part.env.spec.note for part in envs)]
     used = [bound for part in envs for bound in (part.env, *part.plugins)]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
     memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes), model.config)
 
-    settings = settled(config, batch, optimizer, sampler, output, steps, lengths, turns, memory)
+    settings = settled(config, batch, optimizer, sampler, output, steps, lengths, turns, sync, memory)
     parameters = count_parameters(model.config)
     plan = Plan(
         config=settings,

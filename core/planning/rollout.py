@@ -56,6 +56,12 @@ def refuse_impossible_rollouts(config: RunConfig, processes: int) -> None:
         refuse_missing_vllm()
     else:
         refuse_unusable_urls(rollout.server_url)
+        if processes > 1 and rollout.server_wait >= config.failures.wait_limit:
+            raise UsageError(
+                f"rollout.server_wait {rollout.server_wait:g} s: the other processes wait for the one that waits for "
+                f"its server, and give it up after failures.wait_limit, {config.failures.wait_limit:g} s. Lower the "
+                "first or raise the second."
+            )
     filtered = [name for name, off in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0)) if getattr(rollout, name) != off]
     if filtered and rollout.temperature != 1.0:
         raise UsageError(

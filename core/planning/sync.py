@@ -1,9 +1,46 @@
-"""How the weights that train reach the engine that samples: a configuration in; what could not be right is refused."""
+"""How the weights that train reach the engine that samples: a configuration in, whether all of them travel out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import RunConfig
+from grpo.core.config.sections import WeightSync
+from grpo.core.config.settings import SectionName
 from grpo.plugins.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPart:
+    """The part of the settings that is decided here."""
+
+    section: ClassVar[SectionName] = "rollout"
+    weight_sync: WeightSync
+
+
+def decide_sync(config: RunConfig, dtype: Dtype) -> SyncPart:
+    """Chooses what a server is sent after a step: everything, or what changed.
+
+    Where a step is smaller than what 16 bits can tell apart, most weights keep their bits, and what changed is little.
+    In float32 nearly all of them change, so looking for the others would cost time and memory for nothing.
+
+    Args:
+        config: what the user asked for.
+        dtype: of the weights.
+
+    Raises:
+        UsageError: the weights that sample could not be those that train, or not in time.
+    """
+    refuse_impossible_sync(config)
+    asked = config.rollout.weight_sync
+    if asked is None:
+        travels = config.rollout.backend == "vllm-server" and (
+            not config.lora.enabled or config.rollout.lora_sync == "folded"
+        )
+        asked = "delta" if travels and dtype != "float32" else "everything"
+    return SyncPart(asked)
 
 
 def refuse_impossible_sync(config: RunConfig) -> None:
@@ -16,6 +53,8 @@ def refuse_impossible_sync(config: RunConfig) -> None:
         refuse_impossible_overlap(config)
     if config.rollout.share_weights:
         refuse_impossible_sharing(config)
+    if config.rollout.weight_sync in ("delta", "broadcast"):
+        refuse_weights_that_stay(config)
     if config.rollout.backend != "hf" and config.lora.bits is not None:
         raise UsageError(
             "lora.bits with vLLM: the engine would serve other weights than the quantised ones that train. "
@@ -71,3 +110,22 @@ def refuse_impossible_sharing(config: RunConfig) -> None:
     for name, (present, reason) in wrong.items():
         if present:
             raise UsageError(f"--share-weights with {name}: {reason}. Leave the one or the other out.")
+
+
+def refuse_weights_that_stay(config: RunConfig) -> None:
+    """Refuses a way to hand over weights that do not travel.
+
+    Raises:
+        UsageError: says what they do instead.
+    """
+    asked = f"rollout.weight_sync='{config.rollout.weight_sync}'"
+    if config.rollout.backend != "vllm-server":
+        raise UsageError(
+            f"{asked} with --rollout {config.rollout.backend}: policy and engine are in one process, where weights are "
+            "read and do not travel. Leave it out, or add --rollout vllm-server."
+        )
+    if config.lora.enabled and config.rollout.lora_sync == "adapter":
+        raise UsageError(
+            f"{asked} with --lora-sync adapter: the adapter alone travels after a step, and all of it changes. Leave "
+            "the one or the other out."
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +37,16 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
         return _proven(plan, model, [start_engine(plan, model)])
     from grpo.core.rollout.server.card import servers_of
     from grpo.core.rollout.server.client import ServerLink
+    from grpo.core.rollout.sync.delta import LastWeights
 
     own, guest = dealt(servers_of(plan), rank(), count())
+    if rank():
+        warned = _to_stderr  # the first process alone has a display, and a server is watched by one process
+    last = LastWeights() if config.rollout.weight_sync == "delta" and own else None
+    broadcasts = config.rollout.weight_sync == "broadcast"
 
     def connected(server: Server) -> ServerLink:
-        return ServerLink(*server, config.rollout.server_wait, warned)
+        return ServerLink(*server, config.rollout.server_wait, warned, last, broadcasts)
 
     return _proven(plan, model, [connected(server) for server in own], None if guest is None else connected(guest))
 
@@ -59,6 +65,10 @@ def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Seque
     """
     own = servers[number::processes]
     return own, None if own else servers[number % len(servers)]
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"warning: {text}\n")
 
 
 def start_engine(plan: Plan, model: Any) -> Any:

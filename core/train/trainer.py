@@ -211,7 +211,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             episodes = [self._plan.train[row["episode"]] for row in generation_batch]
             self._micro = self._collected(in_groups(episodes, self._plan.config.train.group_size, here))
             upcoming = upcoming_starts(self._plan, self.train_dataset, self.step)
-            self._report.add(self.sampler.ahead(upcoming))
+            self._report.add(self.sampler.ahead(upcoming[here : here + len(generation_batch)]))
         return self._micro[self.done]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:

@@ -13,6 +13,8 @@ import torch
 from grpo.core.rollout.server.card import ServerCard
 from grpo.core.rollout.server.client import state_of
 from grpo.core.rollout.server.serve import RolloutServer
+from grpo.core.rollout.sync.delta import Announced
+from grpo.core.rollout.sync.group import Meeting, TransferGroup
 from grpo.core.rollout.sync.payload import Adapter, fingerprints
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit
 from grpo.plugins.errors import UsageError
@@ -41,6 +43,7 @@ class TableEngine:
         self.weights: dict[str, torch.Tensor] = {}
         self.adapter: dict[str, torch.Tensor] = {}
         self.resets = 0
+        self.group: TransferGroup | None = None
         self.pause = 0.0  # seconds that a rollout takes
 
     def epoch(self) -> int:
@@ -49,6 +52,20 @@ class TableEngine:
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         self.weights = dict(weights)
         self.adapter = {}
+
+    def join(self, meeting: Meeting) -> None:
+        if self.group is not None:
+            self.group.close()
+        self.group = TransferGroup(meeting, 1)
+
+    def receive(self, announced: Iterable[Announced]) -> None:
+        self.weights, self.adapter = {}, {}
+        for one in announced:
+            if self.group is None:
+                raise RuntimeError("no group was joined")
+            self.weights[one.name] = self.group.receive(one.dtype, one.shape)
+
+    def forget(self) -> None: ...
 
     def put_adapter(self, adapter: Adapter) -> None:
         self.adapter = dict(adapter.tensors)

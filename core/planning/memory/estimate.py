@@ -50,6 +50,7 @@ class Shape:
         cache: keys and values of one token.
         activations: what a forward pass keeps.
         packs: whether rows are packed, with an attention mask.
+        sent: of the copy of the weights as a rollout server was sent them last, where it is in the same memory.
     """
 
     parameters: int
@@ -66,11 +67,12 @@ class Shape:
     cache: int
     activations: Activations
     packs: bool = False
+    sent: int = 0
 
     @property
     def fixed(self) -> int:
         """Bytes that are there in every phase."""
-        return self.weights + self.adapter + self.optimizer + self.reference
+        return self.weights + self.adapter + self.optimizer + self.reference + self.sent
 
     def loss(self, tokens: int, head: str, device: str = "cuda") -> int:
         """Bytes for the log-probabilities of so many tokens and their gradient, beyond the hidden states.

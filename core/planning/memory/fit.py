@@ -58,7 +58,7 @@ def decide_memory(config: RunConfig, load: Load, model_config: Any) -> MemoryPar
     train = config.train
     device = this_device()
     chooses = train.checkpointing == "auto" and device.kind == "cuda"
-    measured = _measured(config, load, model_config) if chooses or train.check_memory else None
+    measured = _measured(config, load, model_config, device) if chooses or train.check_memory else None
     if train.checkpointing != "auto":
         checkpointing: Checkpointing = train.checkpointing
     elif chooses and measured is not None:
@@ -115,11 +115,16 @@ def refuse_no_room(
     )
 
 
-def _measured(config: RunConfig, load: Load, model_config: Any) -> Shape | None:
+def _measured(config: RunConfig, load: Load, model_config: Any, device: Device) -> Shape | None:
     """Measures the model of a run; rows are packed where prompts may be shared and our head trains."""
     train = config.train
     try:
         measured = shape(model_config, load.optimizer.dtype, config.lora, reference=config.loss.beta > 0)
     except UsageError:
         return None
-    return replace(measured, packs=measured.packs and train.share_prompts and train.head == "grpo")
+    keeps = load.rollout.weight_sync == "delta" and device.kind == "cpu"
+    return replace(
+        measured,
+        packs=measured.packs and train.share_prompts and train.head == "grpo",
+        sent=measured.weights if keeps else 0,
+    )

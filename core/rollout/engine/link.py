@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import torch
 
+from grpo.core.rollout.sync.delta import Announced
+from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
 
@@ -28,8 +30,16 @@ class EngineLink(Protocol):
         """Returns a number that changes when the engine was restarted and holds the weights of its file again."""
         ...
 
-    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Replaces the weights, one tensor at a time; from then on no adapter is served."""
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int | None:
+        """Replaces the weights, one tensor at a time; from then on no adapter is served.
+
+        Returns:
+            How many bytes travelled for that, or None where the tensors themselves were handed over.
+        """
+        ...
+
+    def forget(self) -> None:
+        """Takes what was handed over before to be lost: the next weights are handed over in full."""
         ...
 
     def put_adapter(self, adapter: Adapter) -> None:
@@ -76,4 +86,16 @@ class GuestLink(EngineLink, Protocol):
 
     def follow(self, handed: Sequence[Mapping[str, Any]]) -> None:
         """Samples from now on with the weights of the latest handing over, which one of these names."""
+        ...
+
+
+class ServedEngine(EngineLink, Protocol):
+    """An engine behind a server, which can also take weights from a group that it joined with the trainer."""
+
+    def join(self, meeting: Meeting) -> None:
+        """Joins, and leaves the group before."""
+        ...
+
+    def receive(self, announced: Iterable[Announced]) -> None:
+        """Replaces the weights by what the first member of the group sends, each after its announcement."""
         ...

@@ -82,6 +82,7 @@ class Engine:
     def forget(self) -> None:
         """Takes it that the engine holds nothing of what was handed over."""
         self.epoch, self.has_base, self.tested = None, False, False
+        self.link.forget()
 
 
 class EngineRollouts:
@@ -115,7 +116,8 @@ class EngineRollouts:
         self._temperature = temperature
         self._choice = LoraChoice(lora_sync)
         self._syncs = 0
-        self._bytes = 0
+        self._bytes = 0  # that travelled in this sync
+        self._everything = 0  # bytes of all that was handed over in it
         self._prompt: list[int] | None = None
         self._threads = ThreadPoolExecutor(max(1, len(links)), thread_name_prefix="grpo-sync")
         samples = [self._sampling(engine) for engine in self.engines]
@@ -124,7 +126,7 @@ class EngineRollouts:
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
         """Hands the policy over and proves that it arrived, see `Rollouts.sync`."""
         start = time.perf_counter()
-        self._bytes = 0
+        self._bytes = self._everything = 0
         if again:
             for engine in self.engines:
                 engine.forget()
@@ -229,6 +231,7 @@ class EngineRollouts:
             self._choice.synced(handed)
         return {
             "sync/bytes": float(self._bytes),
+            "sync/share": self._bytes / max(1, self._everything),
             "sync/hand_over_seconds": handed,
             "sync/spot_difference": difference,
             **({"sync/folded": float(folds)} if lora else {}),
@@ -261,7 +264,8 @@ class EngineRollouts:
             taken = hand_out(recorder, [engine.link.put_weights for engine in takers])
             for engine, one in zip(takers, taken, strict=True):
                 engine.error = _fault(one.error, "the weights")
-            self._bytes += recorder.bytes * len(takers)
+                self._bytes += recorder.bytes if one.value is None else one.value
+                self._everything += recorder.bytes
 
             def compare(engine: Engine) -> None:
                 _refuse(differing(recorder.fingerprints, engine.link.fingerprints(seed)))
@@ -279,6 +283,7 @@ class EngineRollouts:
 
             self._each(going, put_adapter)
             self._bytes += adapter.bytes * len(going)
+            self._everything += adapter.bytes * len(going)
         self._each(going, lambda engine: engine.link.reset_prefix_cache())
 
     def _spot_check(self, model: Any, engines: Sequence[Engine]) -> float:

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 
+from grpo.core.rollout.sync.delta import Announced
+from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit, runs
 from grpo.core.text.randomness import preserved_randomness
@@ -99,6 +101,25 @@ class VllmEngine:
             self._call("grpo_load", weights)
         self._request = None
 
+    def join(self, meeting: Meeting) -> None:
+        """Has the workers join the trainer's group."""
+        self._call_with("init_weight_transfer_engine", init_info={"meeting": meeting.to_json()})
+
+    def receive(self, announced: Iterable[Announced]) -> None:
+        """Loads weights that the trainer sends to the group, each after its announcement."""
+        with preserved_randomness():
+            self._call("grpo_begin")
+            try:
+                for one in announced:
+                    info = {"name": one.name, "dtype": one.dtype, "shape": one.shape}
+                    self._call_with("update_weights", update_info=info)
+            finally:
+                self._call("grpo_finish")
+        self._request = None
+
+    def forget(self) -> None:
+        """Takes everything each time."""
+
     def put_adapter(self, adapter: Adapter) -> None:
         """Hands the adapter over in memory under a new number."""
         from vllm.lora.request import LoRARequest
@@ -173,13 +194,19 @@ class VllmEngine:
         from vllm.distributed.parallel_state import cleanup_dist_env_and_memory, destroy_model_parallel
 
         if self._llm is not None:
-            self._llm.llm_engine.engine_core.shutdown()
-            self._llm = None
+            client, self._llm = self._llm.llm_engine.engine_core, None
             with preserved_randomness():
                 if self._shares_group:
-                    destroy_model_parallel()  # all else of torch.distributed is the training's
+                    # vLLM's own shutdown would destroy torch's process group, which is the training's.
+                    client._finalizer.detach()
+                    client.engine_core.model_executor.shutdown()
+                    client.engine_core.scheduler.shutdown()
+                    gc.unfreeze()
+                    destroy_model_parallel()
                 else:
+                    client.shutdown()
                     cleanup_dist_env_and_memory()
+            del client
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
@@ -194,6 +221,9 @@ class VllmEngine:
 
     def _call(self, method: str, *arguments: Any) -> Any:
         return self._llm.collective_rpc(method, args=arguments)[0]
+
+    def _call_with(self, method: str, **named: Any) -> Any:
+        return self._llm.collective_rpc(method, kwargs=named)[0]
 
     def _without_compiling(self) -> AbstractContextManager[Any]:
         """On a CPU, compiling one small function of vLLM's sampler takes longer than it can ever save."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
     from grpo.core.plan import Plan
 
-PROTOCOL = 1  # raised whenever the two sides would no longer understand each other
+PROTOCOL = 2  # raised whenever the two sides would no longer understand each other
 TOKEN = "GRPO_SERVER_TOKEN"  # the environment variable that both sides read; arguments are seen by every user
 TRAITS = (  # what has to be equal beside the weights, which are handed over
     "model_type",
@@ -56,6 +56,8 @@ class ServerCard:
         lora_modules: last parts of the names of the modules that it can adapt.
         block: tokens in a block of the prefix cache; wanted: 0.
         vllm: its version; wanted: empty.
+        workers: processes that share its layers; wanted: 1, for any number.
+        device: type of the device that it computes on; wanted: empty.
         protocol: see PROTOCOL.
     """
 
@@ -69,6 +71,8 @@ class ServerCard:
     lora_modules: tuple[str, ...] = ()
     block: int = 0
     vllm: str = ""
+    workers: int = 1
+    device: str = ""
     protocol: int = PROTOCOL
 
 

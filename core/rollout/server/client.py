@@ -17,6 +17,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -25,15 +26,18 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout.server.card import TOKEN, ServerCard, card_from_json, misfits
-from grpo.core.rollout.server.serve import BYTES, CLAIM, SILENCE
+from grpo.core.rollout.server.serve import BYTES, CLAIM, KEEP, SILENCE
 from grpo.core.rollout.server.wire import frames
+from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
+from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup, own_address
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit, runs
 from grpo.plugins.errors import RunError, UsageError
 
 LOOK_SECONDS = 10.0  # for an answer to the question what the server is
 PAUSE = 0.5  # seconds between two attempts to find it again
+DEFAULT_PORTS = {"http": 80, "https": 443}
 GONE = (502, 503, 504)  # what a proxy answers in the place of a server that is gone
 
 
@@ -46,19 +50,32 @@ class ServerLink:
         command: starts one that is.
         patience: seconds to wait for a server that is gone.
         warned: told when it is gone, and when it is back.
+        last: the weights as they went out last, which all links of a run share, so that what changed is all that
+            travels; None: everything does.
+        broadcasts: weights go by a group of their own, which the server joins, and not by HTTP.
 
     Raises:
         UsageError: there is none, or it is not what the run needs.
     """
 
     def __init__(
-        self, url: str, wanted: ServerCard, command: str, patience: float, warned: Callable[[str], None]
+        self,
+        url: str,
+        wanted: ServerCard,
+        command: str,
+        patience: float,
+        warned: Callable[[str], None],
+        last: LastWeights | None = None,
+        broadcasts: bool = False,
     ) -> None:
         self._url = url
         self._wanted = wanted
         self._remedy = f"Start it with: {command}"
         self._patience = patience
         self._warned = warned
+        self._sender = Sender(last)
+        self._broadcasts = broadcasts
+        self._group: TransferGroup | None = None
         self._known = found_server(url, wanted, command)
         card = card_from_json(self._known)
         self._epoch = 0
@@ -81,16 +98,37 @@ class ServerLink:
             self._known = state
             self._known["handed"] = self._ask(CLAIM, _plain({}))
             self._doubted = False
+            self.forget()
             self._epoch += 1
         return self._epoch
 
-    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Sends weights one tensor at a time."""
-        self._hand_over("/weights", frames(weights), {})
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int:
+        """Sends weights one tensor at a time, or what changed in it; returns how many bytes that took."""
+        if self._broadcasts:
+            return self._broadcast(weights)
+        sent = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal sent
+            for part in frames(self._sender.items(weights)):
+                sent += len(part)
+                yield part
+
+        self._hand_over("/weights", counted(), {KEEP: "1"} if self._sender.keeps else {})
+        self._sender.arrived()
+        return sent
+
+    def forget(self) -> None:
+        """Sends everything the next time, to a group that is made anew."""
+        self._sender.forget()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
 
     def put_adapter(self, adapter: Adapter) -> None:
         """Sends A and B; the server takes them over in memory, without a file."""
-        self._hand_over("/adapter", frames(adapter.tensors.items()), {"Grpo-Rank": str(adapter.rank)})
+        items = (whole_of(name, tensor) for name, tensor in adapter.tensors.items())
+        self._hand_over("/adapter", frames(items), {"Grpo-Rank": str(adapter.rank)})
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
         """Asks what the engine computes with."""
@@ -116,7 +154,7 @@ class ServerLink:
         unique, copies = runs(prompts)
         body = {
             "prompts": [[list(prompt), n] for prompt, n in zip(unique, copies, strict=True)],
-            "params": asdict(replace(params, seed=params.seeded())),
+            "params": asdict(replace(params, keys=None, seed=params.seeded())),
         }
         ready: dict[int, Sampled] = {}
 
@@ -139,6 +177,45 @@ class ServerLink:
 
     def close(self) -> None:
         """Leaves the server running for the next run."""
+
+    def _broadcast(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int:
+        """Sends weights to the group, each after its announcement; returns their bytes."""
+        group = self._group or self._joined()
+        self._group = None  # unless all goes well: members that are out of step are of no more use
+        sent = 0
+
+        def announced() -> Iterator[bytes]:
+            nonlocal sent
+            for name, tensor in weights:
+                yield from frames([Announced(name, tensor.dtype, tuple(tensor.shape))], end=False)
+                group.send(tensor)
+                sent += tensor.nbytes
+            yield from frames([])
+
+        try:
+            self._hand_over("/announced", announced(), {})
+        except BaseException:
+            group.close()
+            raise
+        self._group = group
+        return sent
+
+    def _joined(self) -> TransferGroup:
+        """Returns a group of this process and the server's workers."""
+        card = card_from_json(self._known)
+        place = urlsplit(self._url)
+        here = own_address(str(place.hostname), place.port or DEFAULT_PORTS[place.scheme])
+        gpus = card.device == "cuda" and torch.cuda.is_available()
+        opened = OpenMeeting(here, 1 + card.workers, "nccl" if gpus else "gloo")
+        with ThreadPoolExecutor(1) as aside:
+            answer = aside.submit(self._ask, "/join", _plain(opened.meeting.to_json()))
+            try:
+                group = opened.join()
+            except RuntimeError as error:
+                answer.result()  # what the server says of it is nearer to the cause
+                raise SyncFault(f"{self._url} did not join the group that weights go by: {error}", []) from error
+            answer.result()
+        return group
 
     def handed(self) -> Mapping[str, Any]:
         """Returns the server's address, its incarnation and the number of the last handing over."""

@@ -29,18 +29,22 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from grpo.core.rollout.engine.link import EngineLink
+from grpo.core.rollout.engine.link import ServedEngine
 from grpo.core.rollout.server.card import ServerCard, card_to_json
 from grpo.core.rollout.server.wire import Chunked, Unframed, exactly
+from grpo.core.rollout.sync.delta import HeldWeights
+from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.errors import UsageError
 
 SILENCE = 60.0  # seconds without a byte after which either side gives the other up
 BEAT = 5.0  # seconds between two signs of life
+LOOK = 0.5  # seconds between two looks at signals
 LARGEST_JSON = 2**28  # bytes
 BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
 CLAIM = "/claim"
+KEEP = "Grpo-Keep"  # the header that asks for a copy of the weights, to be changed by the next ones
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -86,8 +90,9 @@ class RolloutServer:
         self.handed = 0
         self.token = token
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
-        self.engine: EngineLink
+        self.engine: ServedEngine
         self.card: ServerCard
+        self._held = HeldWeights()
         self._adapter = Adapter(1, {})  # names and shapes of the one that was handed over last
         self._listener = _Listener(address, self)
 
@@ -96,18 +101,24 @@ class RolloutServer:
         """The port that it listens on."""
         return int(self._listener.server_address[1])
 
-    def serve(self, engine: EngineLink, card: ServerCard) -> None:
+    def serve(self, engine: ServedEngine, card: ServerCard) -> None:
         """Answers until `stop`; this thread does the engine's work."""
         self.engine, self.card = engine, card
         self._listener.server_activate()
         listening = threading.Thread(target=self._listener.serve_forever, name="rollout server", daemon=True)
         listening.start()
         try:
-            while (call := self.calls.get()) is not None:
+            while (call := self._next()) is not None:
                 call.run()
         finally:
             self._listener.shutdown()
             self._listener.server_close()
+
+    def _next(self) -> Call | None:
+        """Waits for a call, or the end; a signal that another thread was given is handled here in between."""
+        while True:
+            with suppress(queue.Empty):
+                return self.calls.get(timeout=LOOK)
 
     def stop(self) -> None:
         """Ends `serve` after the call that it is at."""
@@ -122,16 +133,22 @@ class RolloutServer:
         self.handed += 1
         return self.handed
 
-    def put_weights(self, tensors: Unframed) -> int:
-        """Loads weights as they arrive; returns the number of this handing over."""
+    def put_weights(self, items: Unframed, keep: bool) -> int:
+        """Loads weights as they arrive, and keeps a copy where asked to; returns the number of this handing over."""
         self.handed += 1
-        self.engine.put_weights(tensors)
+        self.engine.put_weights(self._held.taken(items, keep=keep))
         return self.handed
 
-    def put_adapter(self, tensors: Unframed, rank: int) -> int:
+    def receive(self, items: Unframed) -> int:
+        """Loads weights from the group, as they are announced; returns the number of this handing over."""
+        self.handed += 1
+        self.engine.receive(items.announced())
+        return self.handed
+
+    def put_adapter(self, items: Unframed, rank: int) -> int:
         """Loads an adapter; returns the number of this handing over."""
         self.handed += 1
-        adapter = Adapter(rank, dict(tensors))
+        adapter = Adapter(rank, dict(HeldWeights().taken(items, keep=False)))
         self.engine.put_adapter(adapter)
         self._adapter = Adapter(rank, {name: tensor.to("meta") for name, tensor in adapter.tensors.items()})
         return self.handed
@@ -225,7 +242,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Returns what a request asks for; small bodies are read here, weights while the engine takes them."""
         owner = self.server.owner
         if self.path == "/weights":
-            return lambda say: self._received(owner.put_weights)
+            keep = self.headers.get(KEEP) == "1"
+            return lambda say: self._received(partial(owner.put_weights, keep=keep))
+        if self.path == "/announced":
+            return lambda say: self._received(owner.receive)
         if self.path == "/adapter":
             rank = int(self.headers["Grpo-Rank"])
             return lambda say: self._received(partial(owner.put_adapter, rank=rank))
@@ -235,6 +255,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(exactly(self.rfile.read, size))
         if self.path == CLAIM:
             return lambda say: owner.claim()
+        if self.path == "/join":
+            meeting = Meeting.from_json(body)
+            return lambda say: owner.engine.join(meeting)
         if self.path == "/generate":
             return lambda say: owner.generate(body, say)
         if self.path == "/fingerprints":
@@ -247,12 +270,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _received(self, take: Callable[[Unframed], int]) -> int:
         """Lets the engine take the tensors of a request; the rest is read too, so that the sender hears the answer."""
-        tensors = Unframed(Chunked(self.rfile, self.rfile.readline))
+        items = Unframed(Chunked(self.rfile, self.rfile.readline))
         try:
-            return take(tensors)
+            return take(items)
         finally:
             with suppress(OSError):
-                tensors.drain()
+                items.drain()
 
     def _known(self) -> bool:
         """Says whether the caller knows the token, and tells it when it does not."""

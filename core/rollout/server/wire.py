@@ -1,19 +1,27 @@
-"""Tensors on their way to a rollout server: named tensors in, frames of bytes out, and back; one tensor at a time.
+"""Tensors on their way to a rollout server: items of a sync in, frames of bytes out, and back; one item at a time.
 
-A frame is eight bytes of length and a safetensors file that holds one tensor under its name. A frame of length 0 ends
-the stream, so a connection that breaks off is never taken for the end. Nothing is pickled.
+A frame is eight bytes of length, eight of the XXH3 digest of what follows, and a safetensors file. The file holds one
+tensor under its name, or what changed in one (positions and new values), or nothing but the notice that a tensor is
+the same; its metadata say which. A frame of length 0 ends the stream, so a connection that breaks off is never taken
+for the end, and a flipped bit never for a weight. Nothing is pickled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import torch
+import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-LENGTH_BYTES = 8
+from grpo.core.rollout.sync.changes import FORMS, Changes
+from grpo.core.rollout.sync.delta import Again, Announced, Changed, Item, Same, Whole
+
+NUMBER_BYTES = 8  # of a length or a digest
 LARGEST = 2**36  # bytes of one tensor: more than any layer has
 
 
@@ -25,17 +33,18 @@ class Readable(Protocol):
         ...
 
 
-def frames(tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[bytes]:
-    """Yields the bytes of named tensors, copied to the host one at a time."""
-    for name, tensor in tensors:
-        blob = save({name: tensor.detach().to("cpu").contiguous()})
-        yield len(blob).to_bytes(LENGTH_BYTES, "big")
+def frames(items: Iterable[Item | Announced], *, end: bool = True) -> Iterator[bytes]:
+    """Yields the bytes of items, and of the end of the stream."""
+    for item in items:
+        blob = _packed(item)
+        yield len(blob).to_bytes(NUMBER_BYTES, "big") + xxhash.xxh3_64_digest(blob)
         yield blob
-    yield (0).to_bytes(LENGTH_BYTES, "big")
+    if end:
+        yield (0).to_bytes(NUMBER_BYTES, "big")
 
 
 class Unframed:
-    """Iterates over the named tensors [on the CPU] of a stream of frames.
+    """Iterates over the items [tensors on the CPU] of a stream of frames.
 
     Args:
         source: where the frames come from.
@@ -45,33 +54,120 @@ class Unframed:
         self._source = source
         self._ended = False
 
-    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yields the tensors that are left.
+    def __iter__(self) -> Iterator[Item]:
+        """Yields the items that are left.
 
         Raises:
-            ConnectionError: the stream broke off, or is none of frames.
+            ConnectionError: the stream broke off, or is none of items.
         """
-        while blob := self._frame():
-            try:
-                yield from load(blob).items()
-            except SafetensorError as error:
-                raise ConnectionError(f"a tensor arrived broken: {error}") from None
+        for item in self._all():
+            if isinstance(item, Announced):
+                raise ConnectionError(f"{item.name} was announced, and no group was joined")
+            yield item
+
+    def announced(self) -> Iterator[Announced]:
+        """Yields the announcements that are left.
+
+        Raises:
+            ConnectionError: the stream broke off, or is none of announcements.
+        """
+        for item in self._all():
+            if not isinstance(item, Announced):
+                raise ConnectionError(f"{item.name} arrived among announcements")
+            yield item
 
     def drain(self) -> None:
         """Reads what is left and forgets it, so that the sender comes to read the answer."""
         while not self._ended:
             self._frame()
 
+    def _all(self) -> Iterator[Item | Announced]:
+        """Yields whatever is left.
+
+        Raises:
+            ConnectionError: the stream broke off, or is none of frames.
+        """
+        while blob := self._frame():
+            try:
+                item = _unpacked(blob)
+            except (SafetensorError, KeyError, ValueError) as error:
+                self._ended = True
+                raise ConnectionError(f"a tensor arrived broken: {error}") from None
+            yield item
+
     def _frame(self) -> bytes:
         if self._ended:
             return b""
         self._ended = True  # unless all goes well: after an error there is nothing to read any more
-        length = int.from_bytes(exactly(self._source.read, LENGTH_BYTES), "big")
+        length = int.from_bytes(exactly(self._source.read, NUMBER_BYTES), "big")
+        if length == 0:
+            return b""
         if length > LARGEST:
             raise ConnectionError(f"a tensor of {length} bytes was announced: this is no stream of weights")
+        digest = exactly(self._source.read, NUMBER_BYTES)
         blob = exactly(self._source.read, length)
-        self._ended = length == 0
+        if xxhash.xxh3_64_digest(blob) != digest:
+            raise ConnectionError("a tensor arrived with other bits than it was sent with")
+        self._ended = False
         return blob
+
+
+def _packed(item: Item | Announced) -> bytes:
+    """Returns the safetensors file of an item."""
+    notes = {"name": item.name, "kind": type(item).__name__}
+    if isinstance(item, Announced):
+        notes |= {"dtype": str(item.dtype).removeprefix("torch."), "shape": json.dumps(item.shape)}
+        return save({}, metadata=notes)
+    notes["digest"] = item.digest
+    tensors: dict[str, torch.Tensor] = {}
+    if isinstance(item, Whole):
+        tensors = {item.name: item.tensor}
+    elif isinstance(item, Changed):
+        changes = item.changes
+        notes |= {"before": item.before, "form": changes.form}
+        tensors = {"positions": torch.from_numpy(changes.positions), "values": changes.values}
+    return save(tensors, metadata=notes)
+
+
+def _unpacked(blob: bytes) -> Item | Announced:
+    """Reads the safetensors file of an item.
+
+    Raises:
+        SafetensorError, KeyError, ValueError: it is none.
+    """
+    tensors = load(blob)  # looks at the header before anything else does
+    notes: Mapping[str, str] = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
+    name, kind = notes["name"], notes["kind"]
+    if kind == Announced.__name__:
+        return _announced(name, notes["dtype"], json.loads(notes["shape"]))
+    digest = notes["digest"]
+    if kind == Whole.__name__:
+        return Whole(name, digest, tensors[name])
+    form = next((form for form in FORMS if form == notes.get("form")), None)
+    if kind == Changed.__name__ and form is not None:
+        positions = tensors["positions"]
+        if positions.dtype != torch.uint8 or positions.ndim != 1:
+            raise ValueError(f"positions as {positions.dtype}")
+        changes = Changes(form, positions.numpy(), tensors["values"])
+        return Changed(name, digest, notes["before"], changes)
+    if kind == Same.__name__:
+        return Same(name, digest)
+    if kind == Again.__name__:
+        return Again(name, digest)
+    raise ValueError(f"{kind} is no kind of item")
+
+
+def _announced(name: str, dtype: str, shape: list[int]) -> Announced:
+    """Returns an announcement of a tensor that can be.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    kind = getattr(torch, dtype, None)
+    fits = all(isinstance(size, int) and size >= 0 for size in shape)
+    if not isinstance(kind, torch.dtype) or not fits or math.prod(shape) * kind.itemsize > LARGEST:
+        raise ValueError(f"{name} as {dtype} {shape}")
+    return Announced(name, kind, tuple(shape))
 
 
 class Chunked:

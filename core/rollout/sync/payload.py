@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from grpo.core.policy.whole import full_tensors
 from grpo.plugins.errors import UsageError
 
 ADAPTER = "default"  # the name of the adapter that trains
@@ -87,7 +88,7 @@ def refuse_unservable_adapter(model: Any) -> None:
 
 
 def adapter_of(model: Any, changed: Mapping[str, torch.Tensor] = NOTHING) -> Adapter:
-    """Copies the adapter of a PEFT model, B already scaled.
+    """Copies the adapter of a PEFT model, B already scaled; of a sharded one all processes step together.
 
     Args:
         model: the policy.
@@ -125,7 +126,9 @@ def frozen_parameters(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
 def weight_stream(
     model: Any, *, base: bool = False, changed: Mapping[str, torch.Tensor] = NOTHING
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields every weight under its checkpoint name, one at a time, adapters folded in.
+    """Yields every weight under its checkpoint name, whole and one at a time, adapters folded in.
+
+    Of a sharded policy all processes step together (core/policy/whole.py), and only the tensor that comes is whole.
 
     A head that is tied to the embedding is yielded too, under its own name: engines may keep a packed copy of it that
     the embedding's update does not reach.
@@ -146,16 +149,17 @@ def weight_stream(
     embedding = model.get_input_embeddings().weight
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is embedding
-    for name, parameter in model.named_parameters():
+    (first,) = [name for name, parameter in model.named_parameters() if parameter is embedding]
+    for name, whole in full_tensors(model):
         if ".lora_" in name:
             continue
         plain = name.replace(".base_layer.", ".")
-        weight = changed.get(name, parameter).detach()
+        weight = changed.get(name, whole).detach()
         if plain in folded:
             module_name, module = folded[plain]
             weight = _folded(weight, module_name, module, changed)
         yield plain, weight
-        if tied and parameter is embedding:
+        if tied and name == first:
             yield TIED_HEAD, weight
 
 
@@ -164,7 +168,7 @@ class Recorder:
 
     Attributes:
         fingerprints: name to fingerprint.
-        bytes: of all tensors.
+        bytes: of all tensors; one that comes under two names in a row, as a tied head does, counts once.
     """
 
     def __init__(self, stream: Iterator[tuple[str, torch.Tensor]], seed: int) -> None:
@@ -174,9 +178,12 @@ class Recorder:
         self.bytes = 0
 
     def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        before: torch.Tensor | None = None
         for name, tensor in self._stream:
             self.fingerprints[name] = fingerprint(probe(tensor, self._seed))
-            self.bytes += tensor.numel() * tensor.element_size()
+            if tensor is not before:
+                self.bytes += tensor.numel() * tensor.element_size()
+            before = tensor
             yield name, tensor
 
 
@@ -230,10 +237,16 @@ def _rewrites_the_base(how: Any) -> bool:
 def _factors(name: str, module: Any, changed: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns A [r, in] and B [out, r] of an adapted module."""
     a, b = (
-        changed.get(f"{PEFT_PREFIX}{name}.lora_{letter}.{ADAPTER}.weight", factor[ADAPTER].weight).detach()
+        changed.get(f"{PEFT_PREFIX}{name}.lora_{letter}.{ADAPTER}.weight", _whole(factor[ADAPTER])).detach()
         for letter, factor in (("A", module.lora_A), ("B", module.lora_B))
     )
     return a, b
+
+
+def _whole(factor: torch.nn.Linear) -> torch.Tensor:
+    """Returns a copy of the weight of A or B."""
+    (weight,) = [tensor.clone() for _, tensor in full_tensors(factor)]
+    return weight
 
 
 def _folded(weight: torch.Tensor, name: str, module: Any, changed: Mapping[str, torch.Tensor]) -> torch.Tensor:

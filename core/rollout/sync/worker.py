@@ -22,6 +22,7 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 
+from grpo.core.rollout.sync.group import Meeting, TransferGroup
 from grpo.core.rollout.sync.shards import WHOLE, Shards
 from grpo.core.rollout.sync.views import adapter_fingerprints, engine_fingerprints
 
@@ -30,24 +31,34 @@ BACKEND = "grpo"
 
 @dataclass
 class StreamInit(WeightTransferInitInfo):
-    """Nothing to agree on: the stream is handed over as an object."""
+    """Where the trainer waits for this engine's workers; a stream of this process needs no meeting."""
+
+    meeting: dict[str, Any]
 
 
 @dataclass
 class StreamUpdate(WeightTransferUpdateInfo):
-    """A stream of named tensors of this process."""
+    """A stream of named tensors of this process, or what the next tensor of the group is."""
 
     weights: Any = None
+    name: str = ""
+    dtype: torch.dtype | None = None
+    shape: tuple[int, ...] = ()
 
 
 class StreamEngine(WeightTransferEngine[StreamInit, StreamUpdate]):
-    """Loads a stream of named tensors into the engine's model, one tensor at a time."""
+    """Loads named tensors into the engine's model, one at a time."""
 
     init_info_cls = StreamInit
     update_info_cls = StreamUpdate
+    group: TransferGroup | None = None
 
     def init_transfer_engine(self, init_info: StreamInit) -> None:
-        """Needs no preparation."""
+        """Joins the trainer, who is the first member of the group."""
+        self.shutdown()
+        split = self.parallel_config
+        worker = split.data_parallel_index * split.world_size + split.rank
+        self.group = TransferGroup(Meeting.from_json(init_info.meeting), 1 + worker)
 
     def start_weight_update(self) -> None:
         """Begins a reload of every layer."""
@@ -56,9 +67,14 @@ class StreamEngine(WeightTransferEngine[StreamInit, StreamUpdate]):
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: StreamUpdate) -> None:
-        """Loads the stream."""
+        """Loads the stream, or the tensor that the trainer sends now."""
         model: Any = self.model
-        model.load_weights(iter(update_info.weights))
+        weights = update_info.weights
+        if weights is None:
+            if self.group is None or update_info.dtype is None:
+                raise RuntimeError(f"{update_info.name} was announced, and no group was joined")
+            weights = [(update_info.name, self.group.receive(update_info.dtype, update_info.shape))]
+        model.load_weights(iter(weights))
 
     def finish_weight_update(self) -> None:
         """Repacks what was loaded."""
@@ -68,7 +84,10 @@ class StreamEngine(WeightTransferEngine[StreamInit, StreamUpdate]):
         finish(self.model, self.model_config)
 
     def shutdown(self) -> None:
-        """Holds nothing."""
+        """Leaves the group."""
+        if self.group is not None:
+            self.group.close()
+            self.group = None
 
 
 def shards() -> Shards:

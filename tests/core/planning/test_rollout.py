@@ -65,6 +65,13 @@ def test_several_training_processes_are_served(backend: str) -> None:
     assert decide_rollout(config(rollout={"backend": backend}), 2).rollout_correction == "token_truncate"
 
 
+def test_nobody_is_given_up_while_it_waits_for_its_server() -> None:
+    waits = config(rollout={"backend": "vllm-server", "server_wait": 60.0}, failures={"wait_limit": 60.0})
+    decide_rollout(waits, 1)
+    with pytest.raises(UsageError, match=r"rollout\.server_wait 60 s: .* failures\.wait_limit, 60 s"):
+        decide_rollout(waits, 2)
+
+
 @pytest.mark.parametrize("backend", ["hf", "vllm-server"])
 def test_sleep_without_an_engine_is_refused(backend: str) -> None:
     with pytest.raises(UsageError, match=r"rollout\.sleep needs the backend vllm"):

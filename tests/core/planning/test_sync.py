@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.planning.sync import refuse_impossible_sync
+from grpo.core.planning.sync import decide_sync, refuse_impossible_sync
 from grpo.plugins.errors import UsageError
 
 LORA = {"enabled": True}
@@ -44,3 +44,40 @@ def test_what_could_not_be_in_step_is_refused(settings: dict[str, Any], what: st
 )
 def test_what_can_be_in_step_is_not(settings: dict[str, Any]) -> None:
     refuse_impossible_sync(config(**settings))
+
+
+SERVER = {"backend": "vllm-server"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype", "chosen"),
+    [
+        ({"rollout": SERVER}, "bfloat16", "delta"),
+        ({"rollout": SERVER}, "float32", "everything"),
+        ({"rollout": {**SERVER, "weight_sync": "delta"}}, "float32", "delta"),
+        ({"rollout": {**SERVER, "weight_sync": "everything"}}, "bfloat16", "everything"),
+        ({"rollout": {**SERVER, "weight_sync": "broadcast"}}, "bfloat16", "broadcast"),
+        ({"rollout": {**SERVER, "lora_sync": "folded"}, "lora": LORA}, "bfloat16", "delta"),
+        ({"rollout": SERVER, "lora": LORA}, "bfloat16", "everything"),
+        ({"rollout": {**SERVER, "weight_sync": "delta"}, "lora": LORA}, "bfloat16", "delta"),
+        ({}, "bfloat16", "everything"),
+    ],
+)
+def test_what_changed_is_looked_for_where_it_is_little_and_has_to_travel(
+    settings: dict[str, Any], dtype: Any, chosen: str
+) -> None:
+    assert decide_sync(config(**settings), dtype).weight_sync == chosen
+
+
+@pytest.mark.parametrize("way", ["delta", "broadcast"])
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({}, "--rollout vllm: policy and engine are in one process"),
+        ({"backend": "hf"}, "--rollout hf: policy and engine are in one process"),
+        ({**SERVER, "lora_sync": "adapter"}, "--lora-sync adapter: the adapter alone travels"),
+    ],
+)
+def test_ways_of_weights_that_do_not_travel_are_refused(settings: dict[str, Any], what: str, way: str) -> None:
+    with pytest.raises(UsageError, match=f"rollout.weight_sync='{way}' with {what}"):
+        decide_sync(config(rollout={**settings, "weight_sync": way}, lora=LORA), "bfloat16")

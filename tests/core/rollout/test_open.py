@@ -12,7 +12,7 @@ from grpo.core.plan import Plan
 from grpo.core.planning import decide
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.limits import engine_context, tolerance_of
-from grpo.core.rollout.open import open_rollouts
+from grpo.core.rollout.open import dealt, open_rollouts
 from grpo.core.rollout.server.card import card_of_plan, servers_of
 from grpo.plugins.host import Host
 
@@ -54,3 +54,15 @@ def test_a_server_has_to_hold_the_longest_rollout_and_the_runs_adapter(plan_of: 
 def test_the_tolerance_is_that_of_the_data_type_unless_told_otherwise(plan_of: Any) -> None:
     assert tolerance_of(plan_of().config) == 2e-4
     assert tolerance_of(plan_of(tolerance=0.5).config) == 0.5
+
+
+@pytest.mark.parametrize(("servers", "processes"), [(1, 1), (1, 4), (2, 3), (2, 2), (3, 2), (8, 3)])
+def test_each_server_is_handed_weights_by_one_process_and_each_process_samples_somewhere(
+    servers: int, processes: int
+) -> None:
+    named: list[Any] = [(f"http://s{number}", None, "") for number in range(servers)]
+    shares = [dealt(named, number, processes) for number in range(processes)]
+    assert sorted(one for own, _ in shares for one in own) == named
+    assert all(bool(own) == (guest is None) for own, guest in shares)
+    crowds = [sum(server in own or server == guest for own, guest in shares) for server in named]
+    assert max(crowds) - min(crowds) <= 1, "no server has two processes more than another"

@@ -196,3 +196,19 @@ def test_settings_that_were_given_are_kept_and_told_where_they_do_not_fit() -> N
     assert kept is not None
     assert (kept.checkpointing, kept.micro_batch, kept.decoded) == ("full", 1, 1)
     assert best_fit(MODEL, job, device(5.5), Given(micro_batch=8)) is None
+
+
+@pytest.mark.slow
+def test_the_copy_for_a_server_is_in_the_table_of_a_machine_and_a_note_beside_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", "Llama-3.1-8B", "--context", "512", "--rollout", "vllm-server", "--set", "train.dtype=bfloat16"]
+    code, _, err = printed([*words, "--gpu", "80GB"], monkeypatch, capsys)
+    assert code == 0
+    assert "15.0 GiB of host memory, here and there (rollout.weight_sync=everything does without)" in " ".join(
+        err.split()
+    )
+    _, _, silent = printed([*words, "--gpu", "80GB", "--set", "rollout.weight_sync=everything"], monkeypatch, capsys)
+    assert "host memory" not in silent
+    _, out, _ = printed([*words], monkeypatch, capsys)
+    assert re.search(r"weights last sent +15\.0", out)

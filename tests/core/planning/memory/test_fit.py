@@ -109,6 +109,18 @@ def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse
         check("hf", 0.3)
 
 
+def test_the_copy_of_what_a_server_was_sent_is_counted_in_the_hosts_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
+    server = {"backend": "vllm-server", "server_url": "http://localhost:1", "weight_sync": "delta"}
+    train = {"prompts_per_step": 1, "group_size": 2}
+    with_memory(monkeypatch, 14 * GIB)
+    decided(1, train, **{**server, "weight_sync": "everything"})
+    with pytest.raises(UsageError, match=r"the run needs about 14\.8 GiB"):
+        decided(1, train, **server)
+    monkeypatch.setattr(fit, "this_device", lambda: Device("cuda", round(15.5 * GIB)))
+    decided(1, train, **server)
+
+
 @pytest.mark.parametrize(
     ("kind", "gib", "mode"),
     [("cuda", 4 + 82, "none"), ("cuda", 4 + 40, "full"), ("cuda", 4 + 10, "offload"), ("cpu", 1, "none")],

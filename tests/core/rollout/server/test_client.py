@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 from engine_bench import REAL_VLLM, TOLERANCE, gap, move, prompts_of
+from rollout_server import Server
 
 from grpo.core.rollout.hf.sampler import sample
+from grpo.core.rollout.sync.group import TransferGroup
 from grpo.core.rollout.sync.payload import Adapter, adapter_of, fingerprints
 from grpo.core.rollout.types import SamplingParams
 from grpo.plugins.errors import RunError, UsageError
@@ -25,46 +21,12 @@ from grpo.plugins.errors import RunError, UsageError
 pytestmark = REAL_VLLM
 
 PARAMS = SamplingParams(max_tokens=24, eos_ids=(), pad_id=0)
-STARTED = re.compile(r"serving .* on (http://\S+) \(float32, 512 tokens, adapters up to rank 16\)")
-
-
-class Server:
-    """`grpo serve-rollouts` of the embedded model, as a user starts it."""
-
-    def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
-        self.start()
-        for line in self.process.stdout or ():
-            if found := STARTED.search(line):
-                assert found[1] == self.url
-                return
-        pytest.fail(f"the server ended with code {self.process.wait()}")
-
-    def start(self, *more: str) -> None:
-        words = ["serve-rollouts", "--lora", "--context", "512", "--port", str(self._port), *more]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "grpo", *words],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-
-    def kill(self) -> None:
-        with self.process:
-            self.process.kill()
-
-    def stop(self) -> int:
-        with self.process:
-            self.process.send_signal(signal.SIGTERM)
-            return self.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     running = Server()
+    running.wait()
     yield running
     assert running.stop() == 0, "a server that is asked to stop goes in peace"
 
@@ -85,12 +47,12 @@ def config_of(url: str, **settings: Any) -> Any:
     return parse_config(tree)
 
 
-def rollouts_of(url: str, lora_sync: Any = "adapter") -> Any:
+def rollouts_of(url: str, lora_sync: Any = "adapter", **rollout: Any) -> Any:
     from grpo.core.planning.decide import make_plan
     from grpo.core.rollout.open import open_rollouts
     from grpo.plugins.host import Host
 
-    plan = make_plan(config_of(url, rollout={"lora_sync": lora_sync}), Host.discover())
+    plan = make_plan(config_of(url, rollout={"lora_sync": lora_sync, **rollout}), Host.discover())
     return open_rollouts(plan, None)
 
 
@@ -125,6 +87,52 @@ def test_full_weights_are_served_as_they_train(server: Server) -> None:
     assert rollouts.generate(prompts, PARAMS) == sampled, "a seed repeats a batch"
     assert len({one.token_ids for one in sampled[:3]}) > 1, "the members of a group differ"
     assert rollouts.differing(model) != [], "the policy has moved since"
+
+
+@pytest.mark.parametrize("trains", ["full", "LoRA"])
+def test_what_changed_is_served_like_everything(server: Server, trains: str) -> None:
+    rollouts = rollouts_of(server.url, "folded", weight_sync="delta")
+    model = embedded() if trains == "full" else adapted()
+    prompts = prompts_of([7, 150], copies=2)
+    shares = [rollouts.sync(model)["sync/share"]]
+    for size in (0.05, 0.05, 0.0):
+        some = "layers.1.mlp.down_proj"
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.requires_grad and (trains == "full" or some in name):
+                    parameter.reshape(-1)[::200] += size
+        shares.append(rollouts.sync(model)["sync/share"])
+        assert rollouts.differing(model) == []
+        assert gap(model, prompts, rollouts.generate(prompts, PARAMS)) < TOLERANCE
+    assert 0.45 < shares[0] < 0.95, "the test change travelled whole, and what led back from it did not"
+    assert max(shares[1:3]) < 0.2
+    assert shares[3] < 0.01, "nothing changed"
+    rollouts.sync(model, again=True)
+    assert rollouts.sync(model)["sync/share"] < 0.01
+    assert rollouts.sync(model, again=True)["sync/share"] > 0.45
+
+
+@pytest.mark.parametrize("trains", ["full", "LoRA"])
+def test_weights_of_a_group_are_served_as_they_train(server: Server, trains: str, monkeypatch: Any) -> None:
+    rollouts = rollouts_of(server.url, "folded", weight_sync="broadcast")
+    model = embedded() if trains == "full" else adapted()
+    prompts = prompts_of([7, 150], copies=2)
+    for _ in range(2):
+        metrics = rollouts.sync(model)
+        assert "sync/repeated" not in metrics
+        assert gap(model, prompts, rollouts.generate(prompts, PARAMS)) < TOLERANCE
+        assert rollouts.differing(model) == []
+        move(model, 1e-6)
+    send = TransferGroup.send
+    sends: list[int] = []
+
+    def flipped(self: Any, tensor: torch.Tensor) -> None:
+        sends.append(1)
+        send(self, tensor + 1e-3 if len(sends) == 9 else tensor)
+
+    monkeypatch.setattr(TransferGroup, "send", flipped)
+    assert rollouts.sync(model)["sync/repeated"] == 1.0, "one wrong tensor was found by its fingerprint"
+    assert rollouts.differing(model) == []
 
 
 def test_an_adapter_is_handed_over_in_memory_and_compared_bit_for_bit(server: Server) -> None:
@@ -253,6 +261,11 @@ def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
         found.append(rollouts.generate(prompts, PARAMS))
     assert found[0] == found[1]
     assert gap(model, prompts, found[0]) < TOLERANCE
+    together = rollouts_of(server.url, "folded", weight_sync="broadcast")
+    move(model, 0.01)
+    assert "sync/repeated" not in together.sync(model)
+    assert together.differing(model) == [], "a group of the trainer and both ranks"
+    rollouts.sync(model)
     put = rollouts.engines[0].link.put_weights
     stale = "model.layers.1.mlp.down_proj.weight"
     kept = model.get_parameter(stale).detach().clone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import http.client
+import io
 import json
 import os
 import socket
@@ -23,7 +24,11 @@ from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
 from grpo.core.rollout.server.card import TOKEN
 from grpo.core.rollout.server.client import ServerLink, found_server, state_of
 from grpo.core.rollout.server.serve import BYTES, RolloutServer
+from grpo.core.rollout.server.wire import Unframed, frames
+from grpo.core.rollout.sync import group
+from grpo.core.rollout.sync.delta import Announced, HeldWeights, LastWeights, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
+from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup
 from grpo.core.rollout.sync.payload import Adapter, fingerprints
 from grpo.core.rollout.types import Sampled
 from grpo.plugins.errors import RunError, UsageError
@@ -105,7 +110,7 @@ def test_weights_are_streamed_and_never_all_there_at_once(running: list[Running]
     def stream() -> Iterator[tuple[str, torch.Tensor]]:
         for i in range(number):
             ahead.append(i - taken[0])
-            yield f"layer.{i}", torch.zeros(size)
+            yield f"layer.{i}", torch.full((size,), float(i))
 
     link_to(running[0].url).put_weights(stream())
     assert taken[0] == number
@@ -153,6 +158,137 @@ def test_a_sync_that_breaks_off_leaves_weights_that_nobody_takes_for_whole(runni
     assert link.fingerprints(1) == fingerprints(WEIGHTS, 1)
 
 
+def test_only_what_changed_travels_until_something_is_in_doubt(running: list[Running]) -> None:
+    last, weights = LastWeights(), {"a": torch.randn(50, 40), "tied": torch.randn(2, 3)}
+    links = [ServerLink(running[0].url, CARD, COMMAND, 5.0, print, last)]
+    whole = links[0].put_weights(weights.items())
+    sizes = []
+
+    def moved() -> int:
+        weights["a"][3, 7] += 1.0
+        size = links[-1].put_weights(weights.items())
+        assert torch.equal(running[-1].engine.weights["a"], weights["a"])
+        assert links[-1].fingerprints(4) == fingerprints(weights, 4)
+        return size
+
+    sizes += [moved(), moved()]
+    links[-1].forget()
+    sizes += [moved(), moved()]
+    running.append(running[0].restarted())
+    links[-1].epoch()
+    sizes += [moved(), moved()]
+    links.append(ServerLink(running[-1].url, CARD, COMMAND, 5.0, print, last))
+    links[-1].epoch()
+    sizes += [moved(), moved()]
+    small = [size < whole / 8 for size in sizes]
+    assert small == [True, True, False, True, False, True, False, True]
+    with pytest.raises(SyncFault, match="by another run"):
+        links[0].put_weights(weights.items())
+    links[0].epoch()
+    weights["a"] += 1.0
+    assert links[0].put_weights(weights.items()) > whole / 2, "what another run left there is nothing to build on"
+
+
+def test_changes_for_a_server_that_dropped_its_copy_are_a_fault_and_everything_follows(running: list[Running]) -> None:
+    weights = {"a": torch.randn(50, 40)}
+    link = ServerLink(running[0].url, CARD, COMMAND, 5.0, print, LastWeights())
+    whole = link.put_weights(weights.items())
+    running[0].server._held = HeldWeights()
+    weights["a"][0] += 1.0
+    with pytest.raises(SyncFault, match="a arrived as what changed in weights that are not held here"):
+        link.put_weights(weights.items())
+    link.epoch()
+    assert link.put_weights(weights.items()) == whole
+    assert torch.equal(running[0].engine.weights["a"], weights["a"])
+
+
+ALL_KINDS = {
+    "half": torch.randn(30, 4).bfloat16(),
+    "turned": torch.randn(6, 5).T,
+    "odd": torch.tensor([float("nan"), -0.0, float("-inf")]),
+    "scalar": torch.tensor(3.0),
+    "empty": torch.empty(0, 4),
+    "large": torch.randn(1000, 1000),
+}
+
+
+def broadcasting(url: str) -> ServerLink:
+    return ServerLink(url, CARD, COMMAND, 5.0, print, broadcasts=True)
+
+
+def test_weights_go_by_a_group_that_server_and_trainer_meet_in(running: list[Running]) -> None:
+    link = broadcasting(running[0].url)
+    for _ in range(2):
+        assert link.put_weights(ALL_KINDS.items()) == sum(tensor.nbytes for tensor in ALL_KINDS.values())
+        found = running[0].engine.weights
+        assert list(found) == list(ALL_KINDS)
+        for name, tensor in ALL_KINDS.items():
+            assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape)
+        assert link.fingerprints(3) == fingerprints(ALL_KINDS, 3)
+    link.forget()
+    link.put_weights(WEIGHTS.items())
+    assert link.fingerprints(4) == fingerprints(WEIGHTS, 4)
+
+
+def test_a_group_that_lost_a_member_is_a_fault_and_another_one_is_made(running: list[Running]) -> None:
+    link = broadcasting(running[0].url)
+    link.put_weights(WEIGHTS.items())
+
+    def half() -> Iterator[tuple[str, torch.Tensor]]:
+        yield "a", WEIGHTS["a"]
+        raise KeyError("the trainer failed")
+
+    with pytest.raises(KeyError):
+        link.put_weights(half())
+    link.epoch()
+    link.put_weights(WEIGHTS.items())
+    assert link.fingerprints(5) == fingerprints(WEIGHTS, 5)
+    assert running[0].engine.group is not None
+    running[0].engine.group.close()
+    with pytest.raises((SyncFault, RuntimeError)):
+        link.put_weights(WEIGHTS.items())
+    link.epoch()
+    link.put_weights(WEIGHTS.items())
+    running.append(running[0].restarted())
+    link.epoch()
+    link.put_weights(WEIGHTS.items())
+    assert link.fingerprints(6) == fingerprints(WEIGHTS, 6)
+
+
+def test_only_who_was_told_the_key_finds_the_group(running: list[Running]) -> None:
+    opened = OpenMeeting("127.0.0.1", 2, "gloo")
+    stranger = replace(opened.meeting, key="guessed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group, "SECONDS", 1.0)
+        with pytest.raises(RuntimeError):
+            TransferGroup(stranger, 1)
+    found: list[torch.Tensor] = []
+
+    def other() -> None:
+        found.append(TransferGroup(opened.meeting, 1).receive(torch.float32, (2,)))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    opened.join().send(torch.tensor([1.0, 2.0]))
+    thread.join()
+    assert found[0].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("path", ["/announced", "/weights"])
+def test_announcements_and_tensors_are_not_taken_for_each_other(running: list[Running], path: str) -> None:
+    link = link_to(running[0].url)
+    one: Any = Announced("a", torch.float32, (2,)) if path == "/weights" else whole_of("a", torch.ones(2))
+    with pytest.raises(SyncFault, match=r"ConnectionError: a (was announced|arrived among)"):
+        link._hand_over(path, frames([one]), {})
+
+
+@pytest.mark.parametrize("shape", [[-1], [2**40], ["x"]])
+def test_a_tensor_that_cannot_be_is_not_announced(shape: Any) -> None:
+    data = b"".join(frames([Announced("a", torch.float32, tuple(shape))]))
+    with pytest.raises(ConnectionError, match="arrived broken"):
+        list(Unframed(io.BytesIO(data)).announced())
+
+
 def test_a_handing_over_that_arrives_late_is_refused(running: list[Running]) -> None:
     """The caller gave it up and handed everything over anew; only then it begins."""
     link = link_to(running[0].url)
@@ -173,7 +309,7 @@ def test_what_fails_in_the_engine_is_told_even_while_weights_are_on_their_way(ru
         raise RuntimeError("no such parameter")
 
     running[0].engine.put_weights = refuse  # type: ignore[method-assign]
-    large = ((f"layer.{i}", torch.zeros(2**20)) for i in range(8))
+    large = ((f"layer.{i}", torch.full((2**20,), float(i))) for i in range(8))
     with pytest.raises(SyncFault, match=r"RuntimeError: no such parameter \(http.*/weights\)"):
         link_to(running[0].url).put_weights(large)
 
@@ -318,3 +454,20 @@ if __name__ == "__main__":  # what the test of the killed server starts
     slow = TableEngine()
     slow.pause = 30.0
     RolloutServer(("127.0.0.1", int(sys.argv[1])), None).serve(slow, CARD)
+
+
+def test_a_signal_that_another_thread_was_given_ends_the_server_too() -> None:
+    program = """
+import signal, threading, time
+from table_server import CARD, TableEngine
+from grpo.core.rollout.server.serve import RolloutServer
+server = RolloutServer(("127.0.0.1", 0), None)
+signal.signal(signal.SIGTERM, lambda number, frame: server.stop())
+def give() -> None:
+    time.sleep(1.0)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+threading.Thread(target=give).start()
+server.serve(TableEngine(), CARD)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False).returncode == 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 import torch
 
 from grpo.core.rollout.server.wire import Chunked, Unframed, frames
+from grpo.core.rollout.sync.delta import Whole, whole_of
 
 TENSORS = {
     "matrix": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -24,11 +26,15 @@ def chunked(data: bytes, size: int) -> bytes:
 
 
 def whole() -> bytes:
-    return b"".join(frames(TENSORS.items()))
+    return b"".join(frames(whole_of(name, tensor) for name, tensor in TENSORS.items()))
+
+
+def read(source: Any) -> dict[str, torch.Tensor]:
+    return {item.name: item.tensor for item in Unframed(source) if isinstance(item, Whole)}
 
 
 def test_tensors_come_out_as_they_went_in() -> None:
-    found = dict(Unframed(io.BytesIO(whole())))
+    found = read(io.BytesIO(whole()))
     assert list(found) == list(TENSORS)
     for name, tensor in TENSORS.items():
         assert found[name].dtype == tensor.dtype
@@ -38,7 +44,7 @@ def test_tensors_come_out_as_they_went_in() -> None:
 @pytest.mark.parametrize("size", [1, 7, 64, 10**6])
 def test_chunks_may_be_cut_anywhere(size: int) -> None:
     source = io.BytesIO(chunked(whole(), size) + b"the next request")
-    assert list(dict(Unframed(Chunked(source, source.readline)))) == list(TENSORS)
+    assert list(read(Chunked(source, source.readline))) == list(TENSORS)
     assert source.read() != b""
 
 

@@ -156,3 +156,31 @@ def test_a_fingerprint_sees_one_optimizer_step_at_a_tiny_learning_rate(dtype: to
 
 def test_what_is_missing_differs() -> None:
     assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 4}) == ["b", "c"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"r": 4, "alpha_pattern": {"q_proj": 32}}], ids=["full", "LoRA"])
+def test_the_stream_of_a_sharded_policy_is_that_of_the_whole_one(settings: dict[str, Any]) -> None:
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor
+
+    model = load(embedded(), **settings)
+    whole = {name: tensor.clone() for name, tensor in weight_stream(model)}
+    alone = dict(adapter_of(model).tensors) if settings else {}
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        base = model.get_base_model() if settings else model
+        for layer in base.model.layers:
+            fully_shard(layer)
+        fully_shard(model)
+        assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
+        sharded = {name: tensor.clone() for name, tensor in weight_stream(model)}
+        alone_sharded = dict(adapter_of(model).tensors) if settings else {}
+    finally:
+        dist.destroy_process_group()
+    assert list(sharded) == list(whole)
+    assert "lm_head.weight" in sharded
+    for one, other in ((sharded, whole), (alone_sharded, alone)):
+        assert all(not isinstance(tensor, DTensor) and torch.equal(tensor, other[name]) for name, tensor in one.items())
+    assert fingerprints(alone_sharded, 1) == fingerprints(alone, 1)

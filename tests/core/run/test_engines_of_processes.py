@@ -1,0 +1,161 @@
+"""Two training processes with the real vLLM: an engine for each, a server for each, or one for both; one same run.
+
+The run has rollouts of one turn and of several in each batch, is evaluated, and is sampled one batch ahead or not.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import REAL_VLLM
+from forked_command import in_two_processes
+from rollout_server import Server
+
+pytestmark = REAL_VLLM
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[Server]]:
+    running = [Server(), Server()]
+    for server in running:
+        server.wait()
+    yield running
+    for server in running:
+        assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("settings") / "run.toml"
+    file.write_text(
+        f"""
+env = ["gsm8k:weight=0.5", "guess:weight=0.5"]
+train = {{ steps = {STEPS}, lr = 1e-2, prompts_per_step = 4, group_size = 4 }}
+lora = {{ enabled = true }}
+evaluation = {{ size = 10 }}
+output = {{ save_every = 2 }}
+
+[rollout]
+overlap = true
+lora_sync = "adapter"
+max_completion_length = 24
+max_turns = 3
+max_rollout_length = 300
+server_wait = 240.0
+"""
+    )
+    return file
+
+
+def train(settings: Path, out: Path, *more: str, code: int = 0) -> str:
+    done = in_two_processes(["run", "--config", str(settings), "--out", str(out), *more], code)
+    return done.stdout + done.stderr
+
+
+def on(*servers: Server) -> Sequence[str]:
+    return "--rollout", "vllm-server", "--server-url", ",".join(server.url for server in servers)
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def learned(run: Path) -> list[dict[str, Any]]:
+    """The metrics without seconds, and without what syncs say of themselves."""
+    return [{k: v for k, v in row.items() if not k.startswith(("time/", "sync/"))} for row in metrics(run)]
+
+
+@pytest.fixture(scope="module")
+def with_engines(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with an engine in each process."""
+    out = tmp_path_factory.mktemp("engines") / "run"
+    train(settings, out, "--rollout", "vllm")
+    return out
+
+
+def test_each_process_samples_its_share_with_a_proven_engine_of_its_own(with_engines: Path) -> None:
+    rows = metrics(with_engines)[1:]  # the first one is of the evaluation before training
+    assert [row["sampling/staleness"] for row in rows] == [0.0] + [1.0] * (STEPS - 1)
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
+    assert max(row["env/guess/turns"] for row in rows) > 1.0
+    assert all(row["env/gsm8k/share"] == 0.5 for row in rows)
+    assert not any(name in row for row in rows for name in ("sync/repeated", "sync/batches_again", "sync/steps_again"))
+    assert sum("held_out/accuracy" in row for row in metrics(with_engines)) == 2
+    assert (with_engines / "model" / "adapter_model.safetensors").is_file()
+
+
+def test_servers_sample_the_same_run_and_one_that_is_killed_costs_nothing_but_time(
+    with_engines: Path, settings: Path, servers: list[Server], tmp_path: Path
+) -> None:
+    """The server of the second process, so that the first one has to go along with what it did not see."""
+    out, limit = tmp_path / "run", time.monotonic() + 200
+
+    def kill() -> None:
+        while not ((out / "metrics.jsonl").exists() and len(metrics(out)) > 2):
+            if time.monotonic() > limit:
+                return
+            time.sleep(0.05)
+        servers[1].kill()
+        servers[1].start()
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    said = train(settings, out, *on(*servers))
+    killing.join()
+    assert learned(out) == learned(with_engines)
+    assert "does not answer" in said, "the second process tells of its server"
+    assert "is back" in said
+    handed = [row["sync/bytes"] for row in metrics(out)[2:] if "sync/bytes" in row]
+    assert max(handed) > 2 * min(handed), "the base came along again"
+
+
+def test_two_processes_share_one_server_and_a_resumed_run_goes_on(
+    with_engines: Path, settings: Path, servers: list[Server], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    train(settings, out, *on(servers[0]))
+    assert learned(out) == learned(with_engines)
+    # As kill -9 leaves it after the checkpoint of step 2.
+    assert (out / "checkpoints" / "checkpoint-2" / "ahead-1.json").is_file()
+    shutil.rmtree(out / "model")
+    shutil.rmtree(out / "checkpoints" / "checkpoint-4")
+    in_two_processes(["run", "--resume", str(out)])
+    assert learned(out) == learned(with_engines)
+
+
+def test_a_server_that_stays_away_ends_both_processes_with_one_line(
+    settings: Path, servers: list[Server], tmp_path: Path
+) -> None:
+    """All weights are trained, and nothing is sampled ahead of time."""
+    out = tmp_path / "run"
+    plain = ["--set", "lora.enabled=false", "--set", "rollout.overlap=false", "--set", "rollout.server_wait=2"]
+    ended: list[float] = []
+
+    def kill() -> None:
+        limit = time.monotonic() + 100
+        while not ((out / "metrics.jsonl").exists() and len(metrics(out)) > 1) and time.monotonic() < limit:
+            time.sleep(0.05)
+        servers[1].kill()
+        ended.append(time.monotonic())
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    try:
+        said = train(settings, out, *on(*servers), *plain, code=1)
+        took = time.monotonic() - ended[0]
+    finally:
+        killing.join()
+        servers[1].start()
+        servers[1].wait()
+    assert said.count("and did not come back within 2 s") == 1, said
+    assert took < 30
+    assert not (out / "model").exists()
