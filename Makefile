@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym demo fast test check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym ray demo fast test check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -57,6 +57,9 @@ vllm: $(READY)  ## install vLLM into .venv, so that its tests run
 # Parts of it come as source; pycosat is built with a C compiler.
 reasoning-gym: $(READY)  ## install reasoning-gym into .venv, so that its tests run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/reasoning-gym.txt -e '.[dev,reasoning-gym]'
+
+ray: $(READY)  ## install Ray into .venv, so that its tests run
+	$(BIN)/python -m pip install -c constraints.txt -c .ci/ray.txt -e '.[dev,ray]'
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

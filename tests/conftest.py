@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 # A test with one of these markers is in the long lane.
-LONG = ("slow", "install", "reasoning_gym", "vllm", "triton")
+LONG = ("slow", "install", "reasoning_gym", "ray", "vllm", "triton")
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 BROKEN = pytest.StashKey[list[str]]()
@@ -92,6 +92,10 @@ def _reasoning_gym() -> str | None:
     return "reasoning-gym is not installed; in a checkout: make reasoning-gym (it needs a C compiler)"
 
 
+def _ray() -> str | None:
+    return None if importlib.util.find_spec("ray") is not None else "Ray is not installed; in a checkout: make ray"
+
+
 def _triton() -> str | None:
     if importlib.util.find_spec("triton") is not None:
         return None
@@ -114,6 +118,7 @@ NEEDS = (
     Need(_uses("shared_data"), _data, "GRPO_REQUIRE_DATA"),
     Need(_in_containers, _engine, "GRPO_REQUIRE_DOCKER"),
     Need(_marked("reasoning_gym"), _reasoning_gym, "GRPO_REQUIRE_REASONING_GYM"),
+    Need(_marked("ray"), _ray, "GRPO_REQUIRE_RAY"),
     Need(_marked("vllm"), _vllm, "GRPO_REQUIRE_VLLM"),
     Need(_marked("triton"), _triton, "GRPO_REQUIRE_TRITON"),
 )
