@@ -166,9 +166,10 @@ class Cluster:
             seconds: to wait until it is there.
 
         Raises:
-            UsageError: the node lacks this package, asks for no token, or has nothing free in time.
+            NodeLost: the node is gone.
+            UsageError: it lacks this package, asks for no token, or has nothing free in time.
         """
-        from ray.exceptions import GetTimeoutError, RayError
+        from ray.exceptions import ActorUnschedulableError, GetTimeoutError, RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         actor = (
@@ -190,6 +191,8 @@ class Cluster:
                 f"node {node.address} had no {cpus:g} processors and {gpus:g} GPUs free for {seconds:g} s. Wait for the "
                 "other jobs of the cluster, or ask for less."
             ) from None
+        except ActorUnschedulableError:
+            raise NodeLost(f"node {node.address} is lost", for_good=True) from None
         except RayError as error:
             raise UsageError(
                 f"node {node.address} cannot run this: {_last_line(error)}. Install the same grpo-kit and Python there "

@@ -6,6 +6,7 @@ way still ends, and a checkpoint is written; a second signal ends the run at onc
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -15,6 +16,8 @@ from types import FrameType
 
 STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C; `kill`, a scheduler; a terminal that was closed
+
+_elsewhere: dict[StopRequest, int] = {}  # who listens outside the main thread, and in which
 
 
 class StopRequest:
@@ -34,9 +37,13 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Catches the signals while the block runs; does nothing outside the main thread."""
+        """Catches the signals while the block runs; outside the main thread, the calls of `ask_all`."""
         if threading.current_thread() is not threading.main_thread():
-            yield
+            _elsewhere[self] = threading.get_ident()
+            try:
+                yield
+            finally:
+                del _elsewhere[self]
             return
         before = {number: signal.getsignal(number) for number in SIGNALS}
         if before[signal.SIGHUP] == signal.SIG_IGN:  # started by nohup: it is to go on
@@ -58,12 +65,23 @@ class StopRequest:
         finally:
             self._finishing = False
 
-    def _catch(self, number: int, frame: FrameType | None) -> None:
+    def ask(self) -> bool:
+        """Asks for a stop; returns whether it is to be at once: there is nothing to finish, or it was asked before."""
         again, self.asked = self.asked, True
-        if again or not self._finishing:
+        return again or not self._finishing
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        if self.ask():
             raise KeyboardInterrupt
         with suppress(OSError):  # the terminal may be what was closed
             os.write(2, STOPPING.encode())  # not by print, which the signal may have interrupted
+
+
+def ask_all() -> None:
+    """Asks whoever listens outside the main thread for a stop, as a signal would."""
+    for request, thread in list(_elsewhere.items()):
+        if request.ask():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))
 
 
 def any_of(here: list[bool], processes: int) -> bool:

@@ -185,6 +185,7 @@ def further_node(ray_cluster: Any) -> Iterator[Callable[[], Callable[[], None]]]
 
     yield add
     remove()
+    ray_cluster.wait_for_nodes()  # Ray goes on listing it for a while
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@ Theory of operation. One thread cuts tasks into chunks, so large that a node has
 and keeps two of them with every node. A node answers a chunk with the results of all of its calls. Time limits, crashes
 and transient trouble of plugins are settled there, by the worker processes of one machine. What is left for this side
 are nodes that are lost: their chunks go to other nodes, or to the same one after its process was started anew, each at
-most three times; then its calls fail, as they do when no node is left. A node where something is not installed is not
+most three times; then its calls fail, as they do when no node is left. A call that was lost goes alone to a node that has
+nothing else, so that one that ends its node takes no other with it. A node where something is not installed is not
 asked for that plugin again.
 """
 
@@ -37,7 +38,7 @@ _CHUNK_SECONDS = 0.5
 _LONGEST_CHUNK = 4096
 _SMOOTHING = 0.3
 _TRIES = 3  # "the third time"
-_AWAY = 2.0  # seconds before a node whose process is started anew is asked again
+_AWAY = 1.0  # seconds before a node that did not answer is asked again; twice as many each time
 
 
 class Scores(Protocol):
@@ -79,7 +80,13 @@ class _Member:
     node: Scores
     workers: int
     chunks: int = 0
+    alone: bool = False  # it has a call that was lost before, and nothing beside it
     away: float = 0.0  # until when it is not asked
+    absences: int = 0  # since it last answered
+
+    def free(self, most: int) -> bool:
+        """Says whether it has fewer chunks than so many, and may have another one."""
+        return self.chunks < most and not self.away and not self.alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +184,8 @@ class NodePool:
                     lacking = "; ".join(job.parcel.lacking.values())
                     job.task.fail_open(f"no node can score it: {lacking}." if lacking else "no node is left to score it.")
                     break
-                free = [n for n in able if self._members[n].chunks < _AT_A_NODE and not self._members[n].away]
+                most = 1 if self._suspect(job) else _AT_A_NODE
+                free = [n for n in able if self._members[n].free(most)]
                 if not free:
                     break
                 self._send(job, min(free, key=lambda n: self._members[n].chunks / self._members[n].workers))
@@ -213,14 +221,19 @@ class NodePool:
         answer = member.node.ask("score", pickle.dumps(message, protocol=5))
         answer.add_done_callback(lambda done: self._events.put((sent, done)))
 
-    def _take(self, job: _Job, member: _Member) -> list[list[int]]:
-        """Takes the calls of the next chunk; those with a result are dropped, those that were lost go alone."""
+    def _suspect(self, job: _Job) -> bool:
+        """Says whether the next call was lost before; calls that have a result are dropped."""
         while job.waiting and not job.task.open(job.waiting[0][0]):
             job.waiting.popleft()
+        return bool(job.waiting) and bool(job.tries.get(job.waiting[0][0]))
+
+    def _take(self, job: _Job, member: _Member) -> list[list[int]]:
+        """Takes the calls of the next chunk; those with a result are dropped, those that were lost go alone."""
+        if self._suspect(job):
+            member.alone = True
+            return [job.waiting.popleft()]
         if not job.waiting:
             return []
-        if job.tries.get(job.waiting[0][0]):
-            return [job.waiting.popleft()]
         workers = sum(one.workers for one in self._members.values())
         share = math.ceil(len(job.waiting) * member.workers / (_AT_A_NODE * workers))
         pace = job.parcel.pace
@@ -246,10 +259,13 @@ class NodePool:
         member, task = self._members.get(sent.member), sent.job.task
         if member is not None:
             member.chunks -= 1
+            member.alone = False
         error = answer.exception()
         if isinstance(error, NodeLost):
             self._lost(sent, error)
             return
+        if member is not None:
+            member.absences = 0
         if error is not None:
             task.fail([i for call in sent.calls for i in call], f"the node that scored it broke: {error}")
             return
@@ -282,7 +298,8 @@ class NodePool:
         if error.for_good:
             self._members.pop(sent.member, None)
         elif (member := self._members.get(sent.member)) is not None:
-            member.away = time.monotonic() + _AWAY
+            member.away = time.monotonic() + _AWAY * 2**member.absences
+            member.absences += 1
         for call in reversed(sent.calls):
             lost = sent.job.tries[call[0]] = sent.job.tries.get(call[0], 0) + 1
             if lost >= _TRIES:

@@ -49,7 +49,6 @@ def test_a_node_that_is_removed_in_the_middle_costs_nobody_a_score(
         with scoring_elsewhere(pool), Scorer([plugin]) as scorer:
             outcomes = scorer.score(batch)["slow_length"]
             assert [outcome.score for outcome in outcomes] == [float(n % 7) for n in range(200)]
-            assert len(cluster.nodes()) == 2
         pool.close()
 
 

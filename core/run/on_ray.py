@@ -1,0 +1,161 @@
+"""A run on a Ray cluster: a configuration and what was asked for in; the same run directory as on one machine out.
+
+Theory of operation. The command connects with the cluster, places everything (`placement`) and has the node of the
+first process plan the run, so that what cannot work is refused before anything starts. Then it starts the pool that
+scores, one object on each node, and the processes that train, each of which runs the code of `grpo run`. What the first
+one tells comes by a desk on this node and is shown here. Ctrl-C asks for a stop there, which ends the step that is
+under way and writes a checkpoint; a second one ends the connection, and with it every process of the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from grpo.core.cluster.ranks import Ranks
+from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost
+from grpo.core.config.schema import RunConfig
+from grpo.core.run import desk as desks
+from grpo.core.run import fetch as folders
+from grpo.core.run import rank
+from grpo.core.run.job import RunSummary, unused_path
+from grpo.core.run.paths import absolute_paths
+from grpo.core.run.placement import Asked, Placement, place
+from grpo.core.run.progress import Progress
+from grpo.core.scoring.nodes import pool as scoring
+from grpo.core.train.stop import StopRequest
+from grpo.plugins.errors import RunError, UsageError
+
+LOOK = 0.5  # seconds between two looks at what the run tells
+GRACE = 60.0  # seconds for the other processes to end after one has told why it failed
+RESTARTS = 100  # of the process that scores on a node
+GIVEN = ("GRPO_", "HF_", "OMP_", "OPENAI_", "TRANSFORMERS_", "WANDB_")  # variables that go along with a run
+
+
+def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progress) -> RunSummary:
+    """Runs a configuration from the beginning on a cluster; arguments and errors are those of `job.start`.
+
+    Raises:
+        UsageError: it cannot start, does not fit the cluster, or the cluster cannot be used.
+        RunError: it had to stop; the run directory resumes.
+    """
+    config = absolute_paths(config)
+    with Cluster(address) as cluster:
+        placement = place(cluster.nodes(), asked)
+        name = _refused(cluster, placement, config)
+        path = Path(config.out or unused_path(name)).expanduser().absolute()
+        text = rank.config_text(config.model_copy(update={"out": path}))
+        return _run(cluster, placement, path, progress, {"config": text, "resume": None, "steps": None})
+
+
+def resume_on_ray(path: Path, steps: int | None, address: str, asked: Asked, progress: Progress) -> RunSummary:
+    """Continues a run on a cluster; arguments and errors are those of `job.resume` and `start_on_ray`."""
+    path = path.expanduser().absolute()
+    with Cluster(address) as cluster:
+        placement = place(cluster.nodes(), asked)
+        return _run(cluster, placement, path, progress, {"config": None, "resume": str(path), "steps": steps})
+
+
+def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
+    """Says what would run where, once the cluster has planned the run."""
+    with Cluster(address) as cluster:
+        placement = place(cluster.nodes(), asked)
+        _refused(cluster, placement, absolute_paths(config))
+        return placement.lines()
+
+
+def _refused(cluster: Cluster, placement: Placement, config: RunConfig) -> str:
+    """Returns the name of a run that can start.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    settings = {"processes": len(placement.ranks), "variables": _variables()}
+    planner = cluster.host(rank.PREFLIGHT, settings, placement.ranks[0], gpus=float(placement.gpus))
+    try:
+        name, problem = json.loads(planner.ask("plan", rank.config_text(config).encode()).result())
+    finally:
+        planner.end()
+    if problem:
+        raise UsageError(problem)
+    return str(name)
+
+
+def _run(
+    cluster: Cluster, placement: Placement, path: Path, progress: Progress, settings: dict[str, Any]
+) -> RunSummary:
+    for line in placement.lines():
+        progress.loading(line)
+    here = next((node for node in cluster.nodes() if node.id == cluster.here), placement.ranks[0])
+    desk = cluster.host(desks.KIND, {}, here)
+    scorers: list[tuple[Hosted, int]] = []
+    for node, workers in placement.scorers:
+        with suppress(NodeLost):  # it was gone before it began
+            taken = (placement.ranks + placement.servers).count(node)
+            cpus = max(0, min(workers, node.cpus - taken))
+            hosted = cluster.host(scoring.KIND, {"workers": workers}, node, cpus=cpus, restarts=RESTARTS)
+            scorers.append((hosted, workers))
+    settings = {**settings, "desk": desk, "scorers": scorers, "variables": _variables()}
+    stop = StopRequest()
+    with stop.listening():
+        ranks = Ranks(rank.FUNCTION, settings, placement.ranks, gpus=placement.gpus)
+        with stop.finishing_steps():
+            shown = _shown(ranks, desk, stop, progress)
+    summary = next((values[0] for event, values in shown if event == "summary"), None)
+    if placement.ranks[0].id != cluster.here:
+        with suppress(NodeLost):
+            there = cluster.host(folders.KIND, {"path": str(path)}, placement.ranks[0])
+            if folders.fetch(there, path):
+                progress.loading(f"the run directory came over from {there.name}")
+    failures = [values for event, values in shown if event == "failed"]
+    if isinstance(summary, RunSummary):
+        return summary
+    again = f"Continue with: grpo run --resume {path} --on ray"
+    if not failures:
+        raise RunError(
+            f"a process that trains is gone, and the run with it: {_reason(ranks.error)}. The nodes that are left keep "
+            f"nothing of it but its run directory. {again}"
+        )
+    for kind, told in failures:
+        if kind == "KeyboardInterrupt":
+            raise KeyboardInterrupt
+        raise (UsageError if kind.endswith(("UsageError", "OptionError", "NotFound")) else RunError)(told)
+    raise AssertionError
+
+
+def _shown(ranks: Ranks, desk: Hosted, stop: StopRequest, progress: Progress) -> list[tuple[str, Sequence[Any]]]:
+    """Shows what the run tells until it is over; returns what it told beside the events of a display."""
+    kept: list[tuple[str, Sequence[Any]]] = []
+    told, until = False, float("inf")
+    while True:
+        running = ranks.running(LOOK) and time.monotonic() < until
+        if stop.asked and not told:
+            desk.ask("stop").result()
+            told = True
+        for message in pickle.loads(desk.ask("take").result()):
+            try:
+                event, values = pickle.loads(message)
+            except Exception:  # of a plugin that this machine does not have; what it is for is only shown
+                continue
+            if event in ("failed", "summary"):
+                kept.append((event, values))
+                until = min(until, time.monotonic() + GRACE)
+            else:
+                getattr(progress, event)(*values)
+        if not running:
+            return kept
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(GIVEN)}
+
+
+def _reason(error: BaseException | None) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].rstrip(".") if lines else "Ray says nothing more"
