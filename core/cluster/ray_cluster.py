@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.plugins.errors import RunError, UsageError
 
 if TYPE_CHECKING:
-    import ray
+    pass
 
 MODE = "RAY_AUTH_MODE"
 CALLS = 16  # that one object answers side by side
@@ -188,8 +188,8 @@ class Cluster:
         except GetTimeoutError:
             self._ray.kill(actor)
             raise UsageError(
-                f"node {node.address} had no {cpus:g} processors and {gpus:g} GPUs free for {seconds:g} s. Wait for the "
-                "other jobs of the cluster, or ask for less."
+                f"node {node.address} had no {cpus:g} processors and {gpus:g} GPUs free for {seconds:g} s. Wait for "
+                "the other jobs of the cluster, or ask for less."
             ) from None
         except ActorUnschedulableError:
             raise NodeLost(f"node {node.address} is lost", for_good=True) from None
@@ -221,16 +221,19 @@ class _Host:
 
     def guarded(self) -> bool:
         """Says whether the node asks whoever connects for the token."""
-        from ray._raylet import AuthenticationMode, get_authentication_mode
+        from ray import _raylet
 
-        return bool(get_authentication_mode() == AuthenticationMode.TOKEN)
+        raylet: Any = _raylet
+        return bool(raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN)
 
 
 def _loaded() -> Any:
     try:
         import ray
     except ImportError:
-        raise UsageError("--on ray needs Ray, which is not installed. Install it: pip install 'grpo-kit[ray]'") from None
+        raise UsageError(
+            "--on ray needs Ray, which is not installed. Install it: pip install 'grpo-kit[ray]'"
+        ) from None
     return ray
 
 

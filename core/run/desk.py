@@ -1,4 +1,4 @@
-"""Between a run on a cluster and the command that started it: events of the run in, its display's calls out; stops back.
+"""Between a run on a cluster and the command that started it: its events one way, stops that were asked for the other.
 
 In the process of the command's node lives a `Desk`. The first process that trains tells it what happens, as
 `DeskProgress`; the command takes that from it and shows it. Whether a stop was asked for goes the other way.
@@ -19,12 +19,8 @@ from typing import Any, Protocol
 import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.plan import Plan
-from grpo.core.run.progress import Progress
 from grpo.core.text.stats import Estimate
-from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.types import Completion
-
-Bound = BoundEnv | BoundReward | BoundVerifier
 
 KIND = "grpo.core.run.desk:Desk"
 POLL = 1.0  # seconds between two questions whether a stop was asked for
@@ -119,8 +115,8 @@ class DeskProgress:
         self._desk.ask("tell", cloudpickle.dumps((event, values)))
 
 
-def _named(bound: Bound) -> Any:
-    """Returns a plugin without its code: the command need not have the file that it comes from."""
+def _named(bound: Any) -> Any:
+    """Returns a bound plugin without its code: the command need not have the file that it comes from."""
     fields = ((one.name, getattr(bound.spec, one.name)) for one in dataclasses.fields(bound.spec) if one.init)
     spec = replace(bound.spec, **{name: print for name, value in fields if callable(value)})
     return replace(bound, spec=spec)

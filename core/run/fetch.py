@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from grpo.plugins.errors import RunError
 
@@ -38,11 +38,10 @@ class FolderThere:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._packed = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the object
-        self._size = -1
+        self._packed: IO[bytes] | None = None
 
     def mark(self, message: bytes) -> bytes:
-        """Writes a file of that name beside the folder's own; whoever shares the disk sees it. Says whether it could."""
+        """Writes a file of that name into the folder, seen by whoever shares the disk; says what is wrong, or b""."""
         try:
             (self._path / message.decode()).touch()
         except OSError:
@@ -56,13 +55,16 @@ class FolderThere:
 
     def piece(self, message: bytes) -> bytes:
         """Returns the bytes from an offset on; none at the end."""
-        if self._size < 0:
+        if self._packed is None:
+            self._packed = tempfile.TemporaryFile()  # noqa: SIM115 - until its end was read
             with tarfile.open(fileobj=self._packed, mode="w|") as packed:
                 packed.add(self._path, arcname=".")
-            self._size = self._packed.tell()
-        offset = json.loads(message)
-        self._packed.seek(offset)
-        return self._packed.read(PIECE)
+        self._packed.seek(json.loads(message))
+        piece = self._packed.read(PIECE)
+        if not piece:
+            self._packed.close()
+            self._packed = None
+        return piece
 
 
 def fetch(there: Asks, path: Path) -> bool:

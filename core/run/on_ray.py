@@ -91,7 +91,7 @@ def _run(
     cluster: Cluster, placement: Placement, path: Path, progress: Progress, settings: dict[str, Any]
 ) -> RunSummary:
     for line in placement.lines():
-        progress.loading(line)
+        progress.loading(f"onto {line}")
     here = next((node for node in cluster.nodes() if node.id == cluster.here), placement.ranks[0])
     desk = cluster.host(desks.KIND, {}, here)
     scorers: list[tuple[Hosted, int]] = []

@@ -101,12 +101,14 @@ def place(nodes: Sequence[Node], asked: Asked) -> Placement:
 def _ranks(nodes: Sequence[Node], room: dict[Node, int], asked: Asked, there: str) -> list[Node]:
     """Returns the node of each process that trains; those of a node are neighbours."""
     unfit = UsageError(
-        f"--workers {asked.workers}{'' if asked.nodes is None else f' on --nodes {asked.nodes}'} does not fit: {there}. "
-        "Ask for fewer, or add nodes to the cluster."
+        f"--workers {asked.workers}{'' if asked.nodes is None else f' on --nodes {asked.nodes}'} does not fit: "
+        f"{there}. Ask for fewer, or add nodes to the cluster."
     )
     most = sorted(nodes, key=lambda node: -room[node])  # stable: the preferred ones stay first among equals
     if asked.nodes is None:
-        fitting = next((n for n in range(1, len(most) + 1) if sum(room[one] for one in most[:n]) >= asked.workers), None)
+        fitting = next(
+            (n for n in range(1, len(most) + 1) if sum(room[one] for one in most[:n]) >= asked.workers), None
+        )
         if fitting is None:
             raise unfit
         share: dict[Node, int] = {}

@@ -4,9 +4,9 @@ Theory of operation. One thread cuts tasks into chunks, so large that a node has
 and keeps two of them with every node. A node answers a chunk with the results of all of its calls. Time limits, crashes
 and transient trouble of plugins are settled there, by the worker processes of one machine. What is left for this side
 are nodes that are lost: their chunks go to other nodes, or to the same one after its process was started anew, each at
-most three times; then its calls fail, as they do when no node is left. A call that was lost goes alone to a node that has
-nothing else, so that one that ends its node takes no other with it. A node where something is not installed is not
-asked for that plugin again.
+most three times; then its calls fail, as they do when no node is left. A call that was lost goes alone to a node that
+has nothing else, so that one that ends its node takes no other with it. A node where something is not installed is
+not asked for that plugin again.
 """
 
 from __future__ import annotations
@@ -182,7 +182,9 @@ class NodePool:
                 if not able:
                     job.waiting.clear()
                     lacking = "; ".join(job.parcel.lacking.values())
-                    job.task.fail_open(f"no node can score it: {lacking}." if lacking else "no node is left to score it.")
+                    job.task.fail_open(
+                        f"no node can score it: {lacking}." if lacking else "no node is left to score it."
+                    )
                     break
                 most = 1 if self._suspect(job) else _AT_A_NODE
                 free = [n for n in able if self._members[n].free(most)]

@@ -223,3 +223,9 @@ def test_the_installed_command_says_the_same_in_a_process_of_its_own(place: Path
     assert done.returncode == 2
     assert done.stderr == "grpo: train.steps: input should be greater than or equal to 1, not -1\n"
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("flag", ["--workers", "--nodes", "--ray-address"])
+def test_flags_of_a_cluster_need_one(flag: str) -> None:
+    done = CliRunner().invoke(cli, ["run", "--env", "gsm8k", flag, "2"])
+    assert "Add --on ray" in str(done.exception)

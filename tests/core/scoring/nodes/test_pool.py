@@ -23,7 +23,6 @@ from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundReward
 from grpo.plugins.host import Host
 
-
 pytestmark = pytest.mark.slow  # worker processes
 
 
