@@ -28,7 +28,7 @@ from grpo.core.scoring.workers.transport import (
     find_reference,
     function_in,
     pack_at,
-    pack_value,
+    value_of,
     written,
 )
 
@@ -93,14 +93,23 @@ def ship(plugin: Bound) -> Shipment:
     Raises:
         Exception: it can be sent neither by name, nor with its source, nor by value.
     """
-    function = written(plugin.spec.function)
+    place, distribution, version = place_of(written(plugin.spec.function))
+    return Shipment(pack_at(plugin, place), distribution, version)
+
+
+def place_of(function: Callable[..., Any]) -> tuple[Place, str, str]:
+    """Returns what stands for a function on another machine, and the distribution and version that it needs there.
+
+    Raises:
+        Exception: it can be sent neither by name, nor with its source, nor by value.
+    """
     reference = find_reference(function)
     if reference is None:
-        return Shipment(pack_value(plugin), "", "")
+        return value_of(function), "", ""
     if not _is_local(reference.module):
-        return Shipment(pack_at(plugin, reference), *_installed(reference.module))
+        return reference, *_installed(reference.module)
     sources = dict(_closure(reference.module))
-    return Shipment(pack_at(plugin, Sources(reference.module, reference.qualname, sources)), "", "")
+    return Sources(reference.module, reference.qualname, sources), "", ""
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):

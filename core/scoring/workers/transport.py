@@ -106,19 +106,24 @@ def pack_value(plugin: Bound) -> bytes:
     Raises:
         Exception: something that the function needs cannot be pickled.
     """
-    return pack_at(plugin, Value(_value_of(written(plugin.spec.function))))
+    return pack_at(plugin, value_of(written(plugin.spec.function)))
 
 
-def _value_of(function: Any) -> bytes:
+def value_of(function: Any) -> Value:
+    """Returns a function by value.
+
+    Raises:
+        Exception: something that it needs cannot be pickled.
+    """
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     if module is None or module.__name__ == "__main__":
-        return bytes(cloudpickle.dumps(function))
+        return Value(bytes(cloudpickle.dumps(function)))
     with _by_value:
         registered = module.__name__ in cloudpickle.list_registry_pickle_by_value()
         if not registered:
             cloudpickle.register_pickle_by_value(module)
         try:
-            return bytes(cloudpickle.dumps(function))
+            return Value(bytes(cloudpickle.dumps(function)))
         finally:
             if not registered:
                 cloudpickle.unregister_pickle_by_value(module)

@@ -31,9 +31,7 @@ def there(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_comes_over_in_pieces_with_its_files(
-    there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_comes_over_in_pieces_with_its_files(there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIECE", 1000)
     here = tmp_path / "here" / "run"
     assert fetch(Direct(there), here)
