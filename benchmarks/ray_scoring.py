@@ -1,10 +1,10 @@
 """How fast rewards are scored by a Ray cluster: rows a second on one node and on two, and what a row costs beside it.
 
-Run it on a quiet machine: python benchmarks/ray_scoring.py [--rows 4096] [--processes 1]. The nodes are processes of this
-machine (Ray's own `Cluster`), each with as many processes that score, so two nodes can be faster than one only where
-there are processors for both. The reward `math` gets answers that take computer algebra, `code` short programs with three
-tests, each other ones every time. Overhead per row is that of a reward that does nothing, beside the worker processes of
-this machine.
+Run it on a quiet machine: python benchmarks/ray_scoring.py [--rows 4096] [--processes 1]. The nodes are processes of
+this machine (Ray's own `Cluster`), each with as many processes that score, so two nodes can be faster than one only
+where there are processors for both. The reward `math` gets answers that take computer algebra, `code` short programs
+with three tests, each other ones every time. Overhead per row is that of a reward that does nothing, beside the worker
+processes of this machine.
 """
 
 from __future__ import annotations

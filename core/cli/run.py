@@ -90,7 +90,7 @@ def run(
                 if asked is not None:
                     from grpo.core.run.on_ray import resume_on_ray
 
-                    return _exit_code(resume_on_ray(resume_from, longer, ray_address or "", asked, display))
+                    return _exit_code(resume_on_ray(own, resume_from, longer, ray_address or "", asked, display))
                 return _exit_code(resume(resume_from, Host.discover(), display, longer))
             config = load_config(config_file, pairs, flags)
             if asked is not None:

@@ -93,6 +93,12 @@ class EnvProcesses:
         self._here: list[LocalObject | None] = [None] * count
         self._numbers = itertools.count()
 
+    def close(self) -> None:
+        """Ends the processes of this machine; they also end with this process."""
+        for process in self._here:
+            if process is not None:
+                process.end()
+
     def played(self, seconds: float) -> RemoteEnvs:
         """Returns the environments of one batch, in the processes that live."""
         hosts = list(_elsewhere.get())

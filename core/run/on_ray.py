@@ -21,6 +21,7 @@ from typing import Any
 from grpo.core.cluster.ranks import Ranks
 from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost
 from grpo.core.config.schema import RunConfig
+from grpo.core.env import processes
 from grpo.core.run import desk as desks
 from grpo.core.run import fetch as folders
 from grpo.core.run import rank
@@ -51,15 +52,17 @@ def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progre
         name = _refused(cluster, placement, config)
         path = Path(config.out or unused_path(name)).expanduser().absolute()
         text = rank.config_text(config.model_copy(update={"out": path}))
-        return _run(cluster, placement, path, progress, {"config": text, "resume": None, "steps": None})
+        return _run(cluster, placement, config, path, progress, {"config": text, "resume": None, "steps": None})
 
 
-def resume_on_ray(path: Path, steps: int | None, address: str, asked: Asked, progress: Progress) -> RunSummary:
-    """Continues a run on a cluster; arguments and errors are those of `job.resume` and `start_on_ray`."""
+def resume_on_ray(
+    config: RunConfig, path: Path, steps: int | None, address: str, asked: Asked, progress: Progress
+) -> RunSummary:
+    """Continues a run of a configuration on a cluster; all else is as with `job.resume` and `start_on_ray`."""
     path = path.expanduser().absolute()
     with Cluster(address) as cluster:
         placement = place(cluster.nodes(), asked)
-        return _run(cluster, placement, path, progress, {"config": None, "resume": str(path), "steps": steps})
+        return _run(cluster, placement, config, path, progress, {"config": None, "resume": str(path), "steps": steps})
 
 
 def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
@@ -88,7 +91,12 @@ def _refused(cluster: Cluster, placement: Placement, config: RunConfig) -> str:
 
 
 def _run(
-    cluster: Cluster, placement: Placement, path: Path, progress: Progress, settings: dict[str, Any]
+    cluster: Cluster,
+    placement: Placement,
+    config: RunConfig,
+    path: Path,
+    progress: Progress,
+    settings: dict[str, Any],
 ) -> RunSummary:
     for line in placement.lines():
         progress.loading(f"onto {line}")
@@ -101,7 +109,11 @@ def _run(
             cpus = max(0, min(workers, node.cpus - taken))
             hosted = cluster.host(scoring.KIND, {"workers": workers}, node, cpus=cpus, restarts=RESTARTS)
             scorers.append((hosted, workers))
-    settings = {**settings, "desk": desk, "scorers": scorers, "variables": _variables()}
+    hosts = [
+        cluster.host(processes.KIND, {}, placement.scorers[n % len(placement.scorers)][0], restarts=RESTARTS)
+        for n in range(config.rollout.env_processes)
+    ]
+    settings = {**settings, "desk": desk, "scorers": scorers, "envs": hosts, "variables": _variables()}
     stop = StopRequest()
     with stop.listening():
         ranks = Ranks(rank.FUNCTION, settings, placement.ranks, gpus=placement.gpus)

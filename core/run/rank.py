@@ -17,6 +17,7 @@ from typing import Any
 
 from grpo.core.cluster.ray_cluster import NodeLost
 from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.env.processes import stepping_elsewhere
 from grpo.core.run.desk import POLL, Asks, DeskProgress
 from grpo.core.scoring.executors import scoring_elsewhere
 from grpo.core.scoring.nodes.pool import NodePool
@@ -33,7 +34,7 @@ def train(settings: Mapping[str, Any]) -> None:
 
     Args:
         settings: `config` as JSON, or `resume` and `steps`; `desk`; `scorers`, each with its number of processes;
-            `variables` of the environment.
+            `envs`, the processes that step environments; `variables` of the environment.
     """
     from grpo.core.record.versions import hush_libraries
     from grpo.core.run.job import resume, start
@@ -45,7 +46,7 @@ def train(settings: Mapping[str, Any]) -> None:
     progress = DeskProgress(desk) if os.environ.get("RANK", "0") == "0" else Silent()
     pool = NodePool(settings["scorers"])
     try:
-        with _stopped_by(desk), scoring_elsewhere(pool):
+        with _stopped_by(desk), scoring_elsewhere(pool), stepping_elsewhere(settings["envs"]):
             if settings["resume"] is not None:
                 summary = resume(Path(settings["resume"]), Host.discover(), progress, settings["steps"])
             else:
