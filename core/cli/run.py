@@ -45,6 +45,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
 @click.option("--on", "place", type=click.Choice(["ray"]), help="Run on a Ray cluster; see docs/scale.md.")
 @click.option("--ray-address", metavar="HOST:PORT", help="With --on ray. Default: RAY_ADDRESS, or this machine's.")
 @click.option("--workers", type=click.IntRange(min=1), help="With --on ray: processes that train together. Default: 1.")
+@click.option("--servers", type=click.IntRange(min=1), help="With --on ray: rollout servers (vLLM) to start.")
 @click.option("--nodes", type=click.IntRange(min=1), help="With --on ray: machines that train. Default: as few as fit.")
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, train nothing.")
 @click.option("--quiet", is_flag=True, help="Print warnings and errors only.")
@@ -55,6 +56,7 @@ def run(
     place: str | None,
     ray_address: str | None,
     workers: int | None,
+    servers: int | None,
     nodes: int | None,
     dry_run: bool,
     quiet: bool,
@@ -74,7 +76,7 @@ def run(
     from grpo.plugins.host import Host
 
     flags = given(values)
-    asked = _asked(place, ray_address, workers, nodes)
+    asked = _asked(place, ray_address, workers, servers, nodes)
     with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."):
         display = display_for(quiet=quiet)
         try:
@@ -119,7 +121,9 @@ def run(
             display.close()
 
 
-def _asked(place: str | None, address: str | None, workers: int | None, nodes: int | None) -> Asked | None:
+def _asked(
+    place: str | None, address: str | None, workers: int | None, servers: int | None, nodes: int | None
+) -> Asked | None:
     """Returns what was asked for of a cluster, or None for a run on this machine.
 
     Raises:
@@ -128,8 +132,8 @@ def _asked(place: str | None, address: str | None, workers: int | None, nodes: i
     from grpo.core.run.placement import Asked
 
     if place is not None:
-        return Asked(workers or 1, 0, nodes)
-    given_flags = {"--ray-address": address, "--workers": workers, "--nodes": nodes}
+        return Asked(workers or 1, servers or 0, nodes)
+    given_flags = {"--ray-address": address, "--workers": workers, "--servers": servers, "--nodes": nodes}
     alone = [name for name, value in given_flags.items() if value is not None]
     if alone:
         raise UsageError(f"{alone[0]} is for runs on a cluster. Add --on ray, or leave it out.")

@@ -1,7 +1,8 @@
 """A run on a Ray cluster: a configuration and what was asked for in; the same run directory as on one machine out.
 
 Theory of operation. The command connects with the cluster, places everything (`placement`) and has the node of the
-first process plan the run, so that what cannot work is refused before anything starts. Then it starts the pool that
+first process plan the run, so that what cannot work is refused before anything starts. Then it starts the rollout
+servers, the pool that
 scores, one object on each node, and the processes that train, each of which runs the code of `grpo run`. What the first
 one tells comes by a desk on this node and is shown here. Ctrl-C asks for a stop there, which ends the step that is
 under way and writes a checkpoint; a second one ends the connection, and with it every process of the run.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +24,8 @@ from grpo.core.cluster.ranks import Ranks
 from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost
 from grpo.core.config.schema import RunConfig
 from grpo.core.env import processes
+from grpo.core.rollout.server import placed
+from grpo.core.rollout.server.card import TOKEN
 from grpo.core.run import desk as desks
 from grpo.core.run import fetch as folders
 from grpo.core.run import rank
@@ -30,6 +34,7 @@ from grpo.core.run.paths import absolute_paths
 from grpo.core.run.placement import Asked, Placement, place
 from grpo.core.run.progress import Progress
 from grpo.core.scoring.nodes import pool as scoring
+from grpo.core.text.printable import counted
 from grpo.core.train.stop import StopRequest
 from grpo.plugins.errors import RunError, UsageError
 
@@ -46,11 +51,14 @@ def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progre
         UsageError: it cannot start, does not fit the cluster, or the cluster cannot be used.
         RunError: it had to stop; the run directory resumes.
     """
-    config = absolute_paths(config)
+    config = _served(absolute_paths(config), asked)
     with Cluster(address) as cluster:
         placement = place(cluster.nodes(), asked)
-        name = _refused(cluster, placement, config)
+        planner = _planner(cluster, placement)
+        name, commands = _refused(planner, placement, config)
+        planner.end()
         path = Path(config.out or unused_path(name)).expanduser().absolute()
+        config = _with_servers(config, _servers(cluster, placement, commands, progress))
         text = rank.config_text(config.model_copy(update={"out": path}))
         return _run(cluster, placement, config, path, progress, {"config": text, "resume": None, "steps": None})
 
@@ -59,9 +67,15 @@ def resume_on_ray(
     config: RunConfig, path: Path, steps: int | None, address: str, asked: Asked, progress: Progress
 ) -> RunSummary:
     """Continues a run of a configuration on a cluster; all else is as with `job.resume` and `start_on_ray`."""
-    path = path.expanduser().absolute()
+    path, config = path.expanduser().absolute(), _served(config, asked)
     with Cluster(address) as cluster:
         placement = place(cluster.nodes(), asked)
+        if placement.servers:
+            planner = _planner(cluster, placement)
+            _, commands = _refused(planner, placement, config, fresh=False)
+            urls = ",".join(_servers(cluster, placement, commands, progress))
+            planner.ask("readdress", json.dumps([str(path), urls]).encode()).result()
+            planner.end()
         return _run(cluster, placement, config, path, progress, {"config": None, "resume": str(path), "steps": steps})
 
 
@@ -69,25 +83,61 @@ def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
     """Says what would run where, once the cluster has planned the run."""
     with Cluster(address) as cluster:
         placement = place(cluster.nodes(), asked)
-        _refused(cluster, placement, absolute_paths(config))
+        _refused(_planner(cluster, placement), placement, _served(absolute_paths(config), asked))
         return placement.lines()
 
 
-def _refused(cluster: Cluster, placement: Placement, config: RunConfig) -> str:
-    """Returns the name of a run that can start.
+def _served(config: RunConfig, asked: Asked) -> RunConfig:
+    """Returns the configuration of a run that samples with the servers that were asked for.
+
+    Raises:
+        UsageError: it was to sample with something else.
+    """
+    if not asked.servers:
+        return config
+    if config.rollout.backend == "vllm":
+        raise UsageError("--servers starts rollout servers, and --rollout vllm samples without. Leave one of them out.")
+    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"backend": "vllm-server"})})
+
+
+def _planner(cluster: Cluster, placement: Placement) -> Hosted:
+    """Returns what plans on the node of the first process."""
+    settings = {"processes": len(placement.ranks), "variables": _variables()}
+    return cluster.host(rank.PREFLIGHT, settings, placement.ranks[0], gpus=float(placement.gpus))
+
+
+def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh: bool = True) -> tuple[str, list[str]]:
+    """Returns the name of a run that can start, and the commands of its servers.
 
     Raises:
         UsageError: it cannot.
     """
-    settings = {"processes": len(placement.ranks), "variables": _variables()}
-    planner = cluster.host(rank.PREFLIGHT, settings, placement.ranks[0], gpus=float(placement.gpus))
-    try:
-        name, problem = json.loads(planner.ask("plan", rank.config_text(config).encode()).result())
-    finally:
-        planner.end()
+    machines = [node.address for node in placement.servers]
+    message = json.dumps([rank.config_text(config), machines, fresh]).encode()
+    name, commands, problem = json.loads(planner.ask("plan", message).result())
     if problem:
         raise UsageError(problem)
-    return str(name)
+    return name, commands
+
+
+def _servers(cluster: Cluster, placement: Placement, commands: Sequence[str], progress: Progress) -> list[str]:
+    """Starts rollout servers side by side; returns where they listen."""
+    os.environ.setdefault(TOKEN, secrets.token_hex(16))  # goes along with the run's variables
+    hosted = [
+        cluster.host(
+            placed.KIND, {"command": command, "token": os.environ[TOKEN]}, node, cpus=1, gpus=float(placement.gpus)
+        )
+        for node, command in zip(placement.servers, commands, strict=True)
+    ]
+    if hosted:
+        progress.loading(f"the model on {counted(len(hosted), 'rollout server')}")
+    return [one.ask("address").result().decode() for one in hosted]
+
+
+def _with_servers(config: RunConfig, urls: Sequence[str]) -> RunConfig:
+    if not urls:
+        return config
+    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"server_url": ",".join(urls)})})
 
 
 def _run(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
@@ -18,6 +19,7 @@ from typing import Any
 from grpo.core.cluster.ray_cluster import NodeLost
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.processes import stepping_elsewhere
+from grpo.core.record.run_dir import open_run_dir, read_json, write_json
 from grpo.core.run.desk import POLL, Asks, DeskProgress
 from grpo.core.scoring.executors import scoring_elsewhere
 from grpo.core.scoring.nodes.pool import NodePool
@@ -74,13 +76,38 @@ class Preflight:
         os.environ.update({**variables, "WORLD_SIZE": str(processes)})
 
     def plan(self, message: bytes) -> bytes:
-        """Returns the name of a run, and why it cannot start or ""; and whether the fault is the user's."""
-        from grpo.core.planning.decide import make_plan
+        """Plans one; in: its configuration, the machines of servers that are still to be started, whether it is new.
 
+        Returns:
+            Its name, the command of each server, and why it cannot start or "".
+        """
+        from grpo.core.planning.decide import make_plan
+        from grpo.core.rollout.server.card import servers_of
+
+        text, machines, fresh = json.loads(message)
+        config = parse_config(json.loads(text))
+        served = config.rollout.model_copy(
+            update={"backend": "vllm-server", "server_url": ",".join(f"http://{one}:0" for one in machines)}
+        )
+        if machines:  # nothing listens there yet
+            config = config.model_copy(update={"rollout": served.model_copy(update={"backend": "hf"})})
         try:
-            return json.dumps([make_plan(parse_config(json.loads(message)), Host.discover()).name, ""]).encode()
+            plan = make_plan(config, Host.discover(), fresh=fresh)
         except GrpoError as error:
-            return json.dumps(["", str(error)]).encode()
+            return json.dumps(["", [], str(error)]).encode()
+        if not machines:
+            return json.dumps([plan.name, [], ""]).encode()
+        urls = plan.config.rollout.model_copy(update={"backend": "vllm-server"})
+        plan = dataclasses.replace(plan, config=plan.config.model_copy(update={"rollout": urls}))
+        return json.dumps([plan.name, [command for _, _, command in servers_of(plan)], ""]).encode()
+
+    def readdress(self, message: bytes) -> bytes:
+        """Notes the servers' new addresses in a run directory; in: its path and the addresses."""
+        path, urls = json.loads(message)
+        run_dir = open_run_dir(Path(path))
+        settings: Any = read_json(run_dir.config)
+        write_json(run_dir.config, {**settings, "rollout": {**settings["rollout"], "server_url": urls}})
+        return b""
 
 
 def config_text(config: RunConfig) -> str:

@@ -87,6 +87,7 @@ BAD = {
     "adapter setting without an adapter": ("--lora-rank 4", "Add --lora"),
     "unknown target": ("--lora --lora-targets q_prj", "Did you mean 'q_proj'?"),
     "processes without a cluster": ("--workers 2", "--workers is for runs on a cluster. Add --on ray"),
+    "servers without a cluster": ("--servers 1", "--servers is for runs on a cluster"),
     "machines without a cluster": ("--nodes 2", "--nodes is for runs on a cluster"),
     "an address without a cluster": ("--ray-address 10.0.0.1:6379", "--ray-address is for runs on a cluster"),
     "an unknown place": ("--on slurm", "'slurm' is not 'ray'"),
