@@ -157,7 +157,7 @@ def _added(cluster: Any, **settings: Any) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResourceWarning)  # Ray leaves the files of its logs to the collector
-                return cluster.add_node(num_cpus=2, object_store_memory=100 * 2**20, **settings)
+                return cluster.add_node(**{"num_cpus": 2, "object_store_memory": 100 * 2**20, **settings})
         except Exception:
             if not left:
                 raise
@@ -172,16 +172,16 @@ def ray_address(ray_cluster: Any) -> str:
 
 
 @pytest.fixture
-def further_node(ray_cluster: Any) -> Iterator[Callable[[], Callable[[], None]]]:
-    """Adds a third node to the cluster, and returns what removes it, which happens at the end in any case."""
+def further_node(ray_cluster: Any) -> Iterator[Callable[[int], Callable[[], None]]]:
+    """Adds a third node of so many processors, and returns what removes it, which happens at the end in any case."""
     there: list[Any] = []
 
     def remove() -> None:
         while there:
             ray_cluster.remove_node(there.pop(), allow_graceful=False)
 
-    def add() -> Callable[[], None]:
-        there.append(_added(ray_cluster))
+    def add(processors: int) -> Callable[[], None]:
+        there.append(_added(ray_cluster, num_cpus=processors))
         return remove
 
     yield add

@@ -72,11 +72,11 @@ def test_a_run_of_two_processes_on_two_nodes_learns(ray_address: str, tmp_path: 
 
 
 def test_a_node_that_scores_is_removed_and_the_run_goes_on(
-    ray_address: str, further_node: Callable[[], Callable[[], None]], tmp_path: Path
+    ray_address: str, further_node: Callable[[int], Callable[[], None]], tmp_path: Path
 ) -> None:
     run, reward = tmp_path / "run", tmp_path / "mine.py"
     reward.write_text(REWARD)
-    remove = further_node()
+    remove = further_node(2)
     process = started(ray_address, "--steps", "6", "--reward", f"{reward}:near", "--out", run)
     wait_for_step(2, run, process)
     remove()
@@ -85,6 +85,20 @@ def test_a_node_that_scores_is_removed_and_the_run_goes_on(
     assert "node 3" in output
     assert [row["step"] for row in rows(run) if "loss" in row] == [1, 2, 3, 4, 5, 6]
     assert not any(value for row in rows(run) for name, value in row.items() if name.endswith("/failed"))
+
+
+def test_a_node_that_trains_is_removed_and_the_run_ends_and_says_how_to_resume(
+    ray_address: str, further_node: Callable[[int], Callable[[], None]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    remove = further_node(4)  # the one with the most processors trains
+    process = started(ray_address, "--steps", "500", "--reward", "proximity", "--out", run)
+    wait_for_step(2, run, process)
+    remove()
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 1, output
+    assert "a process that trains is gone, and the run with it" in output
+    assert f"grpo run --resume {run} --on ray" in output
 
 
 def test_ctrl_c_ends_the_step_and_everything_and_the_run_resumes(ray_address: str, tmp_path: Path) -> None:

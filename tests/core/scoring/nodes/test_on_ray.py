@@ -35,9 +35,9 @@ def poisonous(completion: str) -> float:
 
 
 def test_a_node_that_is_removed_in_the_middle_costs_nobody_a_score(
-    ray_address: str, further_node: Callable[[], Callable[[], None]]
+    ray_address: str, further_node: Callable[[int], Callable[[], None]]
 ) -> None:
-    remove = further_node()
+    remove = further_node(2)
     plugin = BoundReward(slow_length, "__main__")
     batch = [Completion("x" * (n % 7)) for n in range(200)]
     with Cluster(ray_address) as cluster:
