@@ -13,12 +13,9 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo.plugins.errors import RunError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 MODE = "RAY_AUTH_MODE"
 CALLS = 16  # that one object answers side by side
