@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any
 from grpo.plugins.errors import RunError, UsageError
 
 MODE = "RAY_AUTH_MODE"
+REACH = 10.0  # seconds to answer at the address of a cluster
 CALLS = 16  # that one object answers side by side
 HOW_TO_START = (
     "On the first machine: export RAY_AUTH_MODE=token; ray get-auth-token --generate; ray start --head. On every other "
@@ -103,6 +105,7 @@ class Cluster:
     def __init__(self, address: str) -> None:
         os.environ.setdefault(MODE, "token")  # read when Ray is loaded
         self._ray = _loaded()
+        _refuse_unreachable(address or os.environ.get("RAY_ADDRESS", ""))
         from ray.exceptions import AuthenticationError
 
         try:
@@ -112,7 +115,8 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
             raise UsageError(
-                f"cannot reach a Ray cluster at {address or 'this machine'}: {reason}. {HOW_TO_START}"
+                f"no Ray cluster at {address or 'this machine'}, or it refused the token of this one: {reason}. "
+                f"{HOW_TO_START}"
             ) from None
 
     def __enter__(self) -> Cluster:
@@ -222,6 +226,21 @@ class _Host:
 
         raylet: Any = _raylet
         return bool(raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN)
+
+
+def _refuse_unreachable(address: str) -> None:
+    """Refuses an address that nobody listens on, which Ray would go on calling for minutes.
+
+    Raises:
+        UsageError: says how to start a cluster.
+    """
+    host, _, port = address.rpartition(":")
+    if not address or address == "auto":
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH).close()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot reach a Ray cluster at {address}: {error}. {HOW_TO_START}") from None
 
 
 def _loaded() -> Any:
