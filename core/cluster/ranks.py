@@ -10,7 +10,6 @@ import importlib
 import os
 import tempfile
 import threading
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,12 +42,13 @@ class Ranks:
 
     def _run(self) -> None:
         try:
-            _fit(*self._arguments)
+            with tempfile.TemporaryDirectory(prefix="grpo-ray-", ignore_cleanup_errors=True) as folder:
+                _fit(*self._arguments, folder)
         except BaseException as error:
             self.error = error
 
 
-def _fit(function: str, settings: dict[str, Any], nodes: list[Node], gpus: bool) -> None:
+def _fit(function: str, settings: dict[str, Any], nodes: list[Node], gpus: bool, folder: str) -> None:
     os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"
     os.environ.setdefault("RAY_TRAIN_METRICS_ENABLED", "0")
     from ray.train import FailureConfig, RunConfig, ScalingConfig
@@ -65,8 +65,8 @@ def _fit(function: str, settings: dict[str, Any], nodes: list[Node], gpus: bool)
             label_selector=[{"ray.io/node-id": node.id} for node in nodes],
         ),
         run_config=RunConfig(
-            name=f"grpo-{uuid.uuid4().hex}",
-            storage_path=tempfile.gettempdir(),
+            name="run",
+            storage_path=folder,  # nothing but a marker is written there
             failure_config=FailureConfig(max_failures=0),
         ),
     )
