@@ -56,15 +56,18 @@ class FolderThere:
     def piece(self, message: bytes) -> bytes:
         """Returns the bytes from an offset on; none at the end."""
         if self._packed is None:
-            self._packed = tempfile.TemporaryFile()  # noqa: SIM115 - until its end was read
+            self._packed = tempfile.TemporaryFile()  # noqa: SIM115 - until it is closed
             with tarfile.open(fileobj=self._packed, mode="w|") as packed:
                 packed.add(self._path, arcname=".")
         self._packed.seek(json.loads(message))
-        piece = self._packed.read(PIECE)
-        if not piece:
+        return self._packed.read(PIECE)
+
+    def close(self, _: bytes) -> bytes:
+        """Forgets what was packed."""
+        if self._packed is not None:
             self._packed.close()
-            self._packed = None
-        return piece
+        self._packed = None
+        return b""
 
 
 def fetch(there: Asks, path: Path) -> bool:
@@ -95,6 +98,7 @@ def fetch(there: Asks, path: Path) -> bool:
     part.mkdir(parents=True)
     with tarfile.open(fileobj=io.BufferedReader(_Pieces(there), PIECE), mode="r|") as packed:
         packed.extractall(part, filter="data")
+    there.ask("close").result()
     if path.exists():
         path.rmdir()
     part.rename(path)
