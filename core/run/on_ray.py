@@ -38,6 +38,7 @@ from grpo.core.text.printable import counted
 from grpo.core.train.stop import StopRequest
 from grpo.plugins.errors import RunError, UsageError
 
+REACH = 30.0  # seconds to reach the machine of the first process, once the run is over
 LOOK = 0.5  # seconds between two looks at what the run tells
 GRACE = 60.0  # seconds for the other processes to end after one has told why it failed
 RESTARTS = 100  # of the process that scores on a node
@@ -171,8 +172,8 @@ def _run(
             shown = _shown(ranks, desk, stop, progress)
     summary = next((values[0] for event, values in shown if event == "summary"), None)
     if placement.ranks[0].id != cluster.here:
-        with suppress(NodeLost):
-            there = cluster.host(folders.KIND, {"path": str(path)}, placement.ranks[0])
+        with suppress(NodeLost, UsageError):  # its node may be what was lost
+            there = cluster.host(folders.KIND, {"path": str(path)}, placement.ranks[0], seconds=REACH)
             if folders.fetch(there, path):
                 progress.loading(f"the run directory came over from {there.name}")
     failures = [values for event, values in shown if event == "failed"]
