@@ -120,6 +120,7 @@ def main() -> None:
             two = measured.seconds(plugin, make, cluster, nodes)
             rates = [f"{options.rows / seconds:,.0f}" for seconds in (near, one, two)]
             overhead = f"{(one - near) / options.rows * 1e6:+.0f} us"
+            print(f"{plugin.name}: {near:.1f} s here, {one:.1f} s on one node, {two:.1f} s on two", flush=True)
             lines.append((plugin.name, *rates, f"{one / two:.2f}", overhead))
     here.shutdown()
     print(f"{platform.platform()}, {os.cpu_count()} processors, {options.processes} processes on a node")
