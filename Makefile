@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed demo fast test nightly check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray demo fast test nightly check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -65,6 +65,9 @@ reasoning-gym: $(READY)  ## install reasoning-gym into .venv, so that its tests 
 deepspeed: $(READY)  ## install DeepSpeed into .venv, so that its tests run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/deepspeed.txt wheel 'setuptools>=77' ninja
 	$(BIN)/python -m pip install --no-build-isolation -c constraints.txt -c .ci/deepspeed.txt -e '.[dev,deepspeed]'
+
+ray: $(READY)  ## install Ray into .venv, so that its tests run
+	$(BIN)/python -m pip install -c constraints.txt -c .ci/ray.txt -e '.[dev,ray]'
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 # A test with one of these markers is in the long lane.
-LONG = ("slow", "install", "reasoning_gym", "deepspeed", "vllm", "triton")
+LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "vllm", "triton")
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 BROKEN = pytest.StashKey[list[str]]()
@@ -99,6 +99,10 @@ def _deepspeed() -> str | None:
     return "DeepSpeed is not installed; in a checkout: make deepspeed"
 
 
+def _ray() -> str | None:
+    return None if importlib.util.find_spec("ray") is not None else "Ray is not installed; in a checkout: make ray"
+
+
 def _triton() -> str | None:
     if importlib.util.find_spec("triton") is not None:
         return None
@@ -122,6 +126,7 @@ NEEDS = (
     Need(_in_containers, _engine, "GRPO_REQUIRE_DOCKER"),
     Need(_marked("reasoning_gym"), _reasoning_gym, "GRPO_REQUIRE_REASONING_GYM"),
     Need(_marked("deepspeed"), _deepspeed, "GRPO_REQUIRE_DEEPSPEED"),
+    Need(_marked("ray"), _ray, "GRPO_REQUIRE_RAY"),
     Need(_marked("vllm"), _vllm, "GRPO_REQUIRE_VLLM"),
     Need(_marked("triton"), _triton, "GRPO_REQUIRE_TRITON"),
 )

@@ -28,6 +28,7 @@ HEAVY = {
     "numpy",
     "pyarrow",
     "openai",
+    "ray",
 }
 HEAVY |= {"sympy", "mpmath", "math_verify", "latex2sympy2_extended"}
 # Imported where an option asks for them, with a message when they are missing; their extras declare them.
@@ -40,6 +41,7 @@ OPTIONAL = {
     "minigrid": "minigrid",
     "openai": "judge",
     "pytest": "dev",
+    "ray": "ray",
     "reasoning_gym": "reasoning-gym",
     "tensorboard": "tensorboard",
     "textarena": "textarena",

@@ -128,6 +128,11 @@ def test_the_set_of_deepspeed_has_no_hole() -> None:
     check(".ci/deepspeed.txt", metadata.distributions())
 
 
+@pytest.mark.ray
+def test_the_set_of_ray_has_no_hole() -> None:
+    check(".ci/ray.txt", metadata.distributions())
+
+
 @pytest.mark.vllm
 def test_the_set_of_vllm_for_cpus_has_no_hole() -> None:
     if "vllm" in requires_of(metadata.distributions()):

@@ -13,6 +13,7 @@ from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.run.job import RunSummary
+    from grpo.core.run.placement import Asked
 
 
 def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
@@ -41,12 +42,22 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
     type=click.Path(path_type=Path),
     help="Continue this run directory; with --steps, up to so many; with --server-url, by servers elsewhere.",
 )
+@click.option("--on", "place", type=click.Choice(["ray"]), help="Run on a Ray cluster; see docs/scale.md.")
+@click.option("--ray-address", metavar="HOST:PORT", help="With --on ray. Default: RAY_ADDRESS, or this machine's.")
+@click.option("--workers", type=click.IntRange(min=1), help="With --on ray: processes that train together. Default: 1.")
+@click.option("--servers", type=click.IntRange(min=1), help="With --on ray: rollout servers (vLLM) to start.")
+@click.option("--nodes", type=click.IntRange(min=1), help="With --on ray: machines that train. Default: as few as fit.")
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, train nothing.")
 @click.option("--quiet", is_flag=True, help="Print warnings and errors only.")
 def run(
     config_file: Path | None,
     pairs: tuple[str, ...],
     resume_from: Path | None,
+    place: str | None,
+    ray_address: str | None,
+    workers: int | None,
+    servers: int | None,
+    nodes: int | None,
     dry_run: bool,
     quiet: bool,
     **values: Any,
@@ -67,6 +78,7 @@ def run(
     from grpo.plugins.host import Host
 
     flags = given(values)
+    asked = _asked(place, ray_address, workers, servers, nodes)
     with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."):
         display = display_for(quiet=quiet) if is_first() else Silent()
         try:
@@ -78,10 +90,25 @@ def run(
                     )
                 own = run_config(open_run_dir(resume_from))
                 refuse_missing(own, resume_from)
-                asked = load_config(None, [], {"env": own.env, **flags})
-                url = asked.rollout.server_url if "rollout.server_url" in flags else None
-                return _exit_code(resume(resume_from, Host.discover(), display, asked.train.steps, url))
+                wished = load_config(None, [], {"env": own.env, **flags})
+                url = wished.rollout.server_url if "rollout.server_url" in flags else None
+                if asked is not None:
+                    from grpo.core.run.on_ray import resume_on_ray
+
+                    if url is not None:
+                        raise UsageError("--on ray starts its rollout servers itself: leave --server-url out.")
+                    steps = wished.train.steps
+                    return _exit_code(resume_on_ray(own, resume_from, steps, ray_address or "", asked, display))
+                return _exit_code(resume(resume_from, Host.discover(), display, wished.train.steps, url))
             config = load_config(config_file, pairs, flags)
+            if asked is not None:
+                from grpo.core.run.on_ray import planned_on_ray, start_on_ray
+
+                if dry_run:
+                    for line in [*planned_on_ray(config, ray_address or "", asked), "dry run: nothing was trained"]:
+                        click.echo(line)
+                    return 0
+                return _exit_code(start_on_ray(config, ray_address or "", asked, display))
             host = Host.discover()
             if dry_run:
                 from grpo.core.check.gold.validate import doubts
@@ -98,6 +125,25 @@ def run(
             return _exit_code(start(config, host, display))
         finally:
             display.close()
+
+
+def _asked(
+    place: str | None, address: str | None, workers: int | None, servers: int | None, nodes: int | None
+) -> Asked | None:
+    """Returns what was asked for of a cluster, or None for a run on this machine.
+
+    Raises:
+        UsageError: a flag of clusters without one.
+    """
+    from grpo.core.run.placement import Asked
+
+    if place is not None:
+        return Asked(workers or 1, servers or 0, nodes)
+    given_flags = {"--ray-address": address, "--workers": workers, "--servers": servers, "--nodes": nodes}
+    alone = [name for name, value in given_flags.items() if value is not None]
+    if alone:
+        raise UsageError(f"{alone[0]} is for runs on a cluster. Add --on ray, or leave it out.")
+    return None
 
 
 def _exit_code(summary: RunSummary) -> int:

@@ -413,6 +413,15 @@ class RolloutSection(Section):
             kind="seconds",
         ),
     ] = 60.0
+    env_processes: Annotated[
+        Count,
+        About(
+            "Processes that step environments of several turns; 0: threads of the process that trains.",
+            "For environments that compute in Python or may crash; see [environments.md](environments.md). With "
+            "`--on ray` they are spread over the nodes.",
+            flag=Flag("--env-processes"),
+        ),
+    ] = 0
 
 
 class LoraSection(Section):

@@ -115,8 +115,7 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     _connect(config)
     plan = make_plan(config, host)
     state.put_back()  # what the modules of plugins changed when they were imported
-    unused = _unused(RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', plan.name)}")
-    path = config.out or agreed(unused, "the run directory")
+    path = config.out or agreed(unused_path(plan.name), "the run directory")
     refuse_full_disk(path, plan.disk_bytes)
     note = find_weights(config.model).note
     plan = _with_own_base(plan, path)
@@ -504,8 +503,9 @@ def _observe(host: Host, event: RunStarted | RunEnded) -> None:
         host.observe(event)
 
 
-def _unused(path: Path) -> Path:
-    """Returns the path, or the first of path-2, path-3, ... that is not there yet."""
+def unused_path(name: str) -> Path:
+    """Returns where a run of that name goes: by its time, and with -2, -3, ... behind where that is taken."""
+    path = RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', name)}"
     unused, number = path, 1
     while unused.exists():
         number += 1

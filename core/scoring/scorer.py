@@ -1,16 +1,15 @@
 """Scores completions with all rewards of a batch at once: completions in, one outcome per reward and completion out.
 
 Theory of operation. An async function runs on the event loop (`score_loop`); any other runs where its spec says: in a
-worker process (`workers`), in a thread (`score_threads`) or inline, in the calling thread. The executors get their
-tasks first, then the caller runs the inline ones, then it waits. Executors start with their first task: a scorer with
-inline rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names the
-plugin and the row, and it is never a zero. Of a rubric each component is a task; those behind a gate are a second wave
-(`score_rubric`).
+worker process (`workers`), in a thread (`threads`) or inline, in the calling thread (`executors`). They get
+their tasks first, then the caller runs the inline ones, then it waits. Executors start with their first task: a scorer
+with inline rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names
+the plugin and the row, and it is never a zero. Of a rubric each component is a task; those behind a gate are a second
+wave (`score_rubric`).
 """
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,14 +18,12 @@ from typing import Self, TypeVar
 
 from grpo.core.scoring.call import Bound, Caller
 from grpo.core.scoring.early import EarlyCalls
-from grpo.core.scoring.loop import LoopExecutor, is_async
+from grpo.core.scoring.executors import Executors, processors
 from grpo.core.scoring.outcome import Judgement, Outcome, Result
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.rubric import Node, RubricBatch, tree
 from grpo.core.scoring.task import Task
-from grpo.core.scoring.threads import ThreadExecutor
 from grpo.core.scoring.workers.imports import ImportWatch
-from grpo.core.scoring.workers.pool import WorkerPool
 from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.rubric import RubricSpec
@@ -37,7 +34,6 @@ __all__ = ["Judgement", "Outcome", "Scorer"]
 T = TypeVar("T", Outcome, Judgement)
 
 _LOOK_AFTER = 0.05
-_THREADS_PER_WORKER = 4
 
 
 class Scorer:
@@ -82,7 +78,7 @@ class Scorer:
                 if part.name in callers:
                     raise UsageError(f"two {part.spec.kind}s are named '{part.name}'. Rename one with 'as=...'.")
                 callers[part.name] = Caller(part, retries=retries, report=_keeper(self.first_failure, part.name))
-        self._executors = _Executors(workers or _processors(), memory)
+        self._executors = Executors(workers or processors(), memory)
         self._finalizer = weakref.finalize(self, self._executors.close)
 
     @property
@@ -225,59 +221,6 @@ class Scorer:
             self._executors.check()
 
 
-class _Executors:
-    """The places where tasks run other than the calling thread."""
-
-    def __init__(self, workers: int, memory: int | None) -> None:
-        self._workers = workers
-        self._memory = memory
-        self._open()
-
-    def submit(self, task: Task) -> bool:
-        """Hands a task to its executor; returns False when it belongs in the calling thread."""
-        if os.getpid() != self._process:  # the threads of a forked process stayed behind in its parent
-            self._open()
-        spec = task.caller.plugin.spec
-        if is_async(spec.function):
-            self.loop.submit(task)
-        elif spec.isolation == "process":
-            self.processes.submit(task)
-        elif spec.isolation == "thread":
-            self.threads.submit(task)
-        else:
-            return False
-        return True
-
-    @staticmethod
-    def beside(caller: Caller) -> bool:
-        """Says whether a reward needs no whole batch and is called beside the calling thread."""
-        spec = caller.plugin.spec
-        return not spec.batch and (is_async(spec.function) or spec.isolation != "inline")
-
-    @staticmethod
-    def shares_process(caller: Caller) -> bool:
-        """Says whether a plugin runs in this process, and may change what is everybody's there."""
-        spec = caller.plugin.spec
-        return is_async(spec.function) or spec.isolation != "process"
-
-    def check(self) -> None:
-        """Ends the waiting for calls that are past their time limit."""
-        self.loop.check()
-        self.threads.check()
-
-    def close(self) -> None:
-        """Closes them all, unless they are another process's."""
-        if os.getpid() == self._process:
-            for isolation in (self.processes, self.threads, self.loop):
-                isolation.close()
-
-    def _open(self) -> None:
-        self._process = os.getpid()
-        self.loop = LoopExecutor()
-        self.threads = ThreadExecutor(_THREADS_PER_WORKER * self._workers)
-        self.processes = WorkerPool(self._workers, self._memory)
-
-
 def _without_failed(completions: Sequence[Completion]) -> tuple[list[int], dict[int, str]]:
     """Returns the indices of the rollouts that came to an end, and the reasons of those that failed."""
     reasons = {
@@ -334,7 +277,3 @@ def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException
         failures.setdefault(name, text)
 
     return keep
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

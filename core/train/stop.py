@@ -6,6 +6,7 @@ way still ends, and a checkpoint is written; a second signal ends the run at onc
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import signal
@@ -20,6 +21,8 @@ from grpo.core.processes.group import any_of, count, ending, is_first
 STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
 ECHO = 2.0  # seconds in which several processes are told of one signal more than once
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C; `kill`, a scheduler; a terminal that was closed
+
+_elsewhere: dict[StopRequest, int] = {}  # who listens outside the main thread, and in which
 
 
 class StopRequest:
@@ -41,9 +44,13 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Catches the signals while the block runs; does nothing outside the main thread."""
+        """Catches the signals while the block runs; outside the main thread, the calls of `ask_all`."""
         if threading.current_thread() is not threading.main_thread():
-            yield
+            _elsewhere[self] = threading.get_ident()
+            try:
+                yield
+            finally:
+                del _elsewhere[self]
             return
         before = {number: signal.getsignal(number) for number in SIGNALS}
         if before[signal.SIGHUP] == signal.SIG_IGN:  # started by nohup: it is to go on
@@ -66,22 +73,31 @@ class StopRequest:
             yield
         finally:
             self._finishing = False
-        self._since = -math.inf  # when it was asked for
-        self._over = False
 
     def over(self) -> None:
         """The run is over and on record: a stop of it is nothing any more."""
         self._over = True
 
+    def ask(self) -> bool:
+        """Asks for a stop; returns whether it is to be at once: there is nothing to finish, or it was asked before."""
+        again, self.asked, self._since = self.asked, True, time.monotonic()
+        return again or not self._finishing
+
     def _catch(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        echo = count() > 1 and now - self._since < ECHO  # a terminal tells all, and so does the launcher that it told
+        # A terminal tells all processes, and so does the launcher that it told.
+        echo = count() > 1 and time.monotonic() - self._since < ECHO
         if self._over or ending() or echo:
             return
-        again, self.asked, self._since = self.asked, True, now
-        if again or not self._finishing:
+        if self.ask():
             raise KeyboardInterrupt
         if not is_first():
             return
         with suppress(OSError):  # the terminal may be what was closed
             os.write(2, STOPPING.encode())  # not by print, which the signal may have interrupted
+
+
+def ask_all() -> None:
+    """Asks whoever listens outside the main thread for a stop, as a signal would."""
+    for request, thread in list(_elsewhere.items()):
+        if request.ask():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +128,65 @@ def _run(model: Path, reward: str, out: Path, **settings: Any) -> Path:
     }
     start(parse_config(config), Host.discover(), Silent())
     return out
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    """A cluster of two nodes in processes of this machine, with a token: Ray's own `Cluster`."""
+    before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
+    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(16))
+    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH"):
+        os.environ.pop(name, None)
+    from ray.cluster_utils import Cluster  # reads them
+
+    cluster = Cluster()
+    patience = {"health_check_timeout_ms": 120_000}  # a busy machine is not a dead node
+    _added(cluster, include_dashboard=False, _system_config=patience)
+    _added(cluster)
+    yield cluster
+    cluster.shutdown()
+    for name, value in before.items():
+        os.environ.pop(name)
+        if value is not None:
+            os.environ[name] = value
+
+
+def _added(cluster: Any, **settings: Any) -> Any:
+    """Adds a node of two processors, in another try where this machine is too busy for Ray's own limit of 30 s."""
+    for left in (2, 1, 0):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)  # Ray leaves the files of its logs to the collector
+                return cluster.add_node(**{"num_cpus": 2, "object_store_memory": 100 * 2**20, **settings})
+        except Exception:
+            if not left:
+                raise
+    raise AssertionError
+
+
+@pytest.fixture(scope="session")
+def ray_address(ray_cluster: Any) -> str:
+    """Where the cluster of two nodes is."""
+    address: str = ray_cluster.address
+    return address
+
+
+@pytest.fixture
+def further_node(ray_cluster: Any) -> Iterator[Callable[[int], Callable[[], None]]]:
+    """Adds a third node of so many processors, and returns what removes it, which happens at the end in any case."""
+    there: list[Any] = []
+
+    def remove() -> None:
+        while there:
+            ray_cluster.remove_node(there.pop(), allow_graceful=False)
+
+    def add(processors: int) -> Callable[[], None]:
+        there.append(_added(ray_cluster, num_cpus=processors))
+        return remove
+
+    yield add
+    remove()
+    ray_cluster.wait_for_nodes()  # Ray goes on listing it for a while
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Rollouts of several turns: episodes in, trajectories of tokens out, some sampled and some observed.
 
 Theory of operation. All rollouts of a batch advance together: one generation for those still alive, then one step of
-each of their environments, side by side (core/env/threads.py), until the environment ends the episode or a budget is
+each of their environments, side by side (core/env/played.py), until the environment ends the episode or a budget is
 used up. The tokens of a rollout only grow: the prompt, what was sampled, the tokens between
 (core/rollout/turns/chat.py), what was sampled, and so on. Nothing is tokenised twice, so training computes the
 log-probabilities of the tokens that were sampled, in the context that they were sampled in. A rollout ends with sampled
@@ -17,15 +17,16 @@ left alone and answered with an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.env.episodes import Episode, prompt_of
+from grpo.core.env.episodes import Episode
+from grpo.core.env.played import Played, PlayedEnvs
+from grpo.core.env.processes import EnvProcesses
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
-from grpo.core.env.threads import Call, EnvThreads, Raised
-from grpo.core.env.tools import ToolCall, answer, functions_of, told_error
+from grpo.core.env.threads import Call, Raised
+from grpo.core.env.tools import ToolCall, told_error
 from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.core.rollout.types import Sampled, SamplingParams
@@ -83,6 +84,7 @@ class Player:
         form: the text between turns.
         limits: of each rollout.
         tools: how the policy calls the environment's tools; None where it offers none.
+        processes: where environments are stepped; None: in threads of this process.
     """
 
     env: BoundEnv
@@ -90,6 +92,7 @@ class Player:
     form: TurnFormat
     limits: TurnLimits
     tools: ToolFormat | None = None
+    processes: EnvProcesses | None = None
 
     def play(
         self,
@@ -110,12 +113,9 @@ class Player:
             on_ended: told the number of a rollout when it ends, and what rewards see of it.
         """
         rollouts = [_Rollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
-        seconds = self.limits.seconds
-        with (
-            EnvThreads(self.env.make, seconds=seconds) as threads,
-            EnvThreads(_nothing, seconds=seconds) as tool_threads,
-        ):
-            started = threads.call({one.number: partial(_start, one.episode) for one in rollouts})
+        seconds, here = self.limits.seconds, self.processes
+        with PlayedEnvs(self.env.make, seconds=seconds) if here is None else here.played(seconds) as envs:
+            started = envs.start({one.number: one.episode for one in rollouts})
             for one in rollouts:
                 found = started[one.number]
                 if isinstance(found, Raised):
@@ -127,18 +127,17 @@ class Player:
                 if not alive:
                     break
                 self._speak(alive, sample, params.of([one.number for one in alive], turn))
-                callers = self._called(turn, alive, tool_threads)
-                self._tell(turn, [one for one in alive if one.number in callers], callers, threads)
-                self._step(turn, [one for one in alive if one.number not in callers], threads)
+                callers = self._called(turn, alive, envs)
+                self._tell(turn, [one for one in alive if one.number in callers], callers, envs)
+                self._step(turn, [one for one in alive if one.number not in callers], envs)
                 going = [one for one in alive if one.finish is None]
                 for one in going:
                     self._go_on(turn, one, callers.get(one.number), self.limits.tokens - params.max_tokens)
                 cut = {one.number: partial(cut_off, one.number in callers) for one in going if one.finish is not None}
-                self._closed(turn, going, cut, threads)
+                self._closed(turn, going, cut, envs)
                 for one in alive:
                     if one.finish is not None:
-                        threads.release(one.number)
-                        tool_threads.release(one.number)
+                        envs.release(one.number)
                         if on_ended is not None:
                             on_ended(one.number, one.completion())
         return [one.trajectory(self.tokenizer.eos_token_id) for one in rollouts]
@@ -149,7 +148,7 @@ class Player:
         for one, found, text in zip(alive, done, texts, strict=True):
             one.say(found, text)
 
-    def _called(self, turn: int, alive: Sequence[_Rollout], tool_threads: EnvThreads) -> dict[int, list[ToolCall]]:
+    def _called(self, turn: int, alive: Sequence[_Rollout], envs: Played) -> dict[int, list[ToolCall]]:
         """Answers the turns that ask for tools and returns the calls of each such rollout."""
         if self.tools is None:
             return {}
@@ -161,7 +160,7 @@ class Player:
         busy = {one.number: one for one in alive if one.number in callers}
         for which in range(max(map(len, callers.values()), default=0)):
             asked = {n: one for n, one in busy.items() if which < len(callers[n]) and one.finish is None}
-            answers = tool_threads.call({n: partial(_use, one.tools, callers[n][which]) for n, one in asked.items()})
+            answers = envs.use({n: callers[n][which] for n in asked})
             for number, one in asked.items():
                 found = answers[number]
                 if not isinstance(found, Raised):
@@ -175,9 +174,9 @@ class Player:
             one.use()
         return callers
 
-    def _step(self, turn: int, acting: Sequence[_Rollout], threads: EnvThreads) -> None:
+    def _step(self, turn: int, acting: Sequence[_Rollout], envs: Played) -> None:
         """Steps the environments of the turns that are actions."""
-        answers = threads.call({one.number: partial(take_step, one.text) for one in acting})
+        answers = envs.call({one.number: partial(take_step, one.text) for one in acting})
         for one in acting:
             found = answers[one.number]
             if isinstance(found, Raised):
@@ -185,23 +184,21 @@ class Player:
             elif one.see(found):
                 one.finish = "stop"
 
-    def _tell(
-        self, turn: int, using: Sequence[_Rollout], callers: Mapping[int, list[ToolCall]], threads: EnvThreads
-    ) -> None:
+    def _tell(self, turn: int, using: Sequence[_Rollout], callers: Mapping[int, list[ToolCall]], envs: Played) -> None:
         """Tells environments what their tools were used for; some say that the episode has ended with it."""
         asked: dict[int, Call] = {}
         for one in using:
             if one.finish is None and self.tools is not None:
                 said = self.tools.said(self.tokenizer, one.last)
                 asked[one.number] = partial(tell_of_calls, said, callers[one.number], one.answers)
-        for one in self._closed(turn, using, asked, threads):
+        for one in self._closed(turn, using, asked, envs):
             one.finish = one.finish or "stop"
 
     def _closed(
-        self, turn: int, rollouts: Sequence[_Rollout], calls: Mapping[int, Call], threads: EnvThreads
+        self, turn: int, rollouts: Sequence[_Rollout], calls: Mapping[int, Call], envs: Played
     ) -> list[_Rollout]:
         """Makes calls that may say what an episode came to without an action; returns the rollouts where one did."""
-        answers = threads.call(calls)
+        answers = envs.call(calls)
         closed = [one for one in rollouts if answers.get(one.number) is not None]
         for one in closed:
             found = answers[one.number]
@@ -236,7 +233,7 @@ class _Rollout:
     messages: list[Message] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
-    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    tools: bool = False
     answers: list[str] = field(default_factory=list)
     used: int = 0
     last: tuple[int, ...] = ()
@@ -313,33 +310,6 @@ class _Rollout:
         if not self.tokens:
             return Trajectory((end,), (0.0,), (False,), self.completion())
         return Trajectory(tuple(self.tokens), tuple(self.logprobs), tuple(self.sampled), self.completion())
-
-
-def _nothing() -> None:
-    """Makes what a thread for tools has in the place of an environment."""
-
-
-def _use(functions: Mapping[str, Callable[..., Any]], call: ToolCall, _: None) -> str:
-    return answer(functions, call)
-
-
-def _start(episode: Episode, env: Any) -> dict[str, Callable[..., Any]]:
-    """Starts an episode and returns the tools that it offers.
-
-    Raises:
-        ValueError: it does not start as it did when its prompt was made.
-    """
-    # A copy, since members of a group have one row, and an environment may write into what it is given.
-    observation, info = env.reset(**deepcopy(dict(episode.reset)))
-    if prompt_of(observation, info) != episode.prompt:
-        raise ValueError("reset with the same seed and options gave another prompt than before")
-    if "row" in info and not _same(dict(info["row"]), dict(episode.row)):
-        raise ValueError("reset with the same seed and options gave another row for the rewards than before")
-    return functions_of(env)
-
-
-def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
-    return repr(row) == repr(other) or bool(row == other)
 
 
 def completed(episode: Episode, text: str, sampled: Sampled) -> Completion:

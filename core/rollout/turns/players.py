@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.env.episodes import Episode
+from grpo.core.env.processes import processes_of
 from grpo.core.rollout.turns.chat import TurnFormat, turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
 from grpo.core.rollout.turns.tools import tool_format
@@ -53,7 +54,7 @@ def player_of(
         tokens=rollout.length,
         seconds=rollout.step_timeout,
     )
-    return Player(env, tokenizer, form, limits, tools)
+    return Player(env, tokenizer, form, limits, tools, processes_of(env, rollout.env_processes))
 
 
 def known_response_template(tokenizer: PreTrainedTokenizerBase) -> Any:

@@ -17,6 +17,7 @@ import cloudpickle  # type: ignore[import-untyped]
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.workers.transport import pack_reference, pack_value
+from grpo.plugins.specs import RewardSpec, VerifierSpec
 from grpo.plugins.types import Completion
 
 _CHUNK_SECONDS = 0.05
@@ -133,15 +134,26 @@ class Job:
         Raises:
             Exception: a value in them cannot be pickled.
         """
-        spec = self.task.caller.plugin.spec
         completions = [self.task.completions[index] for call in calls for index in call]
-        items: list[Completion] | list[tuple[str, dict[str, object]]]
-        if spec.whole:
-            items = completions
-        else:
-            names = [name for column in spec.columns for name in column.names]
-            items = [(c.text, {name: c.row[name] for name in names if name in c.row}) for c in completions]
-        return bytes(cloudpickle.dumps(items) if self._caution else pickle.dumps(items, protocol=5))
+        return pack_completions(self.task.caller.plugin.spec, completions, bool(self._caution))
+
+
+def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Completion], careful: bool) -> bytes:
+    """Returns completions as bytes, with only the columns that a plugin reads.
+
+    Args:
+        spec: of the plugin.
+        completions: to pack.
+        careful: by cloudpickle, which takes more kinds of values and more time.
+
+    Raises:
+        Exception: a value in them cannot be pickled.
+    """
+    items: Sequence[Completion] | list[tuple[str, dict[str, object]]] = completions
+    if not spec.whole:
+        names = [name for column in spec.columns for name in column.names]
+        items = [(c.text, {name: c.row[name] for name in names if name in c.row}) for c in completions]
+    return bytes(cloudpickle.dumps(items) if careful else pickle.dumps(items, protocol=5))
 
 
 @dataclass(slots=True)

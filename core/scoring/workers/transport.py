@@ -2,7 +2,8 @@
 
 A function that a fresh interpreter can import goes by reference (module, name and, for a module that was loaded from a
 file, the file). Anything else (a closure, a lambda, something defined in a script or a notebook) goes by value,
-through cloudpickle. A reference that turns out not to work in the worker is answered by sending the value.
+through cloudpickle. A reference that turns out not to work in the worker is answered by sending the value. Whoever
+only passes a plugin on unpickles it without loading any of its code: the function is a `Place` until `unpack`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,22 @@ from grpo.plugins.from_trl import TrlFunction
 _by_value = threading.Lock()
 
 
+class Place:
+    """What stands for a function while its plugin travels."""
+
+    __slots__ = ()
+
+    def resolve(self) -> Callable[..., Any]:
+        """Returns the function.
+
+        Raises:
+            Exception: what importing or rebuilding it raises.
+        """
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Place):
     """Where a fresh interpreter finds a function.
 
     Attributes:
@@ -50,16 +65,39 @@ class Reference:
             Exception: the module cannot be imported, or has no such function.
         """
         module = _loaded(self.module, self.file) if self.file else importlib.import_module(self.module)
-        function: Callable[..., Any] = _function(operator.attrgetter(self.qualname)(module))
+        return function_in(module, self.qualname)
+
+
+@dataclass(frozen=True, slots=True)
+class Value(Place):
+    """A function by value.
+
+    Attributes:
+        data: of cloudpickle.
+    """
+
+    data: bytes
+
+    def resolve(self) -> Callable[..., Any]:
+        """Rebuilds the function.
+
+        Raises:
+            Exception: what it needs is missing here.
+        """
+        function: Callable[..., Any] = pickle.loads(self.data)
         return function
+
+
+def pack_at(plugin: Bound, place: Place) -> bytes:
+    """Returns the plugin with its function at a place."""
+    return bytes(cloudpickle.dumps(_with_function(plugin, _rewrapped(plugin.spec.function, place))))
 
 
 def pack_reference(plugin: Bound) -> bytes | None:
     """Returns the plugin with its function by reference, or None when its function has no place of its own."""
-    reference = find_reference(_written(plugin.spec.function))
-    if reference is None:
-        return None
-    return bytes(cloudpickle.dumps(_with_function(plugin, _rewrapped(plugin.spec.function, reference))))
+    function = written(plugin.spec.function)
+    place = function if isinstance(function, Place) else find_reference(function)
+    return None if place is None else pack_at(plugin, place)
 
 
 def pack_value(plugin: Bound) -> bytes:
@@ -68,16 +106,24 @@ def pack_value(plugin: Bound) -> bytes:
     Raises:
         Exception: something that the function needs cannot be pickled.
     """
-    function = plugin.spec.function
-    module = sys.modules.get(getattr(_written(function), "__module__", None) or "")
+    return pack_at(plugin, value_of(written(plugin.spec.function)))
+
+
+def value_of(function: Any) -> Value:
+    """Returns a function by value.
+
+    Raises:
+        Exception: something that it needs cannot be pickled.
+    """
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
     if module is None or module.__name__ == "__main__":
-        return bytes(cloudpickle.dumps(_with_function(plugin, function)))
+        return Value(bytes(cloudpickle.dumps(function)))
     with _by_value:
         registered = module.__name__ in cloudpickle.list_registry_pickle_by_value()
         if not registered:
             cloudpickle.register_pickle_by_value(module)
         try:
-            return bytes(cloudpickle.dumps(_with_function(plugin, function)))
+            return Value(bytes(cloudpickle.dumps(function)))
         finally:
             if not registered:
                 cloudpickle.unregister_pickle_by_value(module)
@@ -90,8 +136,8 @@ def unpack(packed: bytes) -> Bound:
         Exception: what importing or rebuilding the function raises.
     """
     plugin: Bound = pickle.loads(packed)
-    function = _written(plugin.spec.function)
-    resolved = function.resolve() if isinstance(function, Reference) else function
+    function = written(plugin.spec.function)
+    resolved = function.resolve() if isinstance(function, Place) else function
     return _with_function(plugin, _rewrapped(plugin.spec.function, resolved))
 
 
@@ -113,7 +159,17 @@ def find_reference(function: Callable[..., Any]) -> Reference | None:
     return Reference(name, qualname, file) if file and "." not in name else None
 
 
-def _written(function: Any) -> Any:
+def function_in(module: ModuleType, qualname: str) -> Callable[..., Any]:
+    """Returns the function of that name inside a module, or that of the spec that it was made into.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    function: Callable[..., Any] = _function(operator.attrgetter(qualname)(module))
+    return function
+
+
+def written(function: Any) -> Any:
     """Returns the function that somebody wrote: the one inside, for one that was wrapped."""
     return function.func if isinstance(function, TrlFunction) else function
 

@@ -1,0 +1,269 @@
+"""The one door to Ray: an address in; the nodes of its cluster and objects that live on them out.
+
+Theory of operation. An object is named by its module and class, made on a node by an actor of its own, and spoken to in
+bytes: what is in them is the business of the two who speak. So Ray itself pickles names, numbers and bytes of ours
+between processes that know the cluster's token, and nothing else. A cluster that asks for no token is refused: whoever
+reached its ports could run code on every node.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from grpo.plugins.errors import RunError, UsageError
+
+MODE = "RAY_AUTH_MODE"
+REACH = 10.0  # seconds to answer at the address of a cluster
+CALLS = 16  # that one object answers side by side
+HOW_TO_START = (
+    "On the first machine: export RAY_AUTH_MODE=token; ray get-auth-token --generate; ray start --head. On every other "
+    "one, with the same token in ~/.ray/auth_token: export RAY_AUTH_MODE=token; ray start --address=FIRST:6379."
+)
+
+
+class NodeLost(RunError):
+    """An object does not answer, because its process or its node is gone.
+
+    Attributes:
+        for_good: whether it will never answer again.
+    """
+
+    def __init__(self, words: str, for_good: bool) -> None:
+        super().__init__(words)
+        self.for_good = for_good
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine of the cluster.
+
+    Attributes:
+        id: of Ray.
+        address: its name in the network.
+        cpus, gpus: that the cluster may use there.
+    """
+
+    id: str
+    address: str
+    cpus: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """An object on a node; it can be handed on to other processes of the cluster."""
+
+    node: Node
+    actor: Any
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"node {self.node.address}"
+
+    def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
+        """Calls a method of the object with bytes; the future raises `NodeLost`, or what the method raised."""
+        answer: Future[bytes] = Future()
+        answer.set_running_or_notify_cancel()
+
+        def done(found: Future[bytes]) -> None:
+            error = found.exception()
+            if error is None:
+                answer.set_result(found.result())
+            else:
+                answer.set_exception(_explained(error, self.node))
+
+        try:
+            self.actor.call.remote(method, message).future().add_done_callback(done)
+        except Exception as error:  # the cluster is gone
+            answer.set_exception(_explained(error, self.node))
+        return answer
+
+    def end(self) -> None:
+        """Ends the object's process."""
+        import ray
+
+        ray.kill(self.actor)
+
+
+class Cluster:
+    """A connection with a cluster; use it as a context manager.
+
+    Args:
+        address: HOST:PORT; "": that of RAY_ADDRESS, or the cluster that runs on this machine.
+
+    Raises:
+        UsageError: there is no Ray, no such cluster, or it asks for no token.
+    """
+
+    def __init__(self, address: str) -> None:
+        os.environ.setdefault(MODE, "token")  # read when Ray is loaded
+        self._ray = _loaded()
+        _refuse_unreachable(address or os.environ.get("RAY_ADDRESS", ""))
+        from ray.exceptions import AuthenticationError
+
+        try:
+            self._ray.init(address=address or "auto", log_to_driver=False, logging_level="ERROR")
+        except AuthenticationError as error:
+            raise UsageError(f"the Ray cluster wants a token that is not here: {error}. {HOW_TO_START}") from None
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise UsageError(
+                f"no Ray cluster at {address or 'this machine'}, or it refused the token of this one: {reason}. "
+                f"{HOW_TO_START}"
+            ) from None
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._ray.shutdown()
+
+    @property
+    def here(self) -> str:
+        """The id of the node of this process."""
+        found: str = self._ray.get_runtime_context().get_node_id()
+        return found
+
+    def nodes(self) -> list[Node]:
+        """Returns the nodes that live, this process's first."""
+        found = [
+            Node(
+                one["NodeID"],
+                one["NodeManagerAddress"],
+                int(one["Resources"].get("CPU", 0)),
+                int(one["Resources"].get("GPU", 0)),
+            )
+            for one in self._ray.nodes()
+            if one["Alive"]
+        ]
+        return sorted(found, key=lambda node: (node.id != self.here, node.address, node.id))
+
+    def host(
+        self,
+        kind: str,
+        settings: Mapping[str, Any],
+        node: Node,
+        *,
+        cpus: float = 0,
+        gpus: float = 0,
+        restarts: int = 0,
+        seconds: float = 120.0,
+    ) -> Hosted:
+        """Makes an object on a node.
+
+        Args:
+            kind: "module:Class", importable there.
+            settings: the arguments of the class; values that JSON has.
+            node: where.
+            cpus, gpus: that it asks the cluster for.
+            restarts: how often it is made again after its process has died.
+            seconds: to wait until it is there.
+
+        Raises:
+            NodeLost: the node is gone.
+            UsageError: it lacks this package, asks for no token, or has nothing free in time.
+        """
+        from ray.exceptions import ActorUnschedulableError, GetTimeoutError, RayError
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        actor = (
+            self._ray.remote(_Host)
+            .options(
+                num_cpus=cpus,
+                num_gpus=gpus,
+                max_restarts=restarts,
+                max_concurrency=CALLS,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+            )
+            .remote(kind, dict(settings))
+        )
+        try:
+            guarded = self._ray.get(actor.guarded.remote(), timeout=seconds)
+        except GetTimeoutError:
+            self._ray.kill(actor)
+            raise UsageError(
+                f"node {node.address} had no {cpus:g} processors and {gpus:g} GPUs free for {seconds:g} s. Wait for "
+                "the other jobs of the cluster, or ask for less."
+            ) from None
+        except ActorUnschedulableError:
+            raise NodeLost(f"node {node.address} is lost", for_good=True) from None
+        except RayError as error:
+            raise UsageError(
+                f"node {node.address} cannot run this: {_last_line(error)}. Install the same grpo-kit and Python there "
+                "as here."
+            ) from None
+        if not guarded and os.environ.get(MODE) == "token":
+            self._ray.kill(actor)
+            raise UsageError(
+                f"node {node.address} asks for no token: whoever reaches its ports can run code there. {HOW_TO_START} "
+                "In a network that nobody else reaches: export RAY_AUTH_MODE=disabled, here too."
+            )
+        return Hosted(node, actor)
+
+
+class _Host:
+    """The process of an object, on its node."""
+
+    def __init__(self, kind: str, settings: dict[str, Any]) -> None:
+        module, _, name = kind.partition(":")
+        self._object = getattr(importlib.import_module(module), name)(**settings)
+
+    def call(self, method: str, message: bytes) -> bytes:
+        """Calls a method of the object."""
+        answer: bytes = getattr(self._object, method)(message)
+        return answer
+
+    def guarded(self) -> bool:
+        """Says whether the node asks whoever connects for the token."""
+        from ray import _raylet
+
+        raylet: Any = _raylet
+        return bool(raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN)
+
+
+def _refuse_unreachable(address: str) -> None:
+    """Refuses an address that nobody listens on, which Ray would go on calling for minutes.
+
+    Raises:
+        UsageError: says how to start a cluster.
+    """
+    host, _, port = address.rpartition(":")
+    if not address or address == "auto":
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH).close()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot reach a Ray cluster at {address}: {error}. {HOW_TO_START}") from None
+
+
+def _loaded() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UsageError(
+            "--on ray needs Ray, which is not installed. Install it: pip install 'grpo-kit[ray]'"
+        ) from None
+    return ray
+
+
+def _explained(error: BaseException, node: Node) -> BaseException:
+    """Returns an error of Ray as one of ours."""
+    from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
+
+    if isinstance(error, RayTaskError):
+        return RunError(f"node {node.address}: {_last_line(error)}")
+    if isinstance(error, RayError):
+        return NodeLost(f"node {node.address} is lost", for_good=not isinstance(error, ActorUnavailableError))
+    return NodeLost(f"node {node.address} is lost: {error}", for_good=True)
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__).rstrip(".")

@@ -1,0 +1,235 @@
+"""Environments in processes of their own, here or on the nodes of a cluster: what `PlayedEnvs` takes in, the same out.
+
+Theory of operation. A batch's environments are dealt out to a number of processes, each of which has its share in the
+threads of `PlayedEnvs`. So what computes in Python has several processors, and what crashes, or holds up its whole
+process, costs the rollouts of that process only. The processes stay for the next batch; one that ended is started anew
+then. Calls and answers travel pickled between processes of one run. An exception travels as its name and its words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from grpo.core.cluster.local_object import LocalObject
+from grpo.core.cluster.ray_cluster import NodeLost
+from grpo.core.env.episodes import Episode
+from grpo.core.env.played import PlayedEnvs
+from grpo.core.env.threads import AT_ONCE, Call, Raised
+from grpo.core.env.tools import ToolCall
+from grpo.core.scoring.nodes.shipping import place_of
+from grpo.plugins._binding import BoundEnv
+from grpo.plugins.errors import GrpoError
+
+KIND = "grpo.core.env.processes:EnvHost"
+_LOAD_LIMIT = 120.0  # seconds to start a process and load an environment
+_GRACE = 5.0
+
+
+class Host(Protocol):
+    """An `EnvHost`, wherever it is."""
+
+    def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
+        """Calls a method; the future raises `NodeLost` where the process is gone."""
+
+
+_elsewhere: ContextVar[Sequence[Host]] = ContextVar("where processes of environments are", default=())
+
+
+@contextmanager
+def stepping_elsewhere(hosts: Sequence[Host]) -> Iterator[None]:
+    """Has the environments that are to have processes step in these."""
+    before = _elsewhere.set(hosts)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(before)
+
+
+class EnvHost:
+    """The inside of a process: the environments of every batch that is being played with it."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, PlayedEnvs] = {}
+
+    def play(self, message: bytes) -> bytes:
+        """Does what one message says, and returns number to answer."""
+        batch, verb, given, released, items = pickle.loads(message)
+        if verb == "start":
+            place, options, seconds = pickle.loads(given)
+            self._batches[batch] = PlayedEnvs(partial(place.resolve(), **options), seconds=seconds).__enter__()
+        envs = self._batches[batch]
+        for number in released:
+            envs.release(number)
+        if verb == "end":
+            self._batches.pop(batch).__exit__(None, None, None)
+            return b""
+        found = getattr(envs, verb)(items)
+        return pickle.dumps({number: _written(one) for number, one in found.items()}, protocol=5)
+
+
+class EnvProcesses:
+    """Processes that environments are stepped in, for one batch after the other.
+
+    Args:
+        env: makes the environments.
+        count: of processes on this machine; those of `stepping_elsewhere` take their place.
+    """
+
+    def __init__(self, env: BoundEnv, count: int) -> None:
+        self._place = place_of(env.spec.factory)[0]
+        self._options = dict(env.options)
+        self._here: list[LocalObject | None] = [None] * count
+        self._numbers = itertools.count()
+
+    def close(self) -> None:
+        """Ends the processes of this machine; they also end with this process."""
+        for process in self._here:
+            if process is not None:
+                process.end()
+
+    def played(self, seconds: float) -> RemoteEnvs:
+        """Returns the environments of one batch, in the processes that live."""
+        hosts = list(_elsewhere.get())
+        if not hosts:
+            for number, process in enumerate(self._here):
+                if process is None or not process.alive:
+                    self._here[number] = LocalObject(KIND, {})
+            hosts = [process for process in self._here if process is not None]
+        given = cloudpickle.dumps((self._place, self._options, seconds))
+        return RemoteEnvs(hosts, bytes(given), f"{id(self)}-{next(self._numbers)}", seconds)
+
+
+class RemoteEnvs:
+    """The environments of one batch, dealt out to processes; see `Played`.
+
+    Args:
+        hosts: the processes.
+        given: what makes the environments there.
+        batch: a name for the batch.
+        seconds: the time limit of one call.
+    """
+
+    def __init__(self, hosts: Sequence[Host], given: bytes, batch: str, seconds: float) -> None:
+        self._hosts = list(hosts)
+        self._given = given
+        self._batch = batch
+        self._seconds = seconds
+        self._lost: dict[int, str] = {}
+        self._begun: set[int] = set()
+        self._released: dict[int, list[int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ends = [self._ask(number, "end", {}) for number in self._begun - self._lost.keys()]
+        if error is None or isinstance(error, Exception):  # whoever interrupts does not want to wait
+            wait(ends, 2 * _GRACE)
+
+    def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
+        """Makes environments and starts their episodes."""
+        return self._dealt("start", episodes, _LOAD_LIMIT)
+
+    def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """Makes one call for each environment."""
+        return self._dealt("call", calls, _GRACE)
+
+    def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
+        """Makes one call of a tool for each."""
+        return self._dealt("use", calls, _GRACE)
+
+    def release(self, number: int) -> None:
+        """Has an environment closed, with the next message to its process."""
+        self._released.setdefault(number % len(self._hosts), []).append(number)
+
+    def _dealt(self, verb: str, items: Mapping[int, Any], more: float) -> dict[int, Any]:
+        shares: dict[int, dict[int, Any]] = {}
+        for number, item in items.items():
+            shares.setdefault(number % len(self._hosts), {})[number] = item
+        found: dict[int, Any] = {}
+        asked: dict[int, Future[bytes]] = {}
+        for host, share in shares.items():
+            if host not in self._lost:
+                asked[host] = self._ask(host, verb, share)
+        most = max((len(share) for share in shares.values()), default=0)
+        wait(asked.values(), math.ceil(most / AT_ONCE) * self._seconds + more)
+        for host, share in shares.items():
+            found |= self._heard(host, asked.get(host), share)
+        return {number: found[number] for number in items}
+
+    def _ask(self, host: int, verb: str, share: Mapping[int, Any]) -> Future[bytes]:
+        given = self._given if verb == "start" else b""
+        self._begun.add(host)
+        message = (self._batch, verb, given, self._released.pop(host, []), dict(share))
+        try:
+            return self._hosts[host].ask("play", cloudpickle.dumps(message))
+        except Exception as error:  # what a row holds cannot be pickled
+            refused: Future[bytes] = Future()
+            refused.set_exception(error)
+            return refused
+
+    def _heard(self, host: int, answer: Future[bytes] | None, share: Mapping[int, Any]) -> dict[int, Any]:
+        """Returns what a process answered, or why it did not, for every environment of its share."""
+        error: BaseException | None = None
+        if answer is None:
+            error = RuntimeError(self._lost[host])
+        elif not answer.done():
+            self._lost[host] = "an environment of its process held all of them up, so the process was ended"
+            error = TimeoutError(f"no answer within {self._seconds:g} s")
+            with suppress(Exception):
+                getattr(self._hosts[host], "end", lambda: None)()
+        elif (error := answer.exception()) is not None and isinstance(error, NodeLost):
+            self._lost[host] = str(error)
+            error = RuntimeError(f"{error}, with all environments in it")
+        if error is not None:
+            return dict.fromkeys(share, Raised(error))
+        assert answer is not None
+        return {number: _read(one) for number, one in pickle.loads(answer.result()).items()}
+
+
+_shared: weakref.WeakValueDictionary[tuple[str, bytes, int], EnvProcesses] = weakref.WeakValueDictionary()
+
+
+def processes_of(env: BoundEnv, count: int) -> EnvProcesses | None:
+    """Returns the processes of an environment, the same for whoever plays it; None for none."""
+    if not count:
+        return None
+    key = (env.name, cloudpickle.dumps(dict(env.options)), count)
+    found = _shared.get(key)
+    if found is None:
+        _shared[key] = found = EnvProcesses(env, count)
+    return found
+
+
+def _written(one: Any) -> Any:
+    """Returns an answer as it travels."""
+    if not isinstance(one, Raised):
+        return (True, one)
+    try:
+        words = str(one.error)
+    except Exception:
+        words = "(its message cannot be printed)"
+    return (False, (type(one.error).__name__, words, isinstance(one.error, GrpoError)))
+
+
+def _read(one: tuple[bool, Any]) -> Any:
+    """Returns an answer that has travelled; an exception is one of the same name."""
+    whole, value = one
+    if whole:
+        return value
+    name, words, ours = value
+    return Raised(type(name, (GrpoError if ours else Exception,), {})(words))

@@ -1,0 +1,119 @@
+"""Where tasks run other than in the calling thread: a task in, its results settled by whoever runs it.
+
+An async function runs on the event loop, any other in a worker process or a thread, as its spec says. What is meant
+for worker processes, and what runs programs in a sandbox, runs elsewhere while `scoring_elsewhere` says so: who starts
+a run on a cluster chooses that, and no part in between needs to know.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from grpo.core.scoring.call import Caller
+from grpo.core.scoring.loop import LoopExecutor, is_async
+from grpo.core.scoring.task import Task
+from grpo.core.scoring.threads import ThreadExecutor
+from grpo.core.scoring.workers.pool import WorkerPool
+
+_THREADS_PER_WORKER = 4
+
+
+class Elsewhere(Protocol):
+    """Runs the tasks of scorers, and outlives them."""
+
+    def submit(self, task: Task) -> None:
+        """Takes a task; its results are settled from any thread."""
+
+
+_elsewhere: ContextVar[Elsewhere | None] = ContextVar("where worker processes are", default=None)
+
+
+@contextmanager
+def scoring_elsewhere(place: Elsewhere) -> Iterator[None]:
+    """Has the scorers that are made inside the block run there what is meant for processes and sandboxes."""
+    before = _elsewhere.set(place)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(before)
+
+
+class Executors:
+    """The places where tasks run, each started by its first task.
+
+    Args:
+        workers: worker processes, and a quarter of the threads.
+        memory: bytes of private memory for each worker process, 0 for any; None: half of this machine's.
+    """
+
+    def __init__(self, workers: int, memory: int | None) -> None:
+        self._workers = workers
+        self._memory = memory
+        self._elsewhere = _elsewhere.get()
+        self._open()
+
+    def submit(self, task: Task) -> bool:
+        """Hands a task to its executor; returns False when it belongs in the calling thread."""
+        if os.getpid() != self._process:  # the threads of a forked process stayed behind in its parent
+            self._open()
+        spec = task.caller.plugin.spec
+        if self._elsewhere is not None and travels(task.caller):
+            self._elsewhere.submit(task)
+        elif is_async(spec.function):
+            self.loop.submit(task)
+        elif spec.isolation == "process":
+            self.processes.submit(task)
+        elif spec.isolation == "thread":
+            self.threads.submit(task)
+        else:
+            return False
+        return True
+
+    @staticmethod
+    def beside(caller: Caller) -> bool:
+        """Says whether a reward needs no whole batch and is called beside the calling thread."""
+        spec = caller.plugin.spec
+        return not spec.batch and (is_async(spec.function) or spec.isolation != "inline")
+
+    @staticmethod
+    def shares_process(caller: Caller) -> bool:
+        """Says whether a plugin runs in this process, and may change what is everybody's there."""
+        spec = caller.plugin.spec
+        return is_async(spec.function) or spec.isolation != "process"
+
+    def check(self) -> None:
+        """Ends the waiting for calls that are past their time limit."""
+        self.loop.check()
+        self.threads.check()
+
+    def close(self) -> None:
+        """Closes them all, unless they are another process's."""
+        if os.getpid() == self._process:
+            for isolation in (self.processes, self.threads, self.loop):
+                isolation.close()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        self.loop = LoopExecutor()
+        self.threads = ThreadExecutor(_THREADS_PER_WORKER * self._workers)
+        self.processes = WorkerPool(self._workers, self._memory)
+
+
+def travels(caller: Caller) -> bool:
+    """Says whether a plugin may run on another machine: it runs in a process of its own, or programs in a sandbox.
+
+    What else is async waits for a service, with the addresses and keys of this machine.
+    """
+    spec = caller.plugin.spec
+    if is_async(spec.function):
+        return any(option.name == "sandbox" for option in spec.options)
+    return spec.isolation == "process"
+
+
+def processors() -> int:
+    """Returns how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,100 @@
+"""Scoring on one node of a cluster: chunks of calls in, results out, by the workers and the loop of one machine.
+
+What it is sent was packed by the process that trains. A plugin's code is loaded in worker processes here too; only one
+that runs programs in a sandbox, and awaits them, is loaded in this process itself.
+
+Messages in:  (packed plugin, runs on the loop?, retries, distribution, version, row numbers, indices of each call,
+               items)
+Messages out: ("done", [result], [failures in full], slow import) ("missing", what is not installed here)
+              ("broken", text)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import platform
+import threading
+import traceback
+from importlib import metadata
+from typing import Any
+
+from grpo.core.scoring.call import Caller
+from grpo.core.scoring.executors import Executors
+from grpo.core.scoring.task import Task
+from grpo.core.scoring.workers.child import read_item, to_wire
+from grpo.core.scoring.workers.transport import unpack
+
+_LOOK_AFTER = 0.05
+
+
+class ScoringNode:
+    """Scores for other machines.
+
+    Args:
+        workers: worker processes.
+        memory: bytes of private memory for each of them, 0 for any; None: half of this machine's.
+    """
+
+    def __init__(self, workers: int, memory: int | None = None) -> None:
+        self._executors = Executors(workers, memory)
+        self._callers: dict[tuple[bytes, int], Caller] = {}
+        self._failures: dict[tuple[bytes, int], list[str]] = {}
+        self._lock = threading.Lock()
+
+    def score(self, message: bytes) -> bytes:
+        """Answers one chunk of calls."""
+        packed, awaited, retries, distribution, version, rows, calls, items = pickle.loads(message)
+        missing = _missing(distribution, version)
+        if missing:
+            return pickle.dumps(("missing", missing))
+        key = (packed, retries)
+        try:
+            caller = self._caller(key, awaited)
+            completions = [read_item(item) for item in pickle.loads(items)]
+        except BaseException:  # the plugin's own module runs here, and may call sys.exit()
+            return pickle.dumps(("broken", traceback.format_exc()))
+        if caller.plugin.grouped and not caller.plugin.spec.whole:
+            numbers = [number for number, call in enumerate(calls) for _ in call]
+            completions = [dataclasses.replace(one, group=n) for one, n in zip(completions, numbers, strict=True)]
+        task = Task(caller, completions, rows)
+        self._executors.submit(task)
+        while not task.wait(_LOOK_AFTER):
+            self._executors.check()
+        with self._lock:
+            failures, self._failures[key] = self._failures[key], []
+        return pickle.dumps(("done", [to_wire(one) for one in task.results()], failures, caller.slow_import))
+
+    def close(self) -> None:
+        """Ends the worker processes and the loop."""
+        self._executors.close()
+
+    def _caller(self, key: tuple[bytes, int], awaited: bool) -> Caller:
+        """Returns what calls a plugin, the same each time: workers keep what they have loaded."""
+        with self._lock:
+            if key not in self._callers:
+                packed, retries = key
+                plugin = unpack(packed) if awaited else pickle.loads(packed)
+                self._failures[key] = []
+                self._callers[key] = Caller(plugin, retries=retries, report=self._keeper(key), alone=True)
+            return self._callers[key]
+
+    def _keeper(self, key: tuple[bytes, int]) -> Any:
+        def keep(text: str, error: BaseException | None) -> None:
+            if not self._failures[key]:  # the first one of a chunk is told
+                self._failures[key].append(text)
+
+        return keep
+
+
+def _missing(distribution: str, version: str) -> str:
+    """Says which distribution is not here as it is where the run was started, or returns ""."""
+    if not distribution:
+        return ""
+    try:
+        found = metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        found = "not installed"
+    if found == version:
+        return ""
+    return f"{distribution} is {found} (Python {platform.python_version()}), and the run was started with {version}"

@@ -1,0 +1,314 @@
+"""Rewards on the nodes of a cluster: tasks in, results settled as the nodes answer.
+
+Theory of operation. One thread cuts tasks into chunks, so large that a node has about half a second of work with one,
+and keeps two of them with every node. A node answers a chunk with the results of all of its calls. Time limits, crashes
+and transient trouble of plugins are settled there, by the worker processes of one machine. What is left for this side
+are nodes that are lost: their chunks go to other nodes, or to the same one after its process was started anew, each at
+most three times; then its calls fail, as they do when no node is left. A call that was lost goes alone to a node that
+has nothing else, so that one that ends its node takes no other with it. A node where something is not installed is
+not asked for that plugin again.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import queue
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from grpo.core.cluster.ray_cluster import NodeLost
+from grpo.core.scoring.call import Caller
+from grpo.core.scoring.loop import is_async
+from grpo.core.scoring.nodes.shipping import Shipment, ship
+from grpo.core.scoring.task import Task
+from grpo.core.scoring.workers.child import from_wire
+from grpo.core.scoring.workers.job import pack_completions
+
+KIND = "grpo.core.scoring.nodes.node:ScoringNode"
+
+_AT_A_NODE = 2  # chunks, so that one waits while the other is scored
+_CHUNK_SECONDS = 0.5
+_LONGEST_CHUNK = 4096
+_SMOOTHING = 0.3
+_TRIES = 3  # "the third time"
+_AWAY = 1.0  # seconds before a node that did not answer is asked again; twice as many each time
+
+
+class Scores(Protocol):
+    """A `ScoringNode`, wherever it is."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
+        """Calls a method; the future raises `NodeLost` where the node is gone."""
+
+
+@dataclass(slots=True)
+class _Parcel:
+    """A plugin, as the pool knows it."""
+
+    shipment: Shipment
+    pace: float | None = None  # seconds of a node for a row
+    loaded: set[int] = field(default_factory=set)  # nodes that have answered
+    lacking: dict[int, str] = field(default_factory=dict)  # node to what it lacks
+
+
+@dataclass(slots=True)
+class _Job:
+    """A task, and its calls that no node has."""
+
+    task: Task
+    parcel: _Parcel
+    waiting: deque[list[int]]
+    tries: dict[int, int] = field(default_factory=dict)  # first index of a call to how often it was lost
+    careful: bool = False  # rows go by cloudpickle
+
+
+@dataclass(slots=True)
+class _Member:
+    """A node."""
+
+    node: Scores
+    workers: int
+    chunks: int = 0
+    alone: bool = False  # it has a call that was lost before, and nothing beside it
+    away: float = 0.0  # until when it is not asked
+    absences: int = 0  # since it last answered
+
+    def free(self, most: int) -> bool:
+        """Says whether it has fewer chunks than so many, and may have another one."""
+        return self.chunks < most and not self.away and not self.alone
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A chunk that a node has."""
+
+    job: _Job
+    member: int
+    calls: list[list[int]]
+    since: float
+
+
+class NodePool:
+    """Scores on nodes; the thread starts with the first task. Use it with `scoring_elsewhere`.
+
+    Args:
+        nodes: each with its number of worker processes.
+    """
+
+    def __init__(self, nodes: Sequence[tuple[Scores, int]]) -> None:
+        self._members = {number: _Member(node, workers) for number, (node, workers) in enumerate(nodes)}
+        self._events: queue.SimpleQueue[Task | tuple[_Sent, Future[bytes]] | None] = queue.SimpleQueue()
+        self._jobs: list[_Job] = []
+        self._parcels: dict[Caller, _Parcel] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def submit(self, task: Task) -> None:
+        """Takes a task."""
+        with self._lock:
+            if self._closed:
+                task.fail_open("the scorer is closed.")
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="grpo-score-nodes", daemon=True)
+                self._thread.start()
+            self._events.put(task)
+
+    def close(self) -> None:
+        """Gives up what still waits."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            self._events.put(None)
+            thread.join(10.0)
+
+    def _run(self) -> None:
+        problem = "the scorer was closed while this call ran."
+        try:
+            while (event := self._next()) is not None:
+                if isinstance(event, Task):
+                    self._begin(event)
+                elif isinstance(event, tuple):
+                    self._hear(*event)
+                self._jobs = [job for job in self._jobs if not job.task.wait(0)]
+                self._assign()
+        except Exception:
+            problem = f"scoring on nodes broke, which is an error of grpo: {traceback.format_exc()}"
+        with self._lock:
+            self._closed = True
+        for job in self._jobs:
+            job.task.fail_open(problem)
+        while not self._events.empty():
+            if isinstance(event := self._events.get(), Task):
+                event.fail_open(problem)
+
+    def _next(self) -> Task | tuple[_Sent, Future[bytes]] | str | None:
+        """Waits for what happens next: a task, an answer, "" where a node may be asked again, None at the end."""
+        away = [member.away for member in self._members.values() if member.away]
+        try:
+            return self._events.get(timeout=max(0.0, min(away) - time.monotonic()) if away else None)
+        except queue.Empty:
+            for member in self._members.values():
+                member.away = 0.0 if member.away <= time.monotonic() else member.away
+            return ""
+
+    def _begin(self, task: Task) -> None:
+        try:
+            parcel = self._parcels.get(task.caller) or _Parcel(ship(task.caller.plugin))
+        except Exception:
+            task.fail_open("it cannot be sent to another machine; define it in a module.", traceback.format_exc())
+            return
+        self._parcels[task.caller] = parcel
+        self._jobs.append(_Job(task, parcel, deque(task.calls())))
+
+    def _assign(self) -> None:
+        """Gives waiting calls to the nodes with the least to do."""
+        for job in self._jobs:
+            while job.waiting:
+                able = [number for number in self._members if number not in job.parcel.lacking]
+                if not able:
+                    job.waiting.clear()
+                    lacking = "; ".join(job.parcel.lacking.values())
+                    job.task.fail_open(
+                        f"no node can score it: {lacking}." if lacking else "no node is left to score it."
+                    )
+                    break
+                most = 1 if self._suspect(job) else _AT_A_NODE
+                free = [n for n in able if self._members[n].free(most)]
+                if not free:
+                    break
+                self._send(job, min(free, key=lambda n: self._members[n].chunks / self._members[n].workers))
+
+    def _send(self, job: _Job, number: int) -> None:
+        member, task, parcel = self._members[number], job.task, job.parcel
+        calls = self._take(job, member)
+        if not calls:
+            return
+        indices = [index for call in calls for index in call]
+        try:
+            items = pack_completions(task.caller.plugin.spec, [task.completions[i] for i in indices], job.careful)
+        except Exception as error:
+            if not job.careful:
+                job.careful = True
+                job.waiting.extendleft(reversed(calls))
+            else:
+                self._alone(job, calls, f"its row cannot be sent to another machine: {error}")
+            return
+        shipment, spec = parcel.shipment, task.caller.plugin.spec
+        message = (
+            shipment.packed,
+            is_async(spec.function),
+            task.caller.retries,
+            shipment.distribution,
+            shipment.version,
+            [task.row(index) for index in indices],
+            calls,
+            items,
+        )
+        sent = _Sent(job, number, calls, time.monotonic())
+        member.chunks += 1
+        answer = member.node.ask("score", pickle.dumps(message, protocol=5))
+        answer.add_done_callback(lambda done: self._events.put((sent, done)))
+
+    def _suspect(self, job: _Job) -> bool:
+        """Says whether the next call was lost before; calls that have a result are dropped."""
+        while job.waiting and not job.task.open(job.waiting[0][0]):
+            job.waiting.popleft()
+        return bool(job.waiting) and bool(job.tries.get(job.waiting[0][0]))
+
+    def _take(self, job: _Job, member: _Member) -> list[list[int]]:
+        """Takes the calls of the next chunk; those with a result are dropped, those that were lost go alone."""
+        if self._suspect(job):
+            member.alone = True
+            return [job.waiting.popleft()]
+        if not job.waiting:
+            return []
+        workers = sum(one.workers for one in self._members.values())
+        share = math.ceil(len(job.waiting) * member.workers / (_AT_A_NODE * workers))
+        pace = job.parcel.pace
+        rows = len(job.waiting[0])
+        wanted = 4 * member.workers if pace is None else int(_CHUNK_SECONDS / max(pace * rows, 1e-6))
+        size = max(1, min(share, _LONGEST_CHUNK, max(member.workers, wanted)))
+        calls: list[list[int]] = []
+        while job.waiting and len(calls) < size and not job.tries.get(job.waiting[0][0]):
+            calls.append(job.waiting.popleft())
+        return calls
+
+    def _alone(self, job: _Job, calls: list[list[int]], problem: str) -> None:
+        """Settles a chunk that cannot be packed: its calls are tried one by one, and one alone fails."""
+        if len(calls) == 1:
+            job.task.fail(calls[0], problem)
+            return
+        for call in calls:
+            job.tries.setdefault(call[0], 1)
+        job.waiting.extendleft(reversed(calls))
+
+    def _hear(self, sent: _Sent, answer: Future[bytes]) -> None:
+        """Acts on what became of a chunk."""
+        member, task = self._members.get(sent.member), sent.job.task
+        if member is not None:
+            member.chunks -= 1
+            member.alone = False
+        error = answer.exception()
+        if isinstance(error, NodeLost):
+            self._lost(sent, error)
+            return
+        if member is not None:
+            member.absences = 0
+        if error is not None:
+            task.fail([i for call in sent.calls for i in call], f"the node that scored it broke: {error}")
+            return
+        match pickle.loads(answer.result()):
+            case ("done", wires, failures, slow_import):
+                for text in failures:
+                    task.caller.report(text, None)
+                task.caller.slow_import = task.caller.slow_import or slow_import
+                indices = [index for call in sent.calls for index in call]
+                task.settle(indices, [from_wire(wire) for wire in wires])
+                self._measure(sent, len(indices))
+            case ("missing", what):
+                sent.job.parcel.lacking[sent.member] = f"on {self._name(sent)} {what}"
+                sent.job.waiting.extendleft(reversed(sent.calls))
+            case ("broken", text):
+                sent.job.parcel.lacking[sent.member] = f"{self._name(sent)} cannot load it: {text.splitlines()[-1]}"
+                task.caller.report(text, None)
+                sent.job.waiting.extendleft(reversed(sent.calls))
+
+    def _measure(self, sent: _Sent, rows: int) -> None:
+        """Notes how long a node takes for a row; a node's first chunk has it load the plugin, and does not count."""
+        parcel = sent.job.parcel
+        if sent.member in parcel.loaded:
+            pace = (time.monotonic() - sent.since) / _AT_A_NODE / rows
+            parcel.pace = pace if parcel.pace is None else parcel.pace + _SMOOTHING * (pace - parcel.pace)
+        parcel.loaded.add(sent.member)
+
+    def _lost(self, sent: _Sent, error: NodeLost) -> None:
+        """Takes back the calls of a lost node; those that were lost too often fail."""
+        if error.for_good:
+            self._members.pop(sent.member, None)
+        elif (member := self._members.get(sent.member)) is not None:
+            member.away = time.monotonic() + _AWAY * 2**member.absences
+            member.absences += 1
+        for call in reversed(sent.calls):
+            lost = sent.job.tries[call[0]] = sent.job.tries.get(call[0], 0) + 1
+            if lost >= _TRIES:
+                sent.job.task.fail(call, f"{error}, for the third time with this call.")
+            else:
+                sent.job.waiting.appendleft(call)
+
+    def _name(self, sent: _Sent) -> str:
+        member = self._members.get(sent.member)
+        return f"node {sent.member}" if member is None else member.node.name

@@ -1,0 +1,219 @@
+"""How a plugin reaches another machine: a bound plugin in; bytes, and what has to be installed there, out.
+
+What an installed distribution brings goes by name, since the nodes are expected to have it too. A local file goes with
+its source, and with the sources of the local modules that it imports, by whatever name they are imported. What a script
+or a notebook defines goes by value.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from grpo.core.scoring.call import Bound
+from grpo.core.scoring.workers.transport import (
+    Place,
+    find_reference,
+    function_in,
+    pack_at,
+    value_of,
+    written,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A local module as it travels.
+
+    Attributes:
+        text: its source.
+        file: where it was, for tracebacks.
+        package: whether it has submodules.
+    """
+
+    text: bytes
+    file: str
+    package: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sources(Place):
+    """A function of a local file, with its sources.
+
+    Attributes:
+        module: the module of the function.
+        qualname: the name inside it.
+        sources: of that module and of the local ones that it imports, by name.
+    """
+
+    module: str
+    qualname: str
+    sources: Mapping[str, Source]
+
+    def resolve(self) -> Callable[..., Any]:
+        """Imports the function from the sources.
+
+        Raises:
+            Exception: what the modules raise.
+        """
+        if not any(isinstance(one, _Finder) and one.sources == self.sources for one in sys.meta_path):
+            sys.meta_path.append(_Finder(self.sources))
+        return function_in(importlib.import_module(self.module), self.qualname)
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """A plugin as it travels to another machine.
+
+    Attributes:
+        packed: the plugin.
+        distribution, version: what has to be installed there; "" for nothing.
+    """
+
+    packed: bytes
+    distribution: str
+    version: str
+
+
+def ship(plugin: Bound) -> Shipment:
+    """Packs a plugin for another machine.
+
+    Raises:
+        Exception: it can be sent neither by name, nor with its source, nor by value.
+    """
+    place, distribution, version = place_of(written(plugin.spec.function))
+    return Shipment(pack_at(plugin, place), distribution, version)
+
+
+def place_of(function: Callable[..., Any]) -> tuple[Place, str, str]:
+    """Returns what stands for a function on another machine, and the distribution and version that it needs there.
+
+    Raises:
+        Exception: it can be sent neither by name, nor with its source, nor by value.
+    """
+    reference = find_reference(function)
+    if reference is None:
+        return value_of(function), "", ""
+    if not _is_local(reference.module):
+        return reference, *_installed(reference.module)
+    sources = dict(_closure(reference.module))
+    return Sources(reference.module, reference.qualname, sources), "", ""
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Finds modules in sources that came along; asked after what is installed."""
+
+    def __init__(self, sources: Mapping[str, Source]) -> None:
+        self.sources = sources
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Finds a module."""
+        source = self.sources.get(name)
+        if source is None:
+            return None
+        spec = importlib.machinery.ModuleSpec(name, self, origin=source.file, is_package=source.package)
+        spec.has_location = True  # gives it __file__
+        return spec
+
+    def get_source(self, fullname: str) -> str:
+        """Returns the text of a module, for tracebacks."""
+        return importlib.util.decode_source(self.sources[fullname].text)
+
+    def is_package(self, fullname: str) -> bool:
+        """Says whether a module has submodules."""
+        return self.sources[fullname].package
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Executes a module."""
+        source = self.sources[module.__name__]
+        exec(compile(source.text, source.file, "exec", dont_inherit=True), vars(module))
+
+
+def _closure(module: str) -> Iterator[tuple[str, Source]]:
+    """Yields a local module and the local ones that it imports, wherever it does so."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        parent = name.rpartition(".")[0]
+        if name in seen:
+            continue
+        seen.add(name)
+        source = _source_of(name)
+        if source is None:
+            continue
+        waiting += [parent] if parent else []
+        yield name, source
+        waiting += [other for other in _imported(name, source) if other not in seen and _is_local(other)]
+
+
+def _imported(name: str, source: Source) -> Iterator[str]:
+    """Yields what a module may import, by its text."""
+    package = name if source.package else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source.text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join(filter(None, [*parts, node.module]))
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)  # each may be a submodule
+
+
+def _source_of(name: str) -> Source | None:
+    """Returns the source of a module, which is not executed for that; None where there is no Python file."""
+    known = sys.modules.get(name)
+    spec = getattr(known, "__spec__", None) if known is not None else _spec_of(name)
+    file = getattr(known, "__file__", None) or getattr(spec, "origin", None)
+    package = spec is not None and spec.submodule_search_locations is not None
+    if package and not file:
+        return Source(b"", "", True)  # a folder without __init__.py
+    if not file or not file.endswith(".py") or not Path(file).is_file():
+        return None
+    return Source(Path(file).read_bytes(), file, package)
+
+
+def _spec_of(name: str) -> importlib.machinery.ModuleSpec | None:
+    parent = name.rpartition(".")[0]
+    if not parent:
+        return importlib.machinery.PathFinder.find_spec(name)
+    above = _spec_of(parent)
+    places = None if above is None else above.submodule_search_locations
+    return None if places is None else importlib.machinery.PathFinder.find_spec(name, list(places))
+
+
+def _is_local(name: str) -> bool:
+    """Says whether a module comes from a file that no distribution and no Python brought."""
+    top = name.partition(".")[0]
+    if not top or top in sys.stdlib_module_names or top in sys.builtin_module_names or top in _brought():
+        return False
+    source = _source_of(top)
+    own = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
+    return source is not None and not any(source.file.startswith(folder) for folder in own)
+
+
+@functools.cache
+def _brought() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()
+
+
+def _installed(module: str) -> tuple[str, str]:
+    """Returns the distribution that brings a module, and its version; "" where none is known."""
+    names = _brought().get(module.partition(".")[0], [])
+    return (names[0], metadata.version(names[0])) if names else ("", "")

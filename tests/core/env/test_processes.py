@@ -1,0 +1,169 @@
+"""Environments in processes of their own: the answers of threads, and who pays for a crash or a hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo.core.env.episodes import episodes_of
+from grpo.core.env.played import PlayedEnvs
+from grpo.core.env.processes import EnvProcesses, processes_of
+from grpo.core.env.step import take_step
+from grpo.core.env.threads import Raised
+from grpo.core.env.tools import ToolCall
+from grpo.plugins.host import Host
+
+pytestmark = pytest.mark.slow
+
+SOURCE = """
+import ctypes, math, os, signal, time
+import gymnasium
+from grpo import EnvSpec
+from grpo.plugins.errors import RunError
+
+class Desk(gymnasium.Env):
+    observation_space = action_space = gymnasium.spaces.Text(1000)
+
+    def __init__(self):
+        self.said = []
+        self.tools = [self.recall]
+
+    def recall(self) -> str:
+        '''Recalls what was said.'''
+        return " ".join(self.said)
+
+    def reset(self, *, seed=None, options=None):
+        return f"Episode {seed}", {}
+
+    def step(self, action):
+        self.said.append(action)
+        match action:
+            case "pid":
+                return str(os.getpid()), 0.0, False, False, {}
+            case "crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "hang":
+                time.sleep(60)
+            case "power":
+                math.factorial(10**7)
+            case "raise":
+                raise RunError("as it was asked to")
+        return action.upper(), 1.0, action == "end", False, {"success": True}
+
+DESK = EnvSpec(name="desk", version=1, factory=Desk, max_turns=4)
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Any:
+    (tmp_path / "desk.py").write_text(SOURCE)
+    return Host([]).env(f"{tmp_path}/desk.py:DESK")
+
+
+@pytest.fixture
+def processes(desk: Any) -> Iterator[EnvProcesses]:
+    made = EnvProcesses(desk, 2)
+    yield made
+    made.close()
+
+
+def said(envs: Any, **by_number: str) -> dict[int, Any]:
+    return envs.call({int(number[1:]): partial(take_step, action) for number, action in by_number.items()})
+
+
+def started(envs: Any, desk: Any, count: int) -> None:
+    episodes = episodes_of(desk, "train", limit=count, unbounded=count, describe_tools=False)
+    assert envs.start(dict(enumerate(episodes))) == dict.fromkeys(range(count), True)
+
+
+def test_they_answer_as_threads_do_and_each_keeps_its_state(desk: Any, processes: EnvProcesses) -> None:
+    answers = []
+    for envs in (PlayedEnvs(desk.make, seconds=5), processes.played(5)):
+        with envs:
+            started(envs, desk, 4)
+            first = said(envs, n0="a", n1="b", n2="c", n3="end")
+            second = said(envs, n0="d", n2="e")
+            recalled = envs.use({0: ToolCall("recall", {}), 1: ToolCall("recall", {}), 2: ToolCall("forget", {})})
+            answers.append((first, second, recalled))
+    assert answers[0] == answers[1]
+    assert answers[1][2][0] == "a d"
+    assert answers[1][0][3].terminated
+
+
+def test_they_have_several_processes_which_stay_for_the_next_batch(desk: Any, processes: EnvProcesses) -> None:
+    seen = []
+    for _ in range(2):
+        with processes.played(5) as envs:
+            started(envs, desk, 4)
+            seen.append({answer.observation for answer in said(envs, n0="pid", n1="pid", n2="pid", n3="pid").values()})
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 2
+    assert str(os.getpid()) not in seen[0]
+
+
+def test_a_crash_costs_the_rollouts_of_its_process_and_the_next_batch_has_another_one(
+    desk: Any, processes: EnvProcesses
+) -> None:
+    with processes.played(5) as envs:
+        started(envs, desk, 4)
+        found = said(envs, n0="crash", n1="b", n2="c", n3="d")
+        assert isinstance(found[0], Raised)
+        assert isinstance(found[2], Raised)
+        assert "its process was killed by SIGSEGV" in str(found[0].error)
+        assert [found[1].observation, found[3].observation] == ["B", "D"]
+        again = said(envs, n1="x", n2="y")
+        assert again[1].observation == "X"
+        assert isinstance(again[2], Raised)
+    with processes.played(5) as envs:
+        started(envs, desk, 4)
+        assert [answer.observation for answer in said(envs, n0="a", n1="b", n2="c").values()] == ["A", "B", "C"]
+
+
+def test_a_hang_costs_its_own_rollout_and_an_exception_keeps_its_name_and_words(
+    desk: Any, processes: EnvProcesses
+) -> None:
+    with processes.played(1) as envs:
+        started(envs, desk, 4)
+        found = said(envs, n0="hang", n1="raise", n2="c")
+        assert "no answer within 1 s" in str(found[0].error)
+        assert (type(found[1].error).__name__, str(found[1].error)) == ("RunError", "as it was asked to")
+        assert found[2].observation == "C"
+
+
+def test_one_that_keeps_the_lock_of_its_process_is_ended_with_it(
+    desk: Any, processes: EnvProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo.core.env.processes._GRACE", 0.5)
+    with processes.played(0.5) as envs:
+        started(envs, desk, 4)
+        begun = time.monotonic()
+        found = said(envs, n0="power", n1="b")
+        assert time.monotonic() - begun < 10
+        assert isinstance(found[0], Raised)
+        assert found[1].observation == "B"
+        assert "held all of them up" in str(said(envs, n2="c")[2].error)
+
+
+def test_who_plays_the_same_environment_shares_its_processes(desk: Any) -> None:
+    one = processes_of(desk, 2)
+    assert one is processes_of(desk, 2)
+    assert one is not processes_of(desk, 3)
+    assert processes_of(desk, 0) is None
+
+
+def test_its_processes_end_with_it(desk: Any) -> None:
+    made = EnvProcesses(desk, 1)
+    with made.played(5) as envs:
+        started(envs, desk, 1)
+        process = int(said(envs, n0="pid")[0].observation)
+    del envs
+    made.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, signal.SIGCONT)
