@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 # A test with one of these markers is in the long lane.
-LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "vllm", "triton")
+LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "vllm", "triton", "nightly")
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 BROKEN = pytest.StashKey[list[str]]()

@@ -17,8 +17,7 @@ from typing import NoReturn
 import click
 
 import grpo
-from grpo.core.processes.group import count
-from grpo.core.processes.together import Silenced, together
+from grpo.core.processes.rank import count
 from grpo.core.text.quiet import hush_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
 from grpo.plugins.errors import GrpoError, RunError, UsageError, did_you_mean
@@ -93,8 +92,7 @@ def main() -> NoReturn:
     hush_unloaded()
     open_standard_streams()
     try:
-        with together():
-            code = cli(standalone_mode=False)
+        code = _one_of_several() if count() > 1 else cli(standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         fail(error, 2)
@@ -103,8 +101,6 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         leave(2)
-    except Silenced as ended:
-        leave(ended.code)
     except (KeyboardInterrupt, click.Abort):
         say("grpo: interrupted")
         leave(INTERRUPTED)
@@ -115,6 +111,17 @@ def main() -> NoReturn:
             raise
         fail(RunError(f"the output cannot be written: {error.strerror}. Send it elsewhere."), 1)
     leave(code if isinstance(code, int) else 0)
+
+
+def _one_of_several() -> object:
+    """Runs the command in one of several processes, which end together and of which one tells why."""
+    from grpo.core.processes.together import Silenced, together
+
+    try:
+        with together():
+            return cli(standalone_mode=False)
+    except Silenced as ended:
+        leave(ended.code)
 
 
 def fail(error: Exception, code: int) -> NoReturn:

@@ -68,7 +68,7 @@ def run(
     minute. Every setting of docs/configuration.md can be given with --set or in a --config file.
     """
     from grpo.core.policy.weights import run_config
-    from grpo.core.processes.group import is_first
+    from grpo.core.processes.rank import is_first
     from grpo.core.record.run_dir import open_run_dir
     from grpo.core.run.display import display_for
     from grpo.core.run.given import refuse_missing

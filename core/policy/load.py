@@ -5,6 +5,7 @@ The embedded model and a model of the user's own take the same path; only the fo
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ PLAIN_CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
+HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 LONGEST_REASON = 300  # characters of another library's error
 WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with weights begin; the index counts too
 
@@ -303,8 +305,8 @@ def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple
 
 
 def _reached(source: str) -> AbstractContextManager[None]:
-    """What loads from a folder needs no hub."""
-    return nullcontext() if Path(source).exists() else from_hub(source)
+    """What loads from a folder needs no hub, nor does what can only be a folder that is not there."""
+    return from_hub(source) if HUB_ID.fullmatch(source) and not Path(source).exists() else nullcontext()
 
 
 def _cannot_load(source: str, what: str, error: Exception) -> str:

@@ -8,13 +8,13 @@ by itself, and each wait has a limit: a process that does not come is named, and
 from __future__ import annotations
 
 import atexit
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from grpo.core.processes.rank import count, rank
 from grpo.core.processes.sharding import asked_sharding, join
 from grpo.core.processes.watch import Watch
 from grpo.plugins.errors import RunError
@@ -44,21 +44,6 @@ class _Connection:
 
 
 _connection: _Connection | None = None
-
-
-def rank() -> int:
-    """The number of this process, from 0."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def count() -> int:
-    """How many processes train together."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_first() -> bool:
-    """Whether this is the process that writes and tells."""
-    return rank() == 0
 
 
 def connect(limit: float) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from grpo.core.processes.group import ApartError, connect, count, rank, watched
+from grpo.core.processes.group import ApartError, connect, watched
+from grpo.core.processes.rank import count, rank
 from grpo.core.processes.watch import End, Kind, PeerEnded
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.processes.group import count, rank
+from grpo.core.processes.rank import count, rank
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.limits import engine_context, tolerance_of
 

@@ -6,7 +6,8 @@ them end with it, or repeat together what an engine lost.
 
 from __future__ import annotations
 
-from grpo.core.processes.group import gathered, rank
+from grpo.core.processes.group import gathered
+from grpo.core.processes.rank import rank
 from grpo.core.rollout.sync.fault import SyncFault
 from grpo.plugins.errors import RunError
 

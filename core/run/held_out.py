@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from grpo.core.env.mixture import RunEnv
 from grpo.core.measure.evaluate import complete
 from grpo.core.plan import Plan
-from grpo.core.processes.group import count, rank, rows_of_all
+from grpo.core.processes.group import rows_of_all
+from grpo.core.processes.rank import count, rank
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import SamplingParams

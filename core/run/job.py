@@ -28,7 +28,8 @@ from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import find_weights, run_config
-from grpo.core.processes.group import agreed, connect, count, is_first, wait
+from grpo.core.processes.group import agreed, connect, wait
+from grpo.core.processes.rank import count, is_first
 from grpo.core.processes.sharding import (
     asked_sharding,
     join,

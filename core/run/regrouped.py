@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.config.schema import RunConfig
-from grpo.core.processes.group import count
+from grpo.core.processes.rank import count
 from grpo.plugins.errors import UsageError
 
 

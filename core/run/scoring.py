@@ -13,7 +13,8 @@ import torch
 
 from grpo.core.env.scores import right_by_env, scores_by_env
 from grpo.core.plan import Plan
-from grpo.core.processes.group import count, gathered, rank
+from grpo.core.processes.group import gathered
+from grpo.core.processes.rank import count, rank
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.process_state import ProcessState

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.env.episodes import Episode
-from grpo.core.processes.group import rank
+from grpo.core.processes.rank import rank
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.turns.play import Trajectory, completed
 from grpo.core.rollout.types import Sampled

@@ -16,7 +16,8 @@ import torch
 
 from grpo.core.env.episodes import Episode
 from grpo.core.plan import Plan
-from grpo.core.processes.group import gathered, rank, rows_of_all
+from grpo.core.processes.group import gathered, rows_of_all
+from grpo.core.processes.rank import rank
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import (

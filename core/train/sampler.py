@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_starts
-from grpo.core.processes.group import rank
+from grpo.core.processes.rank import rank
 from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.play import Player, Trajectory, completed

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from grpo.core.processes.group import any_of, count, ending, is_first
+from grpo.core.processes.group import any_of, ending
+from grpo.core.processes.rank import count, is_first
 
 STOPPING = "\nstopping after this step, in a state that resumes; once more stops at once\n"
 ECHO = 2.0  # seconds in which several processes are told of one signal more than once

@@ -13,7 +13,8 @@ from grpo.core.processes.group import agreed, any_of, gathered, rows_of_all, wai
 
 TOLD = """
 import sys, time
-from grpo.core.processes.group import ApartError, agreed, any_of, connect, gathered, rank, rows_of_all, wait
+from grpo.core.processes.group import ApartError, agreed, any_of, connect, gathered, rows_of_all, wait
+from grpo.core.processes.rank import rank
 
 connect(float(sys.argv[1]))
 late = int(sys.argv[2])

@@ -13,7 +13,7 @@ from grpo.core.run.keywords import leaves, settings_tree, short_names
 from grpo.plugins.errors import UsageError
 
 NO_SETTINGS = {"env", "reward", "env_reward", "verifier", "config_file", "pairs", "print_schema", "resume_from"}
-NO_SETTINGS |= {"dry_run", "quiet", "help"}
+NO_SETTINGS |= {"dry_run", "quiet", "help", "place", "ray_address", "workers", "servers", "nodes"}
 
 
 def test_every_flag_that_is_a_setting_is_a_keyword() -> None:

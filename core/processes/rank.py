@@ -1,0 +1,20 @@
+"""Which of the processes that train together this one is: what a launcher set in, a number out."""
+
+from __future__ import annotations
+
+import os
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def count() -> int:
+    """How many processes train together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes and tells."""
+    return rank() == 0
