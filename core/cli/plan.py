@@ -100,8 +100,8 @@ def plan(
     completion = config.rollout.max_completion_length
     if completion is not None and completion >= context:
         raise UsageError(
-            f"--max-completion-length {completion} leaves no room for a prompt in {context} tokens. Name what prompt and "
-            "completion have together with --context."
+            f"--max-completion-length {completion} leaves no room for a prompt in {context} tokens. Name what prompt "
+            "and completion have together with --context."
         )
     if longest is not None and context > longest:
         raise UsageError(f"--context {context} is over the model's own {longest}.")
