@@ -59,7 +59,8 @@ def cluster_plan(
         apart=config.rollout.backend == "vllm-server",
     )
     cluster = Cluster(gpu, nodes, per_node)
-    placed, whole = place(shape, work, cluster), whole_sync(shape, cluster)
+    placed = place(shape, work, cluster)
+    whole = whole_sync(shape, placed)
     if as_json:
         return json.dumps(
             {"calculated": True, **asdict(placed), "step": placed.step, "sync_of_all_weights": whole}, indent=2

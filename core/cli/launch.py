@@ -55,6 +55,8 @@ def launch(
 
     The arguments of `grpo run` follow after `--`, with --out: a folder that all machines see.
     """
+    from grpo.core.record.run_dir import is_run
+
     if not slurm:
         raise UsageError(
             "grpo launch writes a batch script for SLURM: add --slurm. One machine needs no script: start "
@@ -69,6 +71,8 @@ def launch(
     machines = Machines(nodes, server_nodes, gpus, processes or max(1, gpus), split)
     config = _checked(arguments, machines)
     text = slurm_script(config, machines, shlex.join(arguments), python, longest, options)
+    if config.out is not None and is_run(Path(config.out)):
+        click.echo(f"note: {config.out} holds a run already: the job continues that one, with its settings.", err=True)
     if output is None:
         click.echo(text, nl=False)
         return

@@ -97,6 +97,12 @@ def plan(
         context = min(CONTEXT, longest or CONTEXT)
         if config.env:
             notes.append("a built-in shape has no tokenizer to measure rows with: --context says how long they are")
+    completion = config.rollout.max_completion_length
+    if completion is not None and completion >= context:
+        raise UsageError(
+            f"--max-completion-length {completion} leaves no room for a prompt in {context} tokens. Name what prompt "
+            "and completion have together with --context."
+        )
     if longest is not None and context > longest:
         raise UsageError(f"--context {context} is over the model's own {longest}.")
     train, rollout = config.train, config.rollout

@@ -58,7 +58,7 @@ trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 {% endif %}
 
 WHAT=({{ arguments }})
-if [ -e "$RUN" ]; then WHAT=(--resume "$RUN"); fi
+if [ -e "$RUN/versions.json" ]; then WHAT=(--resume "$RUN"); fi
 {% if server_nodes %}
 WHAT+=(--server-url "$(with_commas "${URLS[@]}")")
 {% endif %}

@@ -13,7 +13,8 @@ sharing a layer, and n that train:
 - gradients and shards between the GPUs that train: 2 (n - 1) / n times the gradients where the policy is whole on each
   (DDP), 3 (n - 1) / n times the weights for each micro batch where it is sharded (ZeRO-3, FSDP); it runs beside the
   update, so the longer of the two counts
-- weights to the engines: all of them, what changed, or the adapter, over one GPU's wire
+- weights to the engines: all of them, what changed, or the adapter: inside one GPU's memory where it trains the whole
+  policy and samples, else over its wire
 """
 
 from __future__ import annotations
@@ -260,6 +261,6 @@ def _sync_bytes(shape: Shape, work: Work) -> int:
     return shape.adapter if work.adapter else round(CHANGED * shape.parameters * shape.itemsize)
 
 
-def whole_sync(shape: Shape, cluster: Cluster, share: Share | None = None) -> float:
-    """Returns the seconds of handing all weights to the engines."""
-    return shape.parameters * shape.itemsize / (cluster.wire(cluster.count) * (share or Share()).wire)
+def whole_sync(shape: Shape, placed: Placement) -> float:
+    """Returns the seconds of handing all weights to the engines, over the wire that the placement's sync takes."""
+    return placed.seconds["sync"] * shape.parameters * shape.itemsize / placed.sync_bytes

@@ -66,3 +66,22 @@ def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where(capsys, 
     assert "number < 4" in script  # servers of two GPUs each
     assert "GRPO_SERVER_TOKEN=$(" in script
     assert script.count('WHAT+=(--server-url "$(with_commas "${URLS[@]}")")') == 1
+
+
+def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(capsys, monkeypatch, tmp_path):
+    out = tmp_path / "a"
+    out.mkdir()
+
+    def read() -> tuple[str, str]:
+        _, script, told = launch(capsys, monkeypatch, "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
+        lines = [line for line in script.splitlines() if re.match(r"RUN=|WHAT=\(|if .*--resume", line)]
+        assert len(lines) == 3
+        shell = ["bash", "-c", "\n".join([*lines, 'echo "${WHAT[0]}"'])]
+        return subprocess.run(shell, capture_output=True, text=True, check=True).stdout.strip(), told
+
+    assert read() == ("--env", "")
+    for name in ("config.json", "versions.json"):
+        (out / name).write_text("{}")
+    first, told = read()
+    assert first == "--resume"
+    assert "holds a run already" in told

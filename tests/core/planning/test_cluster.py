@@ -91,7 +91,17 @@ def test_an_adapter_is_what_is_handed_over_where_an_adapter_trains():
     adapted = replace(MODEL, adapter=KIB, gradients=KIB, optimizer=2 * KIB)
     placed = place(adapted, replace(WORK, adapter=True), Cluster(GPU, 2, 8), WHOLE)
     assert placed.sync_bytes == KIB
-    assert whole_sync(adapted, Cluster(GPU, 2, 8), WHOLE) == pytest.approx(GIB / GPU.network)
+    assert placed.seconds["sync"] == pytest.approx(KIB / GPU.bandwidth)
+
+
+def test_all_weights_take_the_way_that_what_changed_takes():
+    together, sharded = (
+        place(LARGE, WORK, Cluster(replace(GPU, memory=gibs * GIB), 8, 8), WHOLE) for gibs in (150, 40)
+    )
+    assert [one.sharding for one in (together, sharded)] == ["none", "everything"]
+    for placed, wire in ((together, GPU.bandwidth), (sharded, GPU.network)):
+        assert whole_sync(LARGE, placed) == pytest.approx(LARGE.parameters * LARGE.itemsize / wire)
+        assert placed.seconds["sync"] == pytest.approx(CHANGED * whole_sync(LARGE, placed), rel=1e-3)
 
 
 def test_names_of_gpus_are_read_as_people_write_them():
@@ -129,3 +139,14 @@ def test_memory_alone_says_nothing_about_a_step(capsys, monkeypatch):
     )
     assert code == 2
     assert "H100" in told
+
+
+@pytest.mark.parametrize("machines", [("--nodes", "2", "--gpu", "H100"), ("--gpu", "80")])
+def test_completions_that_leave_no_room_for_a_prompt_are_refused_and_not_shortened(capsys, monkeypatch, machines):
+    asked = ("--model", "Qwen2.5-7B", "--max-completion-length", "3072", *machines)
+    code, out, told = run(capsys, monkeypatch, *asked)
+    assert (code, out) == (2, "")
+    assert "no room for a prompt in 2048 tokens" in told
+    assert "--context" in told
+    code, out, _ = run(capsys, monkeypatch, *asked, "--context", "4096")
+    assert code == 0
