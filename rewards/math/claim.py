@@ -40,7 +40,7 @@ _COUNTED = lazy_pattern(
 )
 _COUNTS = {
     name: str(count)
-    for count, name in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], start=2)
+    for count, name in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2)
 }
 _CASES = lazy_pattern(r"\\begin\{(?:cases|array|aligned)\}")
 

@@ -38,6 +38,8 @@ NUMBERS = [
     ("He has 3 apples left.\nSo that leaves one of them.", "3", True),
 ]
 MATHEMATICS = [
+    ("The limit does not exist.", "DNE", True),
+    ("The limit does not exist.", "0", False),
     ("There are 3 solutions: -1, 0 and 1.", "3", True),
     ("There are 3 solutions: -1, 0 and 1.", "-1,0,1", True),
     ("There are 3 solutions: -1, 0 and 1.", "2", False),
