@@ -241,8 +241,8 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **
     if same is None:
         return Verdict(False, extracted, "the gold is no mathematics, and the answer is another text")
     if same is False and unit(gold.core) is not None and unit(core) == unit(gold.core):
-        sizes = magnitude(gold.core), magnitude(core)
-        same = bool(compare("same", *sizes, core=sizes[1], seconds=limit, **options))
+        size = magnitude(core)
+        same = bool(compare("same", magnitude(gold.core), size, core=size, seconds=limit, **options))
     if same and unit_ratio(core, gold.core) != 1 and not turns(core, gold.core):
         return Verdict(False, extracted, "another unit than the gold's")
     return Verdict(same, extracted, f"{'the same as' if same else 'differs from'} the gold by math-verify")
