@@ -162,7 +162,8 @@ def _judged(
         return Verdict(False, None, "nothing is stated")
     if not prediction.parts:
         prediction = replace(prediction, text=_unconditional(prediction.text, gold.text))
-    if gold.number is not None and not prediction.parts and counted_list(claim(prediction)) == gold.core:
+    listed = gold.number is not None and not prediction.parts and ":" in prediction.text[-_END:]
+    if listed and counted_list(claim(prediction)) == gold.core:
         return Verdict(True, _shorten(claim(prediction)), "as many as the gold are counted and listed")
     if gold.number is not None and gold.plain != plain(prediction.text) and unclear(prediction):
         return Verdict(False, _shorten(claim(prediction)), f"no one number is stated ({prediction.form})")

@@ -252,6 +252,8 @@ def _cued(text: str) -> Answer | None:
 def _counted(text: str) -> Answer | None:
     """A last sentence without digits that states a number in words."""
     line = text[-_LONGEST:].rstrip().rpartition("\n")[2]
+    if _DIGIT.search(line[-3:]):
+        return None
     sentence = _SENTENCE_END.split(line)[-1].strip(" *_$")
     value = counted(sentence)
     if value is None:
