@@ -8,9 +8,11 @@ from grpo.plugins._pattern import lazy_pattern
 
 _READ = 200_000
 _REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
-_EMPTY = lazy_pattern(r"(?:<(answer|solution)\b[^<>\n]{0,80}>\s*+</\1\s*>|\\f?boxed\s?\{\s*+\})\W*+\Z", re.IGNORECASE)
+_EMPTY = lazy_pattern(
+    r"(?:<(answer|solution)\b[^<>\n]{0,80}>\s*+</\1\s*>|\\(?:f?boxed|f(?:rame)?box)\s?\{\s*+\})\W*+\Z", re.IGNORECASE
+)
 _END_TOKENS = lazy_pattern(r"(?:\s*(?:<\|[^<>|\s]{1,40}\|>|</s>|<eos>|<end_of_turn>))+\s*\Z")
-_OPENING = lazy_pattern(r"<(answer|solution)\b[^<>\n]{0,80}>|\\f?boxed\s?\{", re.IGNORECASE)
+_OPENING = lazy_pattern(r"<(answer|solution)\b[^<>\n]{0,80}>|\\(?:f?boxed|f(?:rame)?box)\s?\{", re.IGNORECASE)
 
 
 def text_answer(completion: str) -> str | None:

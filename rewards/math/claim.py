@@ -32,6 +32,16 @@ _VALUE = lazy_pattern(
     r"\$?(?:(?P<name>[a-zA-Z])\s*=\s*)?"
     r"(?P<value>[-+]?(?:\d+(?:\.\d+)?(?:/\d+)?|[^\s$a-zA-Z\\]*\\[^$]{1,80}?))\$?"
 )
+_ASSIGNED = lazy_pattern(r"\s*[a-zA-Z]\s*=\s*[-+]?(?:\d[\d.,/]*|\\[dt]?frac\{\d+\}\{\d+\})\s*[.,]?\s*")
+_COUNTED = lazy_pattern(
+    r"\b(?:is|are|has|have|exactly|only|find|get|gives|yields)\s+(?:exactly\s+|only\s+)?\$?"
+    r"(?P<count>\d{1,2}|two|three|four|five|six|seven|eight|nine|ten)\$?(?:\s+[^\W\d_]+){1,4}\s*:\s*(?P<list>[^:]{3,})\Z",
+    re.IGNORECASE,
+)
+_COUNTS = {
+    name: str(count)
+    for count, name in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2)
+}
 _CASES = lazy_pattern(r"\\begin\{(?:cases|array|aligned)\}")
 
 
@@ -57,6 +67,26 @@ def formulas(text: str) -> list[str]:
 def formulas_alone(text: str) -> bool:
     """True when a text is formulas between dollar signs and nothing but blanks, commas, "and" and "or"."""
     return not re.sub(r"\b(?:and|or)\b|[\s,;.]", "", _FORMULA.sub(" ", text))
+
+
+def derived(text: str) -> bool:
+    """True when a text is displayed equations in a row, each of which only leads to the last one: "y-3=2x" to "y=2x+3".
+
+    Equations that say what a name is ("x=1", then "x=2", or "y=2") are answers of their own.
+    """
+    shown = [one for groups in _FORMULA.findall(text) for one in (groups[0], groups[2]) if one]
+    if len(shown) != len(formulas(text)) or re.sub(r"[\s.]", "", _FORMULA.sub("", text)):
+        return False
+    return all(_EQUALS.search(one) and not _ASSIGNED.fullmatch(one) for one in shown[:-1])
+
+
+def counted_list(clause: str) -> str | None:
+    """Returns how many things a clause counts and then lists: "3" of "There are 3 solutions: -1, 0 and 1."."""
+    found = _COUNTED.search(clause[-_LONGEST:])
+    if found is None:
+        return None
+    count = _COUNTS.get(found["count"].lower(), found["count"])
+    return count if len(_JOINED.split(found["list"].strip(" .$"))) == int(count) else None
 
 
 def result(text: str) -> str:

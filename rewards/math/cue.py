@@ -18,7 +18,7 @@ from grpo.rewards.math.ascii import NAMES, latex_of
 from grpo.rewards.math.claim import claim
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.math.normalize import known_words
-from grpo.rewards.math.quantity import unit
+from grpo.rewards.numbers.quantity import unit
 
 _LONGEST = 400
 _CUES = 8
@@ -44,7 +44,7 @@ _CLAUSE = lazy_pattern(
 )
 _RELATED = lazy_pattern(r"[=<>\u2264\u2265\u2208]")
 _COPULA = lazy_pattern(
-    r"(?:\b(?:is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude)\b|[:\uff1a])"
+    r"(?:\b(?:is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude|(?:arrive|start|begin|end|finish|leave|depart|return|land|open|close|meet)s?\s+at)\b|[:\uff1a])"
     rf"(?:\s+(?:us|that|to)\b)?{_ADVERB}\s*:?",
     re.IGNORECASE,
 )
@@ -106,7 +106,7 @@ _SHORT_WORDS = (
 _COMMON = frozenset(_SHORT_WORDS.split())
 _UNIT = lazy_pattern(
     r"(?P<size>.*?[\w)\]}\u03c0])\s*(?P<unit>(?<![^\W\d_])(?:(?:square|cubic|sq\.?|cu\.?)\s+)?(?:units?|[A-Za-z]{1,12})"
-    r"(?:\s?(?:/|per\b)\s?[A-Za-z]{1,12})?(?:\s?\^?[23\u00b2\u00b3])?)\s*",
+    r"(?:\s?(?:/|per\b|[\u00b7*])\s?[A-Za-z]{1,12})?(?:\s?\^?[23\u00b2\u00b3])?)\s*",
     re.DOTALL,
 )
 _UNITS = lazy_pattern(r"(?:(?:square|cubic|sq\.?|cu\.?)\s+)?units?(?:\s?\^?[23\u00b2\u00b3])?", re.IGNORECASE)

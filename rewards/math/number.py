@@ -10,9 +10,9 @@ from functools import lru_cache
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement
 from grpo.rewards.math.claim import formulas, several
-from grpo.rewards.math.quantity import magnitude, unit_ratio
 from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right, names_none
 from grpo.rewards.numbers.numerals import Number, plain_text, read_number
+from grpo.rewards.numbers.quantity import magnitude, unit_ratio
 
 _TERM = lazy_pattern(r"\d\s+[abcdefijknopqrtuvwxyz]\$?\s*$")
 _PRODUCT = lazy_pattern(r"\s*+(\$)?\s*+([-+]?(?:\d[\d.,]*+|\.\d++))(\s*+)([A-Za-z])\s*+\$?\s*+")
@@ -79,13 +79,16 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
             scale = unit_ratio(found.text, gold) or Fraction(0)
             same = scale == 1 and is_right(found, number)
             return same or _rounded(found.numbers[0].value * scale, number.value, precision)
-        return True if len(found.numbers) == 1 and is_right(found, number) else _hedged(found)
+        if len(found.numbers) == 1 and is_right(found, number):
+            return True
+        return False if found.numbers[0].said_twice else _hedged(found)
     left, equals, right = prediction.parts[0].rpartition("=")
     if equals and _EQUATION.fullmatch(left) and read_number(right, units=True) is not None:
         return same_number(replace(prediction, parts=(right,)), number, gold, precision)
     offered = final_answer(f"<answer>{prediction.parts[0]}</answer>") if len(prediction.parts) == 1 else None
     corrected = _CORRECTED.match(prediction.parts[0]) is not None
-    if offered is not None and (corrected or len(offered.numbers) > 1) and is_right(offered, number):
+    twice = offered is not None and len(offered.numbers) == 1 and offered.numbers[0].said_twice
+    if offered is not None and (corrected or twice or len(offered.numbers) > 1) and is_right(offered, number):
         return True
     content = plain_text(prediction.parts[0].strip().strip("$"))
     read = (

@@ -10,7 +10,7 @@ import re
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement, plain
-from grpo.rewards.math.claim import claim, formulas, formulas_alone, is_set, result, several
+from grpo.rewards.math.claim import claim, derived, formulas, formulas_alone, is_set, result, several
 from grpo.rewards.numbers.answers import final_answer, is_right
 from grpo.rewards.numbers.numerals import Number, read_number
 
@@ -36,6 +36,8 @@ _UNEVALUATED = lazy_pattern(
     r"|\\frac\s?\{\s*\\?(?:mathrm)?\{?(?:d|\\partial)\}?[^{}]*\}\s?\{\s*(?:\\mathrm\{d\}|\\partial|d)\s?[a-z]"
 )
 _ARITHMETIC = lazy_pattern(r"(?:[\d\s.,$()+*\u00d7\u00b7-]|\\(?:cdot|times|left|right|[,;:! ]))+")
+_POWER = lazy_pattern(r"(?<=\d)\s*\^\s*(?:\d|\{\s*\d{1,4}\s*\})|[\u00b2\u00b3]")
+_ADDED = lazy_pattern(r"[\d)]\s*[+-]\s*[\d(]")
 _WORKED = lazy_pattern(r"(?<=\d)\s+\([^()]*\)\s*\Z")
 _LAST_SUM = lazy_pattern(r"\b(?:is|equals|are)\s+([\d(][\d\s.,()+*\u00d7\u00b7-]*)\Z", re.IGNORECASE)
 _OPERATOR = lazy_pattern(r"[\d)]\s*(?:[+*\u00d7\u00b7-]|\\(?:cdot|times)(?![a-zA-Z]))")
@@ -111,7 +113,7 @@ def _denies(prediction: Statement, clause: str, number: Number | None) -> bool:
 def _offers(prediction: Statement, clause: str) -> bool:
     if len(prediction.parts) > 1:
         return True
-    if len(formulas(clause)) > 1 and formulas_alone(clause):
+    if len(formulas(clause)) > 1 and formulas_alone(clause) and not derived(clause):
         return True
     if prediction.parts or len(prediction.text) <= _SHORT:
         return bool(_OR.search(clause))
@@ -119,7 +121,11 @@ def _offers(prediction: Statement, clause: str) -> bool:
 
 
 def _is_sum(outcome: str) -> bool:
-    outcome = _WORKED.sub("", outcome)
+    outcome = _WORKED.sub("", outcome).replace("\u2212", "-")
+    if _POWER.search(outcome):
+        outcome = _POWER.sub("", outcome)
+        if not _ADDED.search(outcome):
+            return False
     if "**" in outcome or not _ARITHMETIC.fullmatch(outcome) or not _OPERATOR.search(outcome):
         return False
     return read_number(outcome, units=True) is None

@@ -118,7 +118,7 @@ def _overlap(sets: list[Any]) -> bool:
 
 
 def _atom(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
-    from sympy import Equality, Float, Not, Rational, Set, Symbol, Tuple
+    from sympy import Abs, Equality, Float, Not, Rational, Set, Symbol, Tuple
     from sympy.core.function import AppliedUndef
     from sympy.core.relational import Relational
     from sympy.logic.boolalg import And
@@ -149,7 +149,10 @@ def _atom(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
         points = exact.as_set()
     except (NotImplementedError, TypeError, ValueError, AttributeError):
         return None
-    solved = all(variable in part.args for part in (exact.args if isinstance(exact, And) else (exact,)))
+    size = Abs(variable)
+    solved = all(
+        variable in part.args or size in part.args for part in (exact.args if isinstance(exact, And) else (exact,))
+    )
     return _Reading(points, variable.name, relation=True, solved=solved) if not points.free_symbols else None
 
 

@@ -16,7 +16,7 @@ from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, gold_letter
-from grpo.rewards.math.claim import claim, formulas, groups, listed_values, several, without_quantifier
+from grpo.rewards.math.claim import claim, counted_list, formulas, groups, listed_values, several, without_quantifier
 from grpo.rewards.math.cue import behind_cue, last_words, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.gold import Gold, marked, read_gold
@@ -25,9 +25,9 @@ from grpo.rewards.math.normalize import choice_label, normalized
 from grpo.rewards.math.number import is_list, same_digits, same_number, term, unclear
 from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
-from grpo.rewards.math.quantity import turns, unit_ratio
 from grpo.rewards.math.radix import same_numeral
 from grpo.rewards.numbers.hedges import without_condition
+from grpo.rewards.numbers.quantity import magnitude, turns, unit, unit_ratio
 from grpo.rewards.words import says
 
 TIMEOUT = 60.0
@@ -37,6 +37,7 @@ _END = 1000
 _CONDITION = 200
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
+_DEFINED = lazy_pattern(r"\s*[A-Za-z]_(?:\w|\{[^{}=]{1,30}\})\s*=\s*([^=]+)")
 _PROSE = lazy_pattern(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
 _CUE = lazy_pattern(r"\banswer\s*(?:is|:)\s*", re.IGNORECASE)
 
@@ -161,6 +162,9 @@ def _judged(
         return Verdict(False, None, "nothing is stated")
     if not prediction.parts:
         prediction = replace(prediction, text=_unconditional(prediction.text, gold.text))
+    listed = gold.number is not None and not prediction.parts and ":" in prediction.text[-_END:]
+    if listed and counted_list(claim(prediction)) == gold.core:
+        return Verdict(True, _shorten(claim(prediction)), "as many as the gold are counted and listed")
     if gold.number is not None and gold.plain != plain(prediction.text) and unclear(prediction):
         return Verdict(False, _shorten(claim(prediction)), f"no one number is stated ({prediction.form})")
     if gold.words is None and gold.letter is None and not gold.moment:
@@ -222,6 +226,10 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **
         if gold.number is None and "\\" not in text and not several(gold.core) and _PROSE.search(text):
             return Verdict(False, extracted, f"no mathematics alone is stated ({prediction.form})")
     core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
+    named = _DEFINED.fullmatch(core) if "=" not in gold.text else None
+    if named is not None:
+        core = named[1]
+        text = f"${core}$"
     listed = listed_values(claim(prediction)) if not prediction.parts and several(gold.core) else None
     if listed is not None:
         text = core = rf"\boxed{{{listed}}}"
@@ -233,6 +241,9 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **
         return Verdict(None, extracted, str(error))
     if same is None:
         return Verdict(False, extracted, "the gold is no mathematics, and the answer is another text")
+    if same is False and unit(gold.core) is not None and unit(core) == unit(gold.core):
+        size = magnitude(core)
+        same = bool(compare("same", magnitude(gold.core), size, core=size, seconds=limit, **options))
     if same and unit_ratio(core, gold.core) != 1 and not turns(core, gold.core):
         return Verdict(False, extracted, "another unit than the gold's")
     return Verdict(same, extracted, f"{'the same as' if same else 'differs from'} the gold by math-verify")

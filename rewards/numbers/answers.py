@@ -18,7 +18,8 @@ from typing import Literal
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers, without_condition
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
-from grpo.rewards.numbers.words import spoken_number
+from grpo.rewards.numbers.readings import one_quantity
+from grpo.rewards.numbers.words import counted, spoken_number
 
 Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
 
@@ -46,7 +47,7 @@ _TAG = lazy_pattern(r"</?(?:answer|solution|think|reasoning)\b[^<>\n]{0,80}>|<\|
 _DIGIT = lazy_pattern(r"\d")
 _EQUALS = lazy_pattern(r"(?<![!<>])=")
 _THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
-_SENTENCE_END = lazy_pattern(r"(?<=[.!?])[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
 _SUPPOSED = lazy_pattern(r"\b(?:if|unless|whether)\s+(?:(?:the|my|your|final|correct)\s+){0,3}\Z", re.IGNORECASE)
 _QUESTION = lazy_pattern(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
 _DENIAL = lazy_pattern(
@@ -124,7 +125,7 @@ def final_answer(completion: str) -> Answer | None:
     split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
     rest = text[split:]
     part = rest if "</" in rest or any(map(str.isalnum, _TAG.sub("", rest))) else text[:split]
-    answer = _explicit(part) or _cued(part) or _last_sentence(part) or _in_words(part)
+    answer = _explicit(part) or _cued(part) or _counted(part) or _last_sentence(part) or _in_words(part)
     return answer if answer is not None and answer.text else None
 
 
@@ -248,6 +249,18 @@ def _cued(text: str) -> Answer | None:
     return None
 
 
+def _counted(text: str) -> Answer | None:
+    """A last sentence without digits that states a number in words."""
+    line = text[-_LONGEST:].rstrip().rpartition("\n")[2]
+    if _DIGIT.search(line[-3:]):
+        return None
+    sentence = _SENTENCE_END.split(line)[-1].strip(" *_$")
+    value = counted(sentence)
+    if value is None:
+        return None
+    return Answer(_shorten(sentence), (Number(value, Fraction(1), sentence, 0, len(sentence)),), "prose")
+
+
 def _last_sentence(text: str) -> Answer | None:
     """The last sentence with a number, read from its end."""
     for line in reversed(text.split("\n")):
@@ -285,9 +298,10 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     if single is not None and not _EITHER_SIGN.search(content):
         return (single,)
     outside = _ASIDE.sub(lambda aside: " " * len(aside[0]), content)
-    found = list(numbers_in(outside)) or list(numbers_in(content))
+    found = one_quantity(content, list(numbers_in(content)))
     if not found:
         return None
+    found = [number for number in found if not outside[number.start].isspace()] or found
     numbers = [number for number in found if not _DENIAL.search(content, max(0, number.start - 40), number.start)]
     begin = stated_from(content)
     numbers = [number for number in numbers if number.start >= begin and not _is_whole(content, number)]

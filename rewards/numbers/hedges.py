@@ -19,7 +19,7 @@ _LONGEST_FRAME = 80
 SUSPECT = lazy_pattern(
     r"\b(?:or|near|nearly|almost|close\s+to|than|except|but|different|unless|else|otherwise|alternatively|if|maybe"
     r"|perhaps|possibly|could|might|may|give|either|one\s+of|no|wait|sorry|correction|at\s+(?:least|most)|up\s+to"
-    r"|oder|ou|o|so|some(?:thing)?|of|exceeds|such|example|instance|with|e\.g)\b|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
+    r"|oder|ou|o|so|some(?:thing)?|of|exceeds|such|example|instance|with|e\.g)\b|(?<![\d.])(\d{1,9})\b(?:[,;]?\s{1,2}\1\b){2}|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
     re.IGNORECASE,
 )
 """Marks without which a text holds no hedge of one sentence, so that nothing more needs to be read."""
@@ -40,6 +40,7 @@ _AFTER = lazy_pattern(
     re.IGNORECASE,
 )
 _GLUED = lazy_pattern(r"\d(?:%|\.\.+)\s?\d")
+_REPEATED = lazy_pattern(r"(?<![\d.])(\d{1,9})\b(?:[,;]?\s{1,2}\1\b){2}")
 _IF_NOT = lazy_pattern(
     r"\bif\s+(?:(?:it|that|this|the\s+answer|\$?[\d.,]+)\s*(?:is|was|be|['\u2019]s)?\s*)?"
     r"(?:not|(?:is|was)n['\u2019]t|wrong|incorrect|false)\b",
@@ -77,7 +78,7 @@ _ONE_BY_ONE = lazy_pattern(
     re.IGNORECASE,
 )
 _BY_CASES = lazy_pattern(r"\d\s+if\b[^.\n\d]*[^\n]*\d\s+(?:if|otherwise)\b", re.IGNORECASE)
-_SENTENCE_END = lazy_pattern(r"(?<=[.!?;])[)\"'*]{0,3}\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n")
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?;])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n")
 _NUMBER = lazy_pattern(r"[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 _LABEL = lazy_pattern(
     r"\W*(?:(?:option|answer|guess|candidate|choice|possibility)\s*)?\d{1,2}\s*[.:)]\s+(?=\W{0,3}\d)", re.IGNORECASE
@@ -116,6 +117,7 @@ def doubtful(sentence: str, start: int, end: int) -> bool:
         or _AFTER.match(sentence, end)
         or _IF_NOT.search(sentence)
         or _GLUED.search(sentence)
+        or _REPEATED.search(sentence)
         or (_EITHER.search(sentence) and _NUMBER.search(sentence, end) is None)
     )
 

@@ -38,6 +38,7 @@ _LETTER_BEFORE = rf"(?<![^\W{_CJK}])"
 """No letter, digit or underscore may stand before; Chinese, Japanese and Korean put no blank before a number."""
 
 _AND_A_HALF = lazy_pattern(r"(?<![\d./])(\d{1,9})\s+and\s+a\s+(half|quarter)\b", re.IGNORECASE)
+_CENTS = lazy_pattern(r"[$]?(?<![\d.,])(\d[\d,]*)(?:\s+dollars?)?\s+and\s+(\d{1,2})\s+cents?\b", re.IGNORECASE)
 _NARROW_SPACE = lazy_pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _APOSTROPHE = lazy_pattern(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
 _DECIMAL_COMMA = lazy_pattern(
@@ -91,7 +92,7 @@ class Number:
         factor: what may follow: 1/100 for a percent sign, 10**6 for "million", 1000 for "k" and so on; else 1.
         text: the characters it was read from, after `plain_text`.
         start: where they begin in the text that was searched.
-        end: where they end.
+        end: where they end; further on where the same quantity is said twice, of which `factor` is the other reading.
     """
 
     value: Fraction
@@ -99,6 +100,11 @@ class Number:
     text: str
     start: int
     end: int
+
+    @property
+    def said_twice(self) -> bool:
+        """True where more was read than the number alone: "72 hours, or 3 days"."""
+        return self.end - self.start > len(self.text)
 
 
 def plain_text(text: str) -> str:
@@ -111,6 +117,8 @@ def plain_text(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if " and a " in text:
         text = _AND_A_HALF.sub(lambda m: f"{m[1]} {'1/2' if m[2].lower() == 'half' else '1/4'}", text)
+    if "cent" in text:
+        text = _CENTS.sub(_dollars, text)
     if "," in text:
         text = _DECIMAL_COMMA.sub(_decimal_point, text)
     text = _DOTTED.sub(lambda m: m[0].replace(".", ""), text)
@@ -132,6 +140,13 @@ def plain_text(text: str) -> str:
         text = _LATEX_WORDS.sub(r" \1 ", text)
         text = _LATEX_MARKS.sub(" ", text)
     return text
+
+
+def _dollars(match: re.Match[str]) -> str:
+    """A sum in dollars and cents as one number; a number of other things than dollars as it is."""
+    if "$" not in match[0] and "dollar" not in match[0].lower():
+        return match[0]
+    return f"${match[1]}.{int(match[2]):02d}"
 
 
 def _decimal_point(match: re.Match[str]) -> str:

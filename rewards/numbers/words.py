@@ -24,7 +24,18 @@ _PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4}
 _PARTS |= {name: value for value, stem in enumerate(_ORDINALS.split(), 3) for name in (stem, f"{stem}s")}
 _COUNTS = {"dozen": 12}
 _LONGEST = 120
+_KNOWN = {*_ONES, *_TENS, *_SCALES, *_PARTS, *_COUNTS, "hundred"}
 _WORD = lazy_pattern(r"[a-z]+")
+_OPEN = lazy_pattern(
+    r"\d|[?:;,]|\b(?:or|not|no|never|if|unless|maybe|perhaps|possibly|might|may|could|at\s+(?:least|most)|about|first|second)\b|n['\u2019]t",
+    re.IGNORECASE,
+)
+_STATED = lazy_pattern(
+    r"\b(?:(?P<copula>is|are|was|were)|has|have|had"
+    r"|equals?|gives?|needs?|takes?|costs?|gets?|makes?|buys?|bought|of\s+exactly)\s+(?:exactly\s+|only\s+|just\s+)?"
+    r"(?=(?:" + "|".join((*_ONES, *_TENS, "half")) + r")\b)",
+    re.IGNORECASE,
+)
 _SHAPE = lazy_pattern(r"[a-z]+(?:(?:\s+|-|\u2010|\u2011|,\s+)[a-z]+)*[.!]?", re.IGNORECASE)
 _FIRST = lazy_pattern(
     r"\s*+(?:a|an|minus|negative|half|" + "|".join((*_ONES, *_TENS, "hundred", *_SCALES, *_COUNTS)) + r")\b",
@@ -49,6 +60,27 @@ def spoken_number(text: str) -> Fraction | None:
     negative = words[0] in ("minus", "negative")
     value = _value(words[1:] if negative else words)
     return -value if negative and value is not None else value
+
+
+def counted(sentence: str) -> Fraction | None:
+    """Returns the one number in words that a sentence ends in stating: "So there are three solutions.", or None.
+
+    A fraction may begin the sentence ("One fourth of the cake is left."). None for what is denied or left open.
+    """
+    if len(sentence) > _LONGEST or _OPEN.search(sentence):
+        return None
+    stated = _STATED.search(sentence)
+    words = _WORD.findall(sentence[stated.end() :].lower()) if stated else _WORD.findall(sentence.lower())
+    ends = [at for at, word in enumerate(words) if word in _KNOWN]
+    run = next((at for at, word in enumerate(words) if word not in _KNOWN and word != "and"), len(words))
+    run -= bool(run and words[run - 1] == "and")
+    if not run or ends[-1:] != [run - 1]:
+        return None
+    value = spoken_number(" ".join(words[:run]))
+    if value is None or (stated is None and value.denominator == 1):
+        return None
+    copula = stated is not None and stated["copula"] is not None
+    return value if (words[run:] and (value != 1 or words[run] != "of")) or (copula and value != 1) else None
 
 
 def _value(words: list[str]) -> Fraction | None:

@@ -116,3 +116,9 @@ def test_what_stands_behind_a_cue_is_the_answer(text):
 )
 def test_other_words_denials_and_hedges_behind_a_cue_are_not(text):
     assert text_match(text, "Paris") == 0.0
+
+
+def test_a_framed_box_states_an_answer():
+    assert text_match("\\framebox{Paris}", "Paris") == 1.0
+    assert text_match("So it is \\fbox{Lyon}.", "Paris") == 0.0
+    assert text_match("Paris \\framebox{}", "Paris") == 0.0

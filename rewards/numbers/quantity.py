@@ -75,6 +75,7 @@ _FACED = r"\{\s*\\(?:text|mathrm)\s?\{([^{}]*)\}\s*\}"
 _SIGNS = [
     (lazy_pattern(pattern), word)
     for pattern, word in {
+        r"\\(?:text|textrm|mathrm|mbox)\s?\{\s*in\.?\s*\}|\bin(?=\s?(?:\^\s?\{?\s?[23]|[\u00b2\u00b3]))": " inch ",
         r"\^\s?\{\s?([-+]?\d{1,9})\s?\}": r"^\1",
         rf"\\[dt]?frac\s?{_FACED}\s?{_FACED}": r" \1 / \2",
         r"\^\s?\{?\s?\\circ(?![a-z])\s?\}?|\u00b0": " degree ",

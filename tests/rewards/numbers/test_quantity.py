@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from grpo.rewards.math.quantity import magnitude, unit, unit_ratio
+from grpo.rewards.numbers.quantity import magnitude, unit, unit_ratio
 
 
 @pytest.mark.parametrize(
