@@ -47,16 +47,22 @@ class Allowance:
         )
 
 
-def starved(result: JobResult, allowance: Allowance, patience: float) -> bool:
+def starved(result: JobResult, tests: JobResult, allowance: Allowance, patience: float) -> bool:
     """Returns whether a program that was late had been waiting for the processor, and was not asleep.
+
+    It also waits while its tests wait for the processor; but not while they wait for what it takes itself.
 
     Args:
         result: what happened to it.
+        tests: what happened to its tests, which may be the same.
         allowance: what its test may take.
         patience: how many times the time on the clock it was given.
     """
     if result.waited_seconds is not None:
-        return allowance.wall_seconds * patience - result.waited_seconds < allowance.wall_seconds * _SURELY
+        waited = result.waited_seconds
+        if tests is not result:
+            waited += max(0.0, (tests.waited_seconds or 0.0) - result.cpu_seconds)
+        return allowance.wall_seconds * patience - waited < allowance.wall_seconds * _SURELY
     return _ASLEEP * result.wall_seconds < result.cpu_seconds < _AT_WORK * result.wall_seconds
 
 

@@ -147,7 +147,7 @@ class _Run:
                 if ended.passed and _over(parts[3], peer, self.allowance):
                     ended = UnitResult("time_cpu", "it kept its process from being ended in time")
                 _note(report, parts[0] - self.first, ended)
-                report.starved = parts[1] == "late" and starved(peer, self.allowance, self.patience)
+                report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
 
@@ -216,7 +216,7 @@ def _conclude(
     """Notes what the last line, or its absence, means for the units that were not reported."""
     if last[0] == "load":
         report.rest = _ended(last[1], last[2], peer, allowance, loading=True)
-        report.starved = last[1] == "late" and starved(peer, allowance, patience)
+        report.starved = last[1] == "late" and starved(peer, result, allowance, patience)
         report.tests = [report.rest]
         report.over = True
     elif last[0] == "broken":

@@ -37,7 +37,9 @@ def outcomes(cases, *, integrity="split"):
     return asyncio.run(every())
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [40, pytest.param(500, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.nightly)]
+)
 def test_no_honest_program_is_blamed(count):
     cases = [honest(seed) for seed in range(count)]
     judged = list(zip(cases, outcomes(cases), strict=True))
@@ -45,7 +47,9 @@ def test_no_honest_program_is_blamed(count):
     assert sum(line.startswith("undecided") for _, line in judged) <= count // 50
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(2500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [30, pytest.param(250, marks=pytest.mark.slow), pytest.param(2500, marks=pytest.mark.nightly)]
+)
 def test_a_mutant_is_accepted_where_plain_python_accepts_it_and_nowhere_else(count):
     cases = [mutant(honest(seed), seed) for seed in range(count)]
     plain = outcomes(cases, integrity="shared")
