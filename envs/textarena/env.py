@@ -20,7 +20,7 @@ from grpo.envs.graders.remote import PROCESS, Graders, runner
 from grpo.envs.own_numbers import SEEDS, OwnNumbers
 from grpo.envs.text.spaces import AnyText
 from grpo.envs.textarena import guest
-from grpo.envs.textarena.guest import outcome_of, said_by
+from grpo.envs.textarena.guest import said_by
 from grpo.plugins.errors import OptionError, TransientError
 
 _MEMORY = 2**30  # of a process with the library
@@ -36,7 +36,7 @@ def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
         The game, and whether it expects its actions in square brackets.
 
     Raises:
-        OptionError: the game refuses its options, or lacks data.
+        OptionError: the game refuses its options, lacks data or asks another model.
     """
     import textarena
     from textarena.wrappers import ActionFormattingWrapper
@@ -53,6 +53,11 @@ def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
     while isinstance(game, textarena.Wrapper):
         brackets = brackets or isinstance(game, ActionFormattingWrapper)
         game = game.env
+    if asks_a_model(game):
+        raise OptionError(
+            f"textarena:{member} asks another model over the network for its answers, which the sandbox that reads "
+            "moves cannot reach. Name a game that answers by itself."
+        )
     return game, brackets
 
 
@@ -123,10 +128,8 @@ class ArenaGame(gymnasium.Env[str, str]):
         self._game = game
         self._brackets = brackets
         self._most_turns = most_turns
-        self._here = asks_a_model(game)
         self._how = sandbox, seconds
-        if not self._here:
-            players(*self._how)
+        players(*self._how)
         self._numbers = OwnNumbers()
         self._begun = b""
         self._moves: list[str] = []
@@ -143,9 +146,8 @@ class ArenaGame(gymnasium.Env[str, str]):
         with self._numbers.used(start):
             self._game.reset(num_players=1, seed=start)
             told = said_by(self._game)
-        if not self._here:
-            self._begun = pickle.dumps(self._game, protocol=5)
-            self._how = self._held()
+        self._begun = pickle.dumps(self._game, protocol=5)
+        self._how = self._held()
         self._moves = []
         self._open = True
         return told, {"row": {"game": self._member}}
@@ -163,7 +165,7 @@ class ArenaGame(gymnasium.Env[str, str]):
         if not isinstance(action, str):
             raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
         self._moves.append(self._move(action))
-        came = self._played_here() if self._here else self._played()
+        came = self._played()
         ended, reward = came["ended"], came["reward"]
         cut = not ended and len(self._moves) >= self._most_turns
         self._open = not (ended or cut)
@@ -199,11 +201,6 @@ class ArenaGame(gymnasium.Env[str, str]):
             else:
                 _elsewhere[self._member] = ""
         return sandbox or _elsewhere[self._member], seconds
-
-    def _played_here(self) -> dict[str, Any]:
-        with self._numbers.used():
-            ended, _ = self._game.step(action=self._moves[-1])
-            return outcome_of(self._game, bool(ended), said_by(self._game))
 
     def _move(self, completion: str) -> str:
         tagged = _TAG.findall(completion)

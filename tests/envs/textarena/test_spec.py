@@ -150,6 +150,13 @@ def test_a_game_in_the_sandbox_goes_as_one_that_is_played_here(host: Host, name:
             break
 
 
+@pytest.mark.parametrize("name", ["TwentyQuestions-v0", "GuessWho-v0"])
+def test_a_game_that_asks_another_model_is_refused(host: Host, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "none")
+    with pytest.raises(OptionError, match="asks another model"):
+        host.env(f"textarena:{name}")
+
+
 def test_an_endless_number_is_an_invalid_move(host: Host) -> None:
     env = host.env("textarena:GuessTheNumber-v0").make()
     env.reset(seed=1)
