@@ -183,8 +183,8 @@ def test_a_command_of_run_is_a_command_of_plan(
     assert "GPU with 24.0 GiB" in out
     (tokens,) = re.findall(r"8 completions of up to (\d+) tokens", out)
     assert 110 < int(tokens) < 300, "the longest prompt of the rows and the completion"
-    short = printed([*words, "--context", "50", "--lora", "4"], monkeypatch, capsys)[1]
-    assert "up to 50 tokens" in short
+    short = printed([*words, "--context", "150", "--lora", "4"], monkeypatch, capsys)[1]
+    assert "up to 150 tokens" in short
     assert "LoRA of rank 4" in short
 
 
