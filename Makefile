@@ -44,7 +44,7 @@ fast: $(READY)  ## style, and the tests that train nothing and need no network
 test: $(READY)  ## run the tests
 	$(PYTEST) $(ARGS)
 
-nightly: $(READY)  ## run the tests that take many minutes: processes killed at random moments
+nightly: $(READY)  ## run the tests that take many minutes: processes killed at random moments, thousands of programs
 	$(PYTEST) --lane nightly $(ARGS)
 
 # vLLM for the tests of this checkout. On a GPU the release of the vLLM project; else a build for CPUs by a third party,
