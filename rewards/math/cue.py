@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement
@@ -185,10 +186,16 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
         yield _stripped(last[copula.end() :]), False
 
 
+@lru_cache(maxsize=8)  # a text is asked for its cues several times while it is judged
+def _last_cues(text: str) -> tuple[re.Match[str], ...]:
+    """The last cues of a text, from the last."""
+    return tuple(reversed(deque(_CUE.finditer(text), maxlen=_CUES)))
+
+
 def _cued(text: str) -> Iterator[tuple[str, str, str]]:
     """Of each of the last cues, from the last: the words before and in it, the sentence behind it, and what follows."""
     text = text[-LONGEST:]
-    for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
+    for cue in _last_cues(text):
         if cue["letter"] and _CHOICES.search(text, cue.end()):
             continue
         start = max(text.rfind(mark, 0, cue.start()) for mark in (".", "\n", "?", "!"))
