@@ -50,8 +50,8 @@ def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
 def _explain(name: str, error: Exception) -> str:
     """One line on why a dataset of the hub cannot be loaded, and what to do."""
     if isinstance(error, NotReached):
-        return f"the hub's dataset '{name}' cannot be loaded: {error} Give a file as "
-            "dataset=FILE.jsonl or .parquet, or use dataset=embedded."
+        remedy = "Give a file as dataset=FILE.jsonl or .parquet, or use dataset=embedded."
+        return f"the hub's dataset '{name}' cannot be loaded: {error} {remedy}"
     first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     remedy = (
         "There is no local file or folder of that name either. Check the id and the option 'subset'; without a "
