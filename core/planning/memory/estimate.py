@@ -124,10 +124,13 @@ class Shape:
 
         Args:
             tokens: of all sequences that are decoded at once, prompts included.
-            engine: "hf" uses the policy itself; "vllm" holds its own weights.
+            engine: "hf" uses the policy itself, and where it folds an adapter (float32) a copy of its weights; "vllm"
+                holds its own.
             shared: vLLM uses the policy's weights.
         """
-        own = self.parameters * self.itemsize if engine == "vllm" and not shared else 0
+        whole = self.parameters * self.itemsize
+        folds = self.adapter > 0 and self.itemsize == 4 and self.weights == whole
+        own = whole if (folds if engine == "hf" else not shared) else 0
         return self.fixed + own + tokens * self.cache
 
 

@@ -70,7 +70,11 @@ class KeptTurns:
         from transformers import DynamicCache
         from transformers.cache_utils import DynamicLayer
 
-        if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
+        from grpo.core.rollout.hf.room import RoomyLayer
+
+        if type(cache) is not DynamicCache or any(
+            type(layer) not in (DynamicLayer, RoomyLayer) for layer in cache.layers
+        ):
             return
         layers: Any = cache.layers
         self._where.update({context: (len(self._parts), row) for row, context in enumerate(contexts)})

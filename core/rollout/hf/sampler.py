@@ -5,9 +5,12 @@ In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, to
 Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
 exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one
 length are decoded together, and one length after the other. Equal prompts (the members of a group) are prefilled once
-and their cache rows are copied. Rows that ended leave the batch as soon as enough have ended to pay for shrinking the
-cache, so late tokens of long completions do not pay for short ones. Between the turns of a rollout the cache may be
-kept (core/rollout/hf/kept_turns.py).
+and their cache rows are copied. Keys and values are written into slots that are there before
+(core/rollout/hf/room.py), the heads of a new token read them without copies (core/rollout/hf/grouped_attention.py),
+and an adapter in float32 is added to a copy of the weights for as long as a batch takes (core/rollout/hf/folded.py).
+Rows that ended leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long
+completions do not pay for short ones. Between the turns of a rollout the cache may be kept
+(core/rollout/hf/kept_turns.py).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from grpo.core.rollout.draws import uniforms
+from grpo.core.rollout.hf.folded import folded
 from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
 from grpo.core.rollout.hf.sampling import choose
 from grpo.core.rollout.hf.states import carried, needs_equal_lengths, taken
@@ -108,7 +112,9 @@ def sample(
         return []
     refuse_unfit(prompts, params, context_length(model.config))
     told = on_done or (lambda numbers, done: None)
-    with evaluating(model):
+    from grpo.core.rollout.hf.grouped_attention import grouped
+
+    with evaluating(model), grouped(model), folded(model):
         lengths = sorted({len(prompt) for prompt in prompts})
         if not needs_equal_lengths(model):
             return _decode(model, prompts, params, told, kept, padded=True)
@@ -146,6 +152,7 @@ def _decode(
         )
     carries, logits, position = started.carries, started.logits, started.position
     width = started.mask.shape[1]
+    carries.make_room(width + params.max_tokens)
     # The mask is allocated at its final width once; each step uses a longer slice of it.
     running = torch.cat([started.mask, started.mask.new_ones(len(prompts), params.max_tokens)], dim=1)
 

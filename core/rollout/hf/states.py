@@ -35,6 +35,17 @@ class Carried:
             # Unlike `batch_select_indices`, it moves what every kind of layer holds: states, and keys and values.
             self.cache.reorder_cache(rows)
 
+    def make_room(self, most: int) -> None:
+        """Lets keys and values of full attention grow to `most` slots without copies; others stay as they are."""
+        from transformers import DynamicCache
+        from transformers.cache_utils import DynamicLayer
+
+        from grpo.core.rollout.hf.room import RoomyLayer
+
+        if type(self.cache) is DynamicCache:
+            layers = self.cache.layers
+            self.cache.layers = [RoomyLayer(layer, most) if type(layer) is DynamicLayer else layer for layer in layers]
+
 
 def carried(output: Any) -> Carried:
     """Returns what the output of a forward pass hands on."""
@@ -69,7 +80,7 @@ def needs_equal_lengths(model: Any) -> bool:
 
 def _is_known(layer: Any) -> bool:
     """Returns whether a layer of a cache is of transformers itself: one of a model's own may hold what nobody moves."""
-    return type(layer).__module__ == "transformers.cache_utils"
+    return type(layer).__module__ in ("transformers.cache_utils", "grpo.core.rollout.hf.room")
 
 
 def _plain(model: Any) -> Any:

@@ -1,0 +1,58 @@
+"""An adapter that costs nothing while a policy samples: a model with LoRA in, its weights with the adapter added out.
+
+Each adapted layer otherwise makes three products of one, at every token. Weights in float32 are folded into a copy that
+lasts as long as the sampling, and then the frozen ones are back, bit for bit. Weights of lower precision would lose
+part of the adapter in the sum, so that what is sampled would not be what is trained: they are left alone, as are layers
+that another module shares, shards of layers, and kinds of adapters that are more than a sum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+@contextmanager
+def folded(model: Any) -> Iterator[None]:
+    """Adds the adapter of a model to its weights while this lasts; gradients are not needed meanwhile."""
+    own: list[tuple[Any, torch.Tensor]] = []
+    try:
+        for layer in _foldable(model):
+            weight = layer.base_layer.weight
+            own.append((layer, weight.data))
+            weight.data = weight.data.clone()
+            layer.merge()
+        yield
+    finally:
+        for layer, weights in own:
+            layer.base_layer.weight.data = weights
+            layer.merged_adapters.clear()
+
+
+def _foldable(model: Any) -> list[Any]:
+    """Returns the layers whose adapter is a sum with their own weights."""
+    if not hasattr(model, "peft_config"):
+        return []
+    from peft.tuners.lora import Linear
+
+    owners = Counter(id(module.weight) for module in model.modules() if "weight" in module._parameters)
+    return [layer for layer in model.modules() if type(layer) is Linear and _is_sum(layer, owners)]
+
+
+def _is_sum(layer: Any, owners: Counter[int]) -> bool:
+    weight = layer.base_layer.weight
+    return (
+        type(layer.base_layer) is torch.nn.Linear
+        and type(weight) is torch.nn.Parameter
+        and weight.dtype == torch.float32
+        and weight.numel() > 0
+        and not hasattr(weight, "ds_id")
+        and type(weight.data) is torch.Tensor
+        and owners[id(weight)] == 1
+        and not (layer.merged or layer.disable_adapters)
+        and not any(layer.lora_bias[name] or name in layer.lora_variant for name in layer.active_adapters)
+    )
