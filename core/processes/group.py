@@ -170,5 +170,6 @@ def _missed(said: str, what: str, limit: float) -> str:
     missing = found[1] if found else "0"
     return (
         f"process {missing} of {count()} did not come within {limit:g} s, {waited}. See what it does there; if it only "
-        "takes long, raise failures.wait_limit. The run resumes from its last whole checkpoint."
+        "takes long, raise failures.wait_limit. The run resumes from its last whole checkpoint, "
+        "or from its beginning when it has none yet."
     )

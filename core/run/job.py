@@ -220,7 +220,11 @@ def _resume(
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
     changed = drift(recorded, _versions(plan, host))
     progress = progress if is_first() else Silent()
-    progress.planned(plan, path, [f"resuming after step {step}", *notes])
+    progress.planned(
+        plan,
+        path,
+        [f"resuming after step {step}" if step else "starting again: there is no whole checkpoint yet", *notes],
+    )
     for line in damaged:
         progress.warned(f"{line} The run goes on after step {step}.")
     if steps is not None:
