@@ -278,7 +278,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_a_line_and_the_run_resumes(job: 
     said = job.run(code=1, largest_file=1 << 20)
     assert "steps 1 to 2 will be done again when the run resumes: there is no whole checkpoint yet." in said
     assert f"Free some space, then continue with: grpo run --resume {job.out}" in said
-    job.resume()
+    assert "starting again: there is no whole checkpoint yet" in job.resume()
     assert metrics(job.out) == metrics(undisturbed)
 
 
