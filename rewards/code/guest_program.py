@@ -31,6 +31,7 @@ _TESTS = (
     "frozen",
     "decoys",
     "standing",
+    "twins",
     "handles",
     "library",
     "arguments",

@@ -49,6 +49,7 @@ _PRELOADED = (
     "frozen",
     "decoys",
     "standing",
+    "twins",
     "handles",
     "library",
     "errors",

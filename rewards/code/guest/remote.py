@@ -23,6 +23,8 @@ from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.frozen import Answers
 from grpo.rewards.code.guest.handles import Handle, Inside, Unjudgeable, inside
 from grpo.rewards.code.guest.kept import changes, kept, stands_for, texts_of
+from grpo.rewards.code.guest.standing import Standing
+from grpo.rewards.code.guest.twins import Twins
 from grpo.rewards.code.guest.values import (
     MOST_SHARED,
     PLACES,
@@ -55,6 +57,7 @@ class Remote:
         plain_classes: classes of the tests whose instances cross by value, by name.
         entry_point: the function under test, which is not taken for a class by its name alone; "" if unknown.
         classes: the globals of the solution that the tests use as no function is used.
+        consistent: repeat the first answer to each question; see `guest.twins`.
 
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
@@ -62,6 +65,7 @@ class Remote:
         objects_used: the tests use objects of the solution as such, by attributes that no data has; so what they do
             with one may change another.
         apart: the solution runs elsewhere, so that what it raises is known.
+        pinned: what assertions that ask for one value stand in. Where answers are consistent, they prove nothing.
     """
 
     def __init__(
@@ -70,6 +74,8 @@ class Remote:
         plain_classes: dict[str, type],
         entry_point: str = "",
         classes: frozenset[str] = frozenset(),
+        *,
+        consistent: bool = False,
     ) -> None:
         self.channel = channel
         self.dead = ""
@@ -98,6 +104,8 @@ class Remote:
         self._theirs: dict[int, Any] = {}
         self._given_back = False
         self._handles: dict[int, Handle] = {}
+        self.twins = Twins(consistent=consistent)
+        self.pinned: Any = _Passed(self) if consistent else self
 
     def loaded(self, names: list[str]) -> dict[str, Any] | str:
         """Waits for the solution to load; returns those of its globals that are asked for, or why it did not load.
@@ -119,6 +127,8 @@ class Remote:
                     constructing = found[name] = inside(value).copied()
                     inside(constructing).constructs = True
                     inside(constructing).certain = name in self._classes
+                elif type(value) is Handle and not inside(value).is_class:
+                    self.twins.function(inside(value).number)
             return found
         except _FAULTS as error:
             raise self._ended("garbled", Garbled("what it loaded cannot be read")) from error
@@ -131,7 +141,6 @@ class Remote:
             Unjudgeable: an argument is of a kind that cannot cross.
             BaseException: what the solution raised, as the built-in exception that it derives from.
         """
-        acts = kind not in _QUESTIONS and not (kind == "op" and name not in _CHANGING)
         self._named = [number]
         mark = self.failures.mark()
         raised: BaseException | None = None
@@ -146,7 +155,7 @@ class Remote:
                     self._share(each, PLACES * serial + place)
         finally:
             self.failures.returned(mark, raised)
-            if acts:
+            if _acts(kind, name):
                 self._forget()
         if raised is not None:
             self._raised.append(raised)
@@ -168,6 +177,8 @@ class Remote:
             wires = self._codec.write_all([self._ahead(each) for each in handed])
             containers = self._codec.containers
             self._send([kind, number, name, wires, list(named), self._first, shared, serial])
+            own = wires[len(shared) :]
+            key = self.twins.question(kind, number, name, own, list(named), acts=_acts(kind, name))
         except (Unsendable, ValueError, MemoryError) as error:
             if self.channel.longest < _LONG_ANSWER:
                 raise Unjudgeable(f"the tests pass what does not cross: {error}") from error
@@ -192,7 +203,9 @@ class Remote:
                 pairs = list(zip(handed, self._codec.read_all(changed), strict=True))
                 containers = self._codec.containers
             if raised is None:
-                result = self._codec.read_all([wire], containers)[0]
+                result = self.twins.answered(key, wire, self._codec.read_all([wire], containers)[0])
+                if type(result) is Handle and kind in ("make", "get"):
+                    self._known(kind, number, name, own, list(named), result)
             if changed is not None:
                 identified = issubclass(type(result), _IDENTIFIED) or self._is_own(type(result))
                 back = [pair for pair in pairs if result is pair[1] and identified]
@@ -210,6 +223,17 @@ class Remote:
             raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
         return result, raised, serial
 
+    def _known(self, kind: str, number: int, name: str, wires: list[Wire], named: list[str], result: Handle) -> None:
+        """Notes where an object comes from."""
+        if kind == "make":
+            self.twins.made(number, wires, named, inside(result).number)
+        else:
+            self.twins.has(number, name, inside(result).number)
+
+    def standing(self, number: int) -> Standing:
+        """Returns which numbers an object may stand for, after what it and those like it have said."""
+        return self.twins.standing(number)
+
     def answers(self, number: int) -> Answers:
         """Returns what an object has said since the tests last did something with it."""
         return self._answers.setdefault(number, Answers())
@@ -226,6 +250,11 @@ class Remote:
         self._first = True
         self.failures.begin()
         self._raised, self._returned = [], []
+
+    @property
+    def changed(self) -> bool:
+        """Whether a question had two answers."""
+        return self.twins.changed
 
     def caused(self, error: BaseException | None) -> bool:
         """Returns whether the solution raised that in this unit."""
@@ -521,6 +550,31 @@ class Remote:
     def _is_own(self, kind: Any) -> bool:
         """Returns whether a class is one that the prompt defines."""
         return self._plain_classes.get(kind.__name__) is kind
+
+
+class _Passed:
+    """What an assertion stands in that has passed already.
+
+    Args:
+        remote: holds back changes of arguments in an assertion.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def __enter__(self) -> None:
+        """Begins it."""
+        self._remote.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        failed = isinstance(error, AssertionError) and not self._remote.caused(error)
+        self._remote.__exit__(*((None, None, None) if failed else (kind, error, trace)))
+        return failed
+
+
+def _acts(kind: str, name: str) -> bool:
+    """Returns whether a request may change something."""
+    return kind not in _QUESTIONS and not (kind == "op" and name not in _CHANGING)
 
 
 class _Own(BaseException):

@@ -43,6 +43,12 @@ class Other(Protocol):
     apart: bool
     channel: Any
 
+    @property
+    def changed(self) -> bool: ...
+
+    @property
+    def pinned(self) -> Any: ...
+
     def begin_unit(self) -> None: ...
 
     def caused(self, error: BaseException | None) -> bool: ...
@@ -88,6 +94,11 @@ class Units:
     def assertion(self) -> Any:
         """Holds back changes of arguments while an assertion is decided; for use in a `with` statement."""
         return self._remote
+
+    @property
+    def pinned(self) -> Any:
+        """The same for an assertion that asks for one value; see `assert_pinned`."""
+        return self._remote.pinned
 
     @property
     def patterns(self) -> Patterns:
@@ -140,7 +151,7 @@ class Units:
             self._report(["unjudged", fault[:_LONGEST]])
             raise Stop
         how, why = self._ending(kept or error)
-        self._report(["unit", unit, how, why, time.monotonic() - self._began])
+        self._report(["unit", unit, how, why, time.monotonic() - self._began, self._remote.changed])
         self._remote.channel.deadline = time.monotonic() + self._seconds
         if self._remote.dead or (self._stop and how != "passed"):
             raise Stop
@@ -307,6 +318,7 @@ def main(
     first: int,
     seconds: float,
     stop: bool,
+    consistent: bool,
 ) -> None:
     """Runs tests against the solution at the other end of a descriptor and reports on them.
 
@@ -322,6 +334,7 @@ def main(
         first: the first unit to run.
         seconds: wall time of one unit, and of loading.
         stop: end at the first unit that fails.
+        consistent: repeat the first answer to each question; see `guest.twins`.
     """
     output = os.dup(1)
     os.dup2(2, 1)
@@ -336,7 +349,7 @@ def main(
     plain: dict[str, type] = {}
     channel = Channel(descriptor, trusted=True)
     channel.deadline = time.monotonic() + seconds
-    remote = Remote(channel, plain, entry_point, frozenset(classes))
+    remote = Remote(channel, plain, entry_point, frozenset(classes), consistent=consistent)
     try:
         _run_setup(setup, space, names, plain)
         found = remote.loaded(names)
