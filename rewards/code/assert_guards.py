@@ -151,7 +151,7 @@ def _expects(node: ast.expr) -> bool:
     """Returns whether the context of a `with` block expects an exception, which is an assertion too."""
     name = node.func if isinstance(node, ast.Call) else None
     called = name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
-    return called == "raises" or called.startswith("assert")
+    return called in ("raises", "warns") or called.startswith("assert")
 
 
 def _is_unit(node: ast.AST) -> bool:

@@ -176,6 +176,8 @@ class _Run:
             names=list(plan.names),
             entry_point=leading_name(self.entry_point),
             classes=list(plan.tested_classes),
+            imported=list(plan.imported),
+            optional=list(plan.optional),
             first=self.first,
             seconds=self.allowance.wall_seconds * self.patience,
             stop=self.allowance.stop,

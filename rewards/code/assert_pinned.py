@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
+from grpo.rewards.code.assert_names import is_known
+
 _EQUAL = frozenset({"assertEqual", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual"})
 _UNEQUAL = frozenset({"assertNotEqual", "assertIsNot"})
 _TRUTH = frozenset({"assertTrue", "assertFalse", "assertIsNone"})
@@ -56,11 +58,13 @@ class Pinned:
             return self._is_answer(test)
         if isinstance(test.ops[0], ast.NotEq | ast.IsNot):
             return True
+        if _relates(test.left, test.comparators[0]):
+            return True
         return isinstance(test.ops[0], ast.Eq | ast.Is) and self._pins(test.left, test.comparators[0])
 
     def _pins(self, one: ast.expr, other: ast.expr) -> bool:
         pairs = [(one, other), (other, one)]
-        return any(self._is_answer(answer) and _is_known(value) for answer, value in pairs)
+        return any(self._is_answer(answer) and is_known(value) for answer, value in pairs)
 
     def _is_answer(self, node: ast.expr) -> bool:
         """Returns whether it is one answer of the solution as it came: a call, an attribute, a name for one."""
@@ -76,7 +80,15 @@ class Pinned:
         return of_solution or isinstance(node.func, ast.Attribute)
 
 
-def _is_known(node: ast.expr) -> bool:
-    """Returns whether a value stands in the tests."""
-    allowed = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.expr_context)
-    return all(isinstance(each, (*allowed, ast.operator, ast.unaryop)) for each in ast.walk(node))
+def _relates(one: ast.expr, other: ast.expr) -> bool:
+    """Returns whether an attribute of one object stands beside that of another, as in `b.id == a.id + 1`."""
+    owners = [_owner(side) for side in (one, other)]
+    return "" not in owners and owners[0] != owners[1]
+
+
+def _owner(node: ast.expr) -> str:
+    """Returns the name of whose attribute it is, give or take a constant; "" for anything else."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_known(node.right):
+        return _owner(node.left)
+    is_attribute = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    return node.value.id if is_attribute else ""

@@ -9,20 +9,22 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import builtins
-import itertools
+import io
 import sys
 from collections import deque
 from types import CoroutineType, MemberDescriptorType
 from typing import Any
 
 from grpo.rewards.code.guest.arguments import update
-from grpo.rewards.code.guest.callbacks import facts_of
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late
 from grpo.rewards.code.guest.errors import Errors, is_own, there
 from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.frozen import Answers
+from grpo.rewards.code.guest.functions import Functions, awaited
 from grpo.rewards.code.guest.handles import Handle, Inside, Unjudgeable, inside
+from grpo.rewards.code.guest.heard import say
 from grpo.rewards.code.guest.kept import changes, kept, stands_for, texts_of
+from grpo.rewards.code.guest.module import Globals, Solution
 from grpo.rewards.code.guest.standing import Standing
 from grpo.rewards.code.guest.twins import Twins
 from grpo.rewards.code.guest.values import (
@@ -35,17 +37,17 @@ from grpo.rewards.code.guest.values import (
     attributes,
     is_enumeration,
     member,
+    size,
 )
 
 TESTS = "tests"
-_MOST_TAKEN = 1000
 _MOST_KEPT, _LONGEST_KEPT = 24, 4000
 _QUESTIONS = frozenset({"get", "kind", "number", "items", "held", "isinstance", "issubclass", "type"})
 _UNHELD = 4  # references to a container that nobody has but the list of those that are shared
 _IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
 _CHANGING = frozenset({"__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)})
 _LONG_ANSWER = 2**16  # bytes; before one that long, what is too large is the tests' own
-_IDENTIFIED = (list, dict, set, bytearray, deque)
+_IDENTIFIED = (list, dict, set, bytearray, deque, io.StringIO, io.BytesIO)
 _FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -94,16 +96,15 @@ class Remote:
         self._globals: list[Any] = []
         self._serial = 0
         self._data: dict[int, Any] = {}
-        self._function_numbers: dict[int, int] = {}
         self.hashes: dict[int, int] = {}
         self._plain_classes = plain_classes
         self._entry_point = entry_point
         self._classes = classes
-        self._functions: list[Any] = []
-        self._iterators: dict[int, tuple[Any, Any]] = {}
+        self._functions = Functions(self._plain)
         self._theirs: dict[int, Any] = {}
         self._given_back = False
         self._handles: dict[int, Handle] = {}
+        self._values: Globals | None = None
         self.twins = Twins(consistent=consistent)
         self.pinned: Any = _Passed(self) if consistent else self
 
@@ -217,8 +218,7 @@ class Remote:
                 else:
                     self._later.extend(pair for pair in pairs if id(pair[0]) not in at_once)
                     self._returned.extend((result, old) for old, _ in back[:1])
-            if text:
-                sys.stdout.write(str(text))
+            self._beside(*text)
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
         return result, raised, serial
@@ -244,6 +244,22 @@ class Remote:
             answers = self._answers.pop(number, None)
             if answers and answers.items and answers.items.once:
                 self.answers(number).items = answers.items  # what was taken of an iterator is not there any more
+
+    def module(self, found: dict[str, Any], space: dict[str, Any], imported: list[str]) -> Solution:
+        """Returns the solution as a module, and keeps what it and the tests have of its globals up to date."""
+        made = Solution(found, lambda name, value: self.ask("global", 0, name, (value,), {}))
+        self._values = Globals(found, space, made, imported)
+        return made
+
+    def _beside(self, printed: Any, values: list[Any], said: list[Any]) -> None:
+        """Takes what came with an answer: what the solution printed, its globals that changed, what it let be heard."""
+        if printed:
+            sys.stdout.write(str(printed))
+        for name, wire in values:
+            if self._values is not None:
+                self._values.now(name, self._fresh().read(wire))
+        for line in said:
+            say(line, self._errors.class_of)
 
     def begin_unit(self) -> None:
         """Begins a unit, for all of whose calls together the solution has its processor time."""
@@ -311,7 +327,10 @@ class Remote:
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("a call cannot be read")) from fault
         try:
-            answer = ["returned", self._codec.write(function(*given, **keywords))]
+            result = function(*given, **keywords)
+            if type(result) is CoroutineType and result.cr_code is not Remote._coroutine.__code__:
+                result = awaited(result)
+            answer = ["returned", self._codec.write(result)]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             kinds = [kind.__name__ for kind in type(error).__mro__]
             if type(error).__module__ == TESTS:
@@ -375,34 +394,10 @@ class Remote:
         if type(value) is CoroutineType and value.cr_code is Remote._coroutine.__code__:
             raise TypeError("a coroutine of the solution, which nothing has awaited, is no argument")
         if callable(value):
-            return self._function(value)
+            return self._functions.function(value)
         if hasattr(kind, "__next__") and not hasattr(kind, "read"):
-            return ["I", self._iterator(value)]
+            return ["I", self._functions.number_of_iterator(value)]
         raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
-
-    def _function(self, value: Any) -> Wire:
-        """Returns the wire form of a function of the tests: its number, its name, and what is known of a `def`."""
-        if id(value) not in self._function_numbers:
-            self._function_numbers[id(value)] = len(self._functions)
-            self._functions.append(value)
-        name = getattr(value, "__name__", "")
-        found = facts_of(value)
-        facts = None if found is None else [*found[0], [self._plain(each) for each in found[1]]]
-        return ["k", self._function_numbers[id(value)], name if type(name) is str else "", facts]
-
-    def _iterator(self, value: Any) -> int:
-        """Returns the number of a function that takes so many more items of an iterator of the tests."""
-        for number, (known, _) in self._iterators.items():
-            if known is value:
-                return number
-
-        def take(count: Any) -> Any:
-            taken = list(itertools.islice(value, min(count, _MOST_TAKEN)))
-            return taken, len(taken) < count
-
-        self._functions.append(take)
-        self._iterators[len(self._functions) - 1] = (value, take)
-        return len(self._functions) - 1
 
     def _resolve(self, tag: str, wire: list[Any], codec: Codec) -> Any:
         if tag in ("h", "a", "H"):
@@ -422,7 +417,7 @@ class Remote:
         if tag == "x":
             return self._errors.made(wire[1:])
         if tag == "I":
-            return self._iterators[wire[1]][0]
+            return self._functions.iterator(wire[1])
         if tag == "o":
             _, name, pairs = wire
             return self._object(self._plain_classes[name], pairs, codec)
@@ -502,7 +497,7 @@ class Remote:
 
     def _share(self, result: Any, serial: int) -> None:
         """Keeps a container that the solution returned or was given the same on both sides while the tests have it."""
-        if not issubclass(type(result), _IDENTIFIED) or len(result) > MOST_SHARED:
+        if not issubclass(type(result), _IDENTIFIED) or size(result) > MOST_SHARED:
             return
         if any(result is one for one, _ in self._shared.values()):
             return

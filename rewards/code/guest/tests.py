@@ -26,7 +26,9 @@ from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, given
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES, Captured, customary, mentions, offer_pytest
 from grpo.rewards.code.guest.failures import Failures, Guard
 from grpo.rewards.code.guest.handles import Patterns, Unjudgeable
+from grpo.rewards.code.guest.heard import Lines, offer_warns
 from grpo.rewards.code.guest.library import offer_library
+from grpo.rewards.code.guest.module import Patch
 from grpo.rewards.code.guest.remote import TESTS, Remote
 
 UNITS = "__grpo_units__"
@@ -241,8 +243,8 @@ class Units:
 
     def _fixture(self, name: str, ended: list[Any], owner: Any) -> Any:
         made: Any = getattr(owner, name, self.space.get(name))
-        if made is None and name == "capsys":
-            ended.append(_capturing())
+        if made is None and name in _FIXTURES:
+            ended.append(_until_the_end(_FIXTURES[name]()))
             return next(ended[-1])
         if not getattr(made, "grpo_fixture", False):
             raise Unjudgeable(f"the tests ask for the fixture '{name}', which is not here")
@@ -254,10 +256,12 @@ class Units:
         return next(value)
 
 
-def _capturing() -> Iterator[Captured]:
-    captured = Captured()
-    yield captured
-    captured.end()
+_FIXTURES: dict[str, Callable[[], Any]] = {"capsys": Captured, "caplog": Lines, "monkeypatch": Patch}
+
+
+def _until_the_end(fixture: Any) -> Iterator[Any]:
+    yield fixture
+    fixture.end()
 
 
 def _near(result: Any, expected: Any, tolerance: float) -> bool:
@@ -315,6 +319,8 @@ def main(
     names: list[str],
     entry_point: str,
     classes: list[str],
+    imported: list[str],
+    optional: list[str],
     first: int,
     seconds: float,
     stop: bool,
@@ -331,6 +337,8 @@ def main(
         names: the globals of the solution that the tests use.
         entry_point: the function under test, or "".
         classes: those of the names that the tests use as no function is used.
+        imported: those of the names that the tests import from the solution.
+        optional: those that a solution need not define, without which the tests mean nothing.
         first: the first unit to run.
         seconds: wall time of one unit, and of loading.
         stop: end at the first unit that fails.
@@ -363,9 +371,12 @@ def main(
     if isinstance(found, str):
         report(["load", "raised", found[:_LONGEST]])
         return
+    unknown = next((name for name in optional if name not in found), "")
+    if unknown:
+        report(["unjudged", f"the tests use '{unknown}', which neither they nor the task define"])
+        return
     space.update(found)
-    module: Any = types.ModuleType("solution")
-    vars(module).update(found)
+    module = remote.module(found, space, imported)
     for name in SOLUTION_MODULES:
         sys.modules[name] = module
     units = Units(remote, report, first, seconds, stop)
@@ -417,6 +428,7 @@ def _run_tests(source: str, compiled: list[str], space: dict[str, Any], remote: 
         mentioned = mentions(code)
         if "pytest" in mentioned:
             offer_pytest()
+            offer_warns()
         offer_library(mentioned)
         exec(code, space)
     except Stop:

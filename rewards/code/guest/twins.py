@@ -21,7 +21,7 @@ from grpo.rewards.code.guest.values import Wire
 
 _MOST = 20_000
 _LONGEST = 2000
-_REFERENCE = re.compile(r"\['[hHakIxEoUym]'")
+_REFERENCE = re.compile(r"\['[hHakIxEoUymw=]'")
 _SILENT = frozenset({"kind", "number", "held", "isinstance", "issubclass", "type", "global"})
 _DATA = (bool, int, float, str, type(None), list, dict, tuple, set, frozenset, bytes, complex)
 
