@@ -131,14 +131,15 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     found = imported | ({entry_point} if entry_point else set())
     if (used or imported) and entry_point and not all_of_it:
         found |= {"Solution"} & open_names
+        found |= seen_from_outside(every, open_names - _CONSTANTS)
         called = {name for name in open_names & CUSTOMARY.keys() if name not in _CONSTANTS}
-        found |= seen_from_outside(every, open_names - CUSTOMARY.keys())
         _refuse_unknown(open_names - found - (CUSTOMARY.keys() - _bare_values(every, called)))
     elif imported and not all_of_it:
         _refuse_unknown(open_names - found - CUSTOMARY.keys())
     else:
         asked = _asked_for_alone(every, open_names)
         found |= {name for name in open_names if name not in CUSTOMARY or name in asked}
+        found |= seen_from_outside(every, open_names - _CONSTANTS)
         _refuse_unknown(_bare_values(every, found - imported - {entry_point}) if len(found) > 1 else set())
     return found or {name for name in _outermost_called(every) if name != UNITS}
 

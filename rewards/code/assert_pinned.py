@@ -90,5 +90,6 @@ def _owner(node: ast.expr) -> str:
     """Returns the name of whose attribute it is, give or take a constant; "" for anything else."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_known(node.right):
         return _owner(node.left)
-    is_attribute = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    return node.value.id if is_attribute else ""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id
+    return ""
