@@ -87,7 +87,9 @@ def _relates(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _owner(node: ast.expr) -> str:
-    """Returns the name of whose attribute it is, give or take a constant; "" for anything else."""
+    """Returns the name of whose attribute, or answer, it is, give or take a constant; "" for anything else."""
+    if isinstance(node, ast.Call) and not node.args and not node.keywords:
+        return _owner(node.func)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_known(node.right):
         return _owner(node.left)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

@@ -40,7 +40,13 @@ class Heard:
             import logging
 
             logger: Any = logging.Logger
-            logger.isEnabledFor = lambda *_: True
+            plain = logger.isEnabledFor
+
+            def is_enabled_for(self: Any, level: int) -> bool:
+                asked_by_logging = sys._getframe(1).f_globals is vars(logging)
+                return asked_by_logging or plain(self, level)
+
+            logger.isEnabledFor = is_enabled_for
             logger.callHandlers = self._logged(logger.callHandlers)
 
     def taken(self) -> list[Wire]:

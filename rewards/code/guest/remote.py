@@ -128,6 +128,8 @@ class Remote:
                     constructing = found[name] = inside(value).copied()
                     inside(constructing).constructs = True
                     inside(constructing).certain = name in self._classes
+                    if name == "Solution":
+                        self.twins.without_state(inside(value).number)
                 elif type(value) is Handle and not inside(value).is_class:
                     self.twins.function(inside(value).number)
             return found

@@ -39,6 +39,7 @@ class Twins:
     def __init__(self, *, consistent: bool) -> None:
         self.changed = False
         self._consistent = consistent
+        self._without_state: set[int] = set()
         self._said: dict[Any, tuple[str, Any]] = {}
         self._past: dict[int, tuple[Any, ...]] = {}
         self._owners: dict[int, tuple[int, str]] = {}
@@ -49,6 +50,10 @@ class Twins:
     def function(self, number: int) -> None:
         """Notes a function of the solution that the tests know by name."""
         self._past[number] = (("function", number),)
+
+    def without_state(self, number: int) -> None:
+        """Notes a class whose methods are functions: `Solution`, as contest sites have it."""
+        self._without_state.add(number)
 
     def standing(self, number: int) -> Standing:
         """Returns which numbers an object may stand for; objects with the same past stand for the same."""
@@ -98,14 +103,16 @@ class Twins:
     def made(self, number: int, wires: list[Wire], named: list[str], result: int) -> None:
         """Notes how an object came about: it was made of a class, with these arguments."""
         known = self._told(wires)
-        if result in self._past or known is None:
+        if number in self._without_state:
+            self._past[result] = (("function", number, known),)
+        elif result in self._past or known is None:
             self._past[result] = (("one", result), self._new())
         else:
             self._past[result] = (("made", number, known, *named),)
 
     def has(self, number: int, name: str, method: int) -> None:
         """Notes that an object has something by a name, which may be a method of it."""
-        if number in self._past and self._past[number][0][0] != "function":
+        if number in self._past:
             self._owners[method] = (number, name)
 
     def _acted(self, kind: str, number: int, what: tuple[Any, ...], wires: list[Wire]) -> None:
