@@ -50,8 +50,8 @@ class Allowance:
 def starved(result: JobResult, tests: JobResult, allowance: Allowance, patience: float) -> bool:
     """Returns whether a program that was late had been waiting for the processor, and was not asleep.
 
-    It also waits while its tests wait for the processor; but not while they wait for what it takes itself. And a program
-    whose sandbox was given it after its tests had begun was waited for in vain.
+    It also waits while its tests wait for the processor; but not while they wait for what it takes itself. A program
+    that began after its tests had been kept waiting too.
 
     Args:
         result: what happened to it.
