@@ -26,7 +26,7 @@ from grpo.rewards.math.number import is_list, same_digits, same_number, term, un
 from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
 from grpo.rewards.math.radix import same_numeral
-from grpo.rewards.numbers.hedges import without_condition
+from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.quantity import magnitude, turns, unit, unit_ratio
 from grpo.rewards.words import says
 
@@ -34,7 +34,6 @@ TIMEOUT = 60.0
 """Seconds until the scoring engine ends the row: far more than the comparison and the start of its process may take."""
 
 _END = 1000
-_CONDITION = 200
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
 _DEFINED = lazy_pattern(r"\s*[A-Za-z]_(?:\w|\{[^{}=]{1,30}\})\s*=\s*([^=]+)")
@@ -255,9 +254,9 @@ def _refused(gold: Gold, extracted: str, reason: str) -> Verdict:
 
 
 def _unconditional(text: str, gold: str) -> str:
-    """Prose without the condition at its end that the gold has none of: "for all real x", "attained at x = 2"."""
+    """Prose without what it says at its end besides its value: "for all real x", "attained at x = 2", "in 4 years"."""
     if "=" not in gold:
-        text = text[:-_CONDITION] + without_condition(text[-_CONDITION:])
+        text = main_clause(text)
     return text if "all" in gold else without_quantifier(text)
 
 

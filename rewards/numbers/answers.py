@@ -16,7 +16,8 @@ from fractions import Fraction
 from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers, without_condition
+from grpo.rewards.numbers.adjuncts import main_clause
+from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
@@ -293,7 +294,7 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     if not _DIGIT.search(content):
         return None
     content = _MINUS.sub(r"\1-", content)
-    content = without_condition(content)
+    content = main_clause(content)
     single = read_number(content)
     if single is not None and not _EITHER_SIGN.search(content):
         return (single,)
