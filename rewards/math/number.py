@@ -81,7 +81,9 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
             return same or _rounded(found.numbers[0].value * scale, number.value, precision)
         if len(found.numbers) == 1 and is_right(found, number):
             return True
-        return False if found.numbers[0].said_twice else _hedged(found)
+        percent = len(found.numbers) == 1 and found.numbers[0].factor < 1 == number.factor
+        other = percent and number.value.denominator == 1 and not formulas(found.text)
+        return False if found.numbers[0].said_twice or other else _hedged(found)
     left, equals, right = prediction.parts[0].rpartition("=")
     if equals and _EQUATION.fullmatch(left) and read_number(right, units=True) is not None:
         return same_number(replace(prediction, parts=(right,)), number, gold, precision)

@@ -30,6 +30,11 @@ _DENIED = lazy_pattern(
     re.IGNORECASE,
 )
 _RELATION = lazy_pattern(r"[<>\u2264\u2265\u2260]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|in|ni|mid)(?![a-zA-Z])")
+_UNKNOWN = lazy_pattern(
+    r"\b(?:I\s+(?:really\s+)?(?:do\s+not|don['\u2019]t|cannot|can['\u2019]t|could\s+not|couldn['\u2019]t)\s+(?:know|determine|solve|tell|say|figure)"
+    r"|(?:I\s+have\s+)?no\s+idea|not\s+sure|unsure|just\s+a\s+guess|(?:just|only)\s+guessing|I\s+give\s+up)\b",
+    re.IGNORECASE,
+)
 _WRONG = lazy_pattern(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
 _UNEVALUATED = lazy_pattern(
     r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det|max|min)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
@@ -59,6 +64,8 @@ def objection(
     one = number is not None or not (several(gold) or is_set(gold))
     if clause.rstrip("$ \\])}").endswith("?") and "?" not in gold:
         return "a question is no answer"
+    if len(prediction.text) <= _SHORT and _UNKNOWN.search(prediction.text):
+        return "the answer is said to be unknown"
     if _denies(prediction, clause, number) and not _DENIAL.match(gold):
         return "the answer is denied"
     if one and _offers(prediction, clause) and not (_OR.search(gold) or _names_only(clause, number)):

@@ -51,7 +51,8 @@ _RATE = _form(
     rf"{{0,2}}{_NUMBER}(?:\s+[^\W\d_]{{2,12}})?\s+{_PERIOD}",
 )
 _SPARE = _form(
-    _STATED, rf",?\s+with\s+(?:only\s+|just\s+)?{_NUMBER}{_FEW}\s+(?:left(?:\s?over)?|leftover|remaining|to\s+spare|over)"
+    _STATED,
+    rf",?\s+with\s+(?:only\s+|just\s+)?{_NUMBER}{_FEW}\s+(?:left(?:\s?over)?|leftover|remaining|to\s+spare|over)",
 )
 _FILLED = _form(rf"{_NUMBER}\s+(?:more\s+|such\s+)?{_CONTAINER}", rf"\s+of\s+{_NUMBER}{_FEW}")
 _PRICED = _form(

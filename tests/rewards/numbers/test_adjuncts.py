@@ -59,7 +59,16 @@ def test_places_stay_what_they_were():
 
 
 def test_adjuncts_are_read_in_bounded_time():
-    pieces = ["needs 5 to ", "1 more ", "(1 + 1) ", "5 in 4 years ", "1-page ", "72 (48 + ", "than 5 each ", "1 a b c d "]
+    pieces = [
+        "needs 5 to ",
+        "1 more ",
+        "(1 + 1) ",
+        "5 in 4 years ",
+        "1-page ",
+        "72 (48 + ",
+        "than 5 each ",
+        "1 a b c d ",
+    ]
     for piece in pieces:
         start = time.perf_counter()
         main_clause(piece * 20_000)
