@@ -39,10 +39,13 @@ _CUE = lazy_pattern(
     re.IGNORECASE | re.MULTILINE,
 )
 _CHOICES = lazy_pattern(r"^[ \t>*]{0,8}B:", re.MULTILINE)
-_IS = lazy_pattern(r"\b(?:is|are|was|were|be|becomes?)\b", re.IGNORECASE)
+_IS = lazy_pattern(r"\b(?:is|are|was|were|be|becomes?|will(?!\s+be\b))\b|\b(?:it|that|this)['\u2019]s\b", re.IGNORECASE)
+_SUBJECT = lazy_pattern(
+    r"([A-Z][^\W\d_]+(?:\s[A-Z][^\W\d_]+)?)\s+(?:has|had|is|was|will|would|won|wins|can|did|does|gets?|got|should)\b[^A-Z.!?]*"
+)
 _NAMED = lazy_pattern(
-    r"(?:(?:most|very|highly)\s+)?(?:likely|probably|definitely|certainly|clearly|indeed|therefore|thus|called|named"
-    r"|known\s+as|referred\s+to\s+as)\b[\s,]*",
+    r"(?:(?:(?:most|very|highly)\s+)?(?:likely|probably|definitely|certainly|clearly|indeed|therefore|thus|called|named"
+    r"|always|also|simply|just|actually|known\s+as|referred\s+to\s+as)|[a-z]+(?:ed|en|wn|de|lt|ng|on)\s+by)\b[\s,]*",
     re.IGNORECASE,
 )
 _CLAUSE = lazy_pattern(
@@ -152,8 +155,11 @@ def last_words(prediction: Statement) -> tuple[str, ...]:
     verbs = list(_IS.finditer(last))
     colon = last.rfind(":") + 1
     start = colon or (verbs[0].end() if len(verbs) == 1 else len(last))
-    said = _NAMED.sub("", last[start:].strip(" *_:"), count=1).strip(" *_:\"'")
-    return () if not said or len(said.split()) > _FEW else (said,)
+    said = _NAMED.sub("", last[start:].strip(" *_:!"), count=1).strip(" *_:\"'")
+    opening = _LEAD.match(last)
+    subject = _SUBJECT.fullmatch(last[opening.end() :] if opening else last)
+    named = (subject[1],) if subject else ()
+    return named if not said or len(said.split()) > _FEW else (said, *named)
 
 
 def words_behind_cue(text: str) -> tuple[str, ...]:
@@ -310,6 +316,8 @@ def _formal(text: str) -> bool:
 def _name(word: str) -> bool:
     if word.startswith("\\") or len(word) == 1 or word in NAMES or word.lower() in _FUNCTIONS:
         return True
+    if len(word) == 3 and word.istitle() and word.lower() not in NAMES:
+        return False
     if not word.isascii():
         return all("\u0370" <= c <= "\u03ff" for c in word)
     return len(word) <= 3 and word.lower() not in _COMMON

@@ -21,6 +21,7 @@ DIGITS_ALONE = lazy_pattern(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 """A number that is digits, a point and a minus sign at most, as most golds and most answers are."""
 
 _FORMULA = lazy_pattern(r"[\u221a\u03c0!\u00b2\u00b3]|\d[a-zA-Z(]|[-+*/\u00d7\u00b7]\s?[\d(a-zA-Z]")
+_ORDINAL = lazy_pattern(r"\b\d+(?:st|nd|rd|th)\b", re.IGNORECASE)
 _EQUATION = lazy_pattern(r"[^,;=\\<>!$]{1,80}(?:=[^,;=\\<>!$]{1,80}){0,2}")
 _CORRECTED = lazy_pattern(r"\W*not\b", re.IGNORECASE)
 _CALCULATED = lazy_pattern(r"[-+*/^\u00d7\u00b7\u00f7\\]|\d[,:]\d")
@@ -74,6 +75,7 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
         if not found.numbers:
             return False
         outcome = found.text.rpartition("=")[2]
+        outcome = _ORDINAL.sub("", outcome)
         plain = len(found.numbers) == 1 and found.numbers[0].factor == number.factor == 1
         if plain and not _FORMULA.search(outcome) and not formulas(found.text):
             scale = unit_ratio(found.text, gold) or Fraction(0)

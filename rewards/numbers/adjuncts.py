@@ -25,8 +25,12 @@ _CONTAINER = (
 _EARNED = (
     r"(?:makes?|made|earn(?:s|ed)?|produces?d?|travel(?:s|l?ed)?|drives?|drove|walk(?:s|ed)?|runs?|ran|saves?d?|sells?"
     r"|sold|uses?d?|eats?|ate|drinks?|drank|bakes?d?|spends?|spent|burn(?:s|ed)?|collect(?:s|ed)?|gain(?:s|ed)?|loses?"
-    r"|lost|pay(?:s)?|paid|receives?d?|types?d?|writes?|wrote|cycles?d?|rides?|rode|flies|fl[ey]w?|swims?|swam)"
+    r"|lost|pay(?:s)?|paid|receives?d?|types?d?|writes?|wrote|cycles?d?|rides?|rode|flies|fl[ey]w?|swims?|swam"
+    r"|falls?|fell|drops?|rises?|rose|climbs?|moves?|rolls?|slides?|flows?|grows?|grew|covers?|goes|went|completes?)"
 )
+
+
+_BETWEEN = (". ", "? ", "! ", "\n")
 
 
 def _form(head: str, tail: str) -> re.Pattern[str]:
@@ -41,7 +45,7 @@ _AGE = _form(
     rf"\s+(?:in|after)\s+(?:another\s+)?{_NUMBER}(?:\s+more)?\s+years?(?:\s+from\s+now)?",
 )
 _PURPOSE = _form(
-    rf"\b(?:takes?|took|needs?|needed|requires?|required|must|should|ha(?:ve|s|d)\s+to)\b[^.!?\n\d]{{0,60}}?{_STATED}"
+    rf"\b(?:takes?|took|needs?|needed|requires?|required|calls?\s+for|must|should|ha(?:ve|s|d)\s+to)\b[^.!?\n\d]{{0,60}}?{_STATED}"
     rf"|{_NUMBER}\s+more{_FEW}",
     rf"\s+(?:in\s+order\s+to\s+|to\s+|for\s+(?={_NUMBER}|all\b|the\b))(?=[^\W\d_]{{2}}|{_NUMBER}){_ANY}{{0,40}}?\d{_ANY}{{0,80}}",
 )
@@ -53,6 +57,16 @@ _RATE = _form(
 _SPARE = _form(
     _STATED,
     rf",?\s+with\s+(?:only\s+|just\s+)?{_NUMBER}{_FEW}\s+(?:left(?:\s?over)?|leftover|remaining|to\s+spare|over)",
+)
+_PACE = _form(
+    rf"{_NUMBER}\s+[^\W\d_]+\s+(?:per|an?)\s+[^\W\d_]+",
+    rf"\s+(?:for|over|in)\s+{_NUMBER}\s+{_PERIOD}(?:\s{_ANY}{{0,60}})?",
+)
+_BOUGHT = _form(
+    rf"\b(?:buys?|gets?|purchases?|afford)\s+(?:up\s+to\s+)?{_STATED}", rf"\s+(?:for|with)\s+(?=[$]){_NUMBER}{_FEW}"
+)
+_WHOLE = _form(
+    rf"{_NUMBER}(?:\s+[^\W\d_]+){{1,4}}", rf"\s+out\s+of\s+(?:(?:a\s+total\s+of|the)\s+)?{_NUMBER}{_ANY}{{0,60}}"
 )
 _FILLED = _form(rf"{_NUMBER}\s+(?:more\s+|such\s+)?{_CONTAINER}", rf"\s+of\s+{_NUMBER}{_FEW}")
 _PRICED = _form(
@@ -118,6 +132,10 @@ _FORMS = (
     (" over ", _RATE),
     (" within ", _RATE),
     (" during ", _RATE),
+    (" for ", _PACE),
+    (" over ", _PACE),
+    (" for ", _BOUGHT),
+    (" with ", _BOUGHT),
     (" of ", _FILLED),
     (" ", _NUMBERED),
 )
@@ -125,10 +143,11 @@ _FORMS = (
 
 _COMPOUND = lazy_pattern(r"(?<![\w.,/^-])[$]?\d[\d,.]{0,12}-[A-Za-z]{3,}")
 _WORKED = lazy_pattern(
-    rf"(?<![\w.^])[$]?(?P<said>\d[\d,]*(?:\.\d+)?)(?P<noun>{_FEW})\s+\((?P<sum>[\d\s.,$+*/\u00d7\u00f7\u00b7=-]{{3,80}})\)"
+    rf"(?<![\w.^])[$]?(?P<said>\d[\d,]*(?:\.\d+)?)(?P<noun>{_FEW})\s+\((?P<sum>[^()]{{3,80}})\)"
     r"(?!\s*[-+*/^=(\u00d7\u00f7\u00b7])"
 )
-_TERM = lazy_pattern(r"\s*[$]?(\d[\d,]*(?:\.\d+)?)\s*")
+_TERM = lazy_pattern(r"\s*[$]?(\d[\d,]*(?:\.\d+)?)(?:\s+[^\W\d_]+){0,3}\s*")
+_SHARE = lazy_pattern(r"\b(?:probabilit|chance|odds|fraction|proportion|likelihood|ratio)", re.IGNORECASE)
 _SIGN = lazy_pattern(r"([-+*/\u00d7\u00f7\u00b7])")
 
 
@@ -138,7 +157,9 @@ def main_clause(text: str) -> str:
     Args:
         text: a sentence, or a text of which the last sentence is meant.
     """
-    head, tail = text[:-_READ], text[-_READ:]
+    end = len(text.rstrip())
+    start = max(len(text) - _READ, 0, *(text.rfind(mark, 0, end) + len(mark) for mark in _BETWEEN))
+    head, tail = text[:start], text[start:]
     if "(" in tail:
         tail = _WORKED.sub(_without_work, tail)
     for mark, form in _FORMS:
@@ -147,14 +168,17 @@ def main_clause(text: str) -> str:
             if found is not None:
                 start = found.end(1)
                 tail = tail[:start] + " " * (len(tail) - start)
+    if " out of " in tail and not _SHARE.search(tail):
+        found = _WHOLE.search(tail)
+        if found is not None:
+            tail = tail[: found.end(1)] + " " * (len(tail) - found.end(1))
     return head + (_without_compounds(tail) if "-" in tail else tail)
 
 
-def _without_compounds(text: str) -> str:
-    """Without "210-page" and the like in the last line, where that has another number."""
-    start = text.rstrip().rfind("\n") + 1
-    line = _COMPOUND.sub(lambda found: " " * len(found[0]), text[start:])
-    return text[:start] + line if any(map(str.isdigit, line)) else text
+def _without_compounds(sentence: str) -> str:
+    """Without "210-page" and the like, where the sentence has another number."""
+    text = _COMPOUND.sub(lambda found: " " * len(found[0]), sentence)
+    return text if any(map(str.isdigit, text)) else sentence
 
 
 def _without_work(found: re.Match[str]) -> str:

@@ -31,6 +31,11 @@ READ = {
         ("Since the one-sided limits are different, the limit does not exist.", "DNE", "0"),
     ],
     "names": [
+        ("Hamlet was written by William Shakespeare.", "William Shakespeare", "Marlowe"),
+        ("Sarah has more money.", "Sarah", "Tom"),
+        ("The price will increase.", "increase", "decrease"),
+        ("So the sum is always even.", "even", "odd"),
+        ("It's a parallelogram!", "parallelogram", "square"),
         ("The process is called **photosynthesis**.", "photosynthesis", "respiration"),
         ("The marble is most likely blue.", "blue", "green"),
         ("100 = 14 * 7 + 2, so the day is two days after Sunday: Tuesday.", "Tuesday", "Sunday"),
@@ -113,6 +118,9 @@ def test_words_that_are_denied_offered_or_asked_are_not_said(text):
         ("<answer></answer> 72 73 74", "72"),
         ("The answer cannot be A.", "A"),
         ("I don't know. 0", "0"),
+        ("6 is not the answer.", "6"),
+        ("The answer is the number such that x = 6 or x != 6.", "6"),
+        ("Sarah has less money than Tom.", "Sarah"),
         ("75% of the students (90 out of 120) passed the exam.", "120"),
     ],
 )

@@ -27,8 +27,17 @@ SENTENCES = [
     ("The largest such prime is 17, and 17^2 = 289.", "17", "289"),
     ("The least value is 6, attained at x = 2.", "6", "2"),
     ("She needs 5 boxes of 12 eggs.", "5", "12"),
+    ("There are 35 purple flowers out of 70 in the garden.", "35", "70"),
+    ("The recipe calls for 8 cups of flour for 24 muffins.", "8", "24"),
+    ("It will take Jim 2 hours to mow a 10,000-square-foot lawn.", "2", "10000"),
+    ("John drives 45 miles per hour for 3 hours to reach home.", "45", "3"),
+    ("Kim buys 10 pounds of apples for $25.", "10", "25"),
+    ("The ball falls 19.6 meters in 2 seconds.", "19.6", "2"),
+    ("Therefore, Jen has 13 fish (4 goldfish + 9 guppies).", "13", "9"),
+    ("So they will have 22 days left until the 31st.", "22", "31"),
 ]
 UNCHANGED = [
+    "The probability is 3 red balls out of 8.",
     "Since 2 * 3 = 6, it is 6.",
     "In 4 years he will be 28.",
     "It grows from 5 to 10 in total.",
