@@ -39,7 +39,9 @@ _CUE = lazy_pattern(
     re.IGNORECASE | re.MULTILINE,
 )
 _CHOICES = lazy_pattern(r"^[ \t>*]{0,8}B:", re.MULTILINE)
-_IS = lazy_pattern(r"\b(?:is|are|was|were|be|becomes?|will(?!\s+be\b))\b|\b(?:it|that|this)['\u2019]s\b", re.IGNORECASE)
+_IS = lazy_pattern(
+    r"\b(?:is|are|was|were|be|becomes?|(?:will|would)(?!\s+be\b))\b|\b(?:it|that|this)['\u2019]s\b", re.IGNORECASE
+)
 _SUBJECT = lazy_pattern(
     r"([A-Z][^\W\d_]+(?:\s[A-Z][^\W\d_]+)?)\s+(?:has|had|is|was|will|would|won|wins|can|did|does|gets?|got|should)\b[^A-Z.!?]*"
 )

@@ -46,7 +46,7 @@ _AGE = _form(
 )
 _PURPOSE = _form(
     rf"\b(?:takes?|took|needs?|needed|requires?|required|calls?\s+for|must|should|ha(?:ve|s|d)\s+to)\b[^.!?\n\d]{{0,60}}?{_STATED}"
-    rf"|{_NUMBER}\s+more{_FEW}",
+    rf"|{_NUMBER}\s+more{_FEW}|{_STATED}\s+(?:needed|required|enough|sufficient|necessary)",
     rf"\s+(?:in\s+order\s+to\s+|to\s+|for\s+(?={_NUMBER}|all\b|the\b))(?=[^\W\d_]{{2}}|{_NUMBER}){_ANY}{{0,40}}?\d{_ANY}{{0,80}}",
 )
 _RATE = _form(
@@ -77,6 +77,13 @@ _COMPARED = _form(
     rf"|smaller|greater|cheaper|farther|further){_FEW}",
     rf"\s+than\s+{_ANY}{{0,60}}?\d{_ANY}{{0,60}}",
 )
+_APART = _form(_STATED, rf",\s+(?:which\s+is\s+)?{_NUMBER}{_FEW}\s+than\b{_ANY}{{0,60}}")
+_BESIDE = _form(_STATED, rf",?\s+(?:along\s+with|together\s+with|in\s+addition\s+to)\s+{_ANY}{{0,30}}?\d{_ANY}{{0,60}}")
+_RANGE = _form(
+    rf"\b(?:is|are|has|have|exactly)\s+(?:exactly\s+)?{_STATED}",
+    r"\s+(?:(?:in|on|over)\s+(?:the\s+)?(?:interval|range)\b[^.!?]{0,60}"
+    rf"|(?:between|from)\s+{_NUMBER}\s+(?:and|to)\s+{_NUMBER}(?:,\s+inclusive)?|(?:less|greater|smaller|larger)\s+than\s+{_NUMBER})",
+)
 _FORMERLY = _form(
     _STATED,
     rf",?\s+(?:(?:as\s+)?compared\s+(?:to|with)|(?:up|down)\s+from|instead\s+of|rather\s+than|as\s+opposed\s+to)\s+"
@@ -88,7 +95,7 @@ _NUMBERED = _form(
     r"|case|example|exercise|lap|round|level|year|month)\s+(?:number\s+)?#?\d{1,4}",
 )
 _CONDITION = lazy_pattern(
-    r"([\d$)}%])([\s,]+"
+    r"([\d$)}%](?:\s?(?!at\b|when\b|if\b|for\b|with\b)[A-Za-z\u00b0][A-Za-z/^\u00b7\u00b2\u00b3]{0,11})?)([\s,]+"
     r"(?:(?:which|is|it|and|attained|achieved|reached|obtained|occurs|occurring|taken|equality|holds)\s+){0,4}"
     rf"(?:at|when|where|if|for|with)\s+\$?\\?[a-zA-Z]\w{{0,8}}\s*=[^,;.?!]{{1,60}}){_END}",
     re.IGNORECASE,
@@ -117,7 +124,14 @@ _FORMS = (
     (" since ", _YEAR),
     (" year", _AGE),
     (" with ", _SPARE),
+    (" than ", _APART),
     (" than ", _COMPARED),
+    (" than ", _RANGE),
+    (" from ", _RANGE),
+    (" between ", _RANGE),
+    (" interval ", _RANGE),
+    (" with ", _BESIDE),
+    (" in addition ", _BESIDE),
     (" than ", _FORMERLY),
     (" of ", _FORMERLY),
     (" from ", _FORMERLY),

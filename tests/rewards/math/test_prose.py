@@ -26,6 +26,12 @@ READ = {
         ("The train arrives at 10:30.", "10:30", "10:40"),
         ("The movie ends at 10:45.", "10:45", "9:45"),
     ],
+    "ranges, moments and powers": [
+        ("There are 4 solutions in the interval [0, 2\u03c0].", "4", "2"),
+        ("v = 10 m/s at t = 2 s.", "10 m/s", "2"),
+        ("2^6 = 64 cells after 6 hours.", "64", "6"),
+        ("It would decrease.", "decrease", "increase"),
+    ],
     "points and what does not exist": [
         ("The lines intersect at the point (3, 4).", "(3,4)", "(4,3)"),
         ("Since the one-sided limits are different, the limit does not exist.", "DNE", "0"),

@@ -34,6 +34,10 @@ SENTENCES = [
     ("Kim buys 10 pounds of apples for $25.", "10", "25"),
     ("The ball falls 19.6 meters in 2 seconds.", "19.6", "2"),
     ("Therefore, Jen has 13 fish (4 goldfish + 9 guppies).", "13", "9"),
+    ("The bakery sold 120 loaves on Saturday, 30 more than on Friday.", "120", "30"),
+    ("Therefore, 7 buses are needed for 300 students.", "7", "300"),
+    ("There are 25 primes less than 100.", "25", "100"),
+    ("The probability is 0.1, or 10%.", "0.1", "0.2"),
     ("So they will have 22 days left until the 31st.", "22", "31"),
 ]
 UNCHANGED = [
