@@ -72,7 +72,7 @@ def objection(
         return "a question is no answer"
     if len(prediction.text) <= _SHORT and _UNKNOWN.search(prediction.text):
         return "the answer is said to be unknown"
-    if _EXCLUDED.search(clause) and not _OR.search(gold):
+    if " or " in clause and _EXCLUDED.search(clause) and not _OR.search(gold):
         return "the answer and its contrary are stated"
     if (_denies(prediction, clause, number) or _NO_ANSWER.search(clause)) and not _DENIAL.match(gold):
         return "the answer is denied"

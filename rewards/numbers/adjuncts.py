@@ -140,7 +140,9 @@ _FORMS = (
     (" for ", _PURPOSE),
     (" each", _PRICED),
     (" per ", _PRICED),
-    (" a", _PRICED),
+    (" a ", _PRICED),
+    (" an ", _PRICED),
+    (" apiece", _PRICED),
     (" in ", _RATE),
     (" every ", _RATE),
     (" over ", _RATE),
@@ -151,7 +153,7 @@ _FORMS = (
     (" for ", _BOUGHT),
     (" with ", _BOUGHT),
     (" of ", _FILLED),
-    (" ", _NUMBERED),
+    *((f" {word} ", _NUMBERED) for word in ("on", "in", "at", "by", "of", "from", "for", "during")),
 )
 """What a sentence must hold, and the form that may then be found."""
 
