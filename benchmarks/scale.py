@@ -1,7 +1,7 @@
 """One process and two, beside plain TRL, and what it takes to bring their weights to a rollout server.
 
     python benchmarks/scale.py [--only steps|syncs] [--rounds 2] [--lora]
-    python benchmarks/scale.py --model DIR --prompts 2 --group-size 4 --tokens 24 --steps 4 --rounds 1
+    python benchmarks/scale.py --model DIR --prompts 2 --group-size 4 --tokens 16 --steps 3 --rounds 1
 
 Prints two tables in Markdown, with the machine and the command; what is being measured goes to stderr. Everything runs
 on CPUs: processes of one thread each, started by torchrun, over gloo.
@@ -115,7 +115,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "rollout": {"max_completion_length": options.tokens},
         "lora": {"enabled": options.lora, "rank": RANK},
         "evaluation": {"size": 0},
-        "output": {"save_every": options.steps, "report_to": []},
+        "output": {"save_every": options.steps + 1, "report_to": []},
     }
 
 
@@ -170,7 +170,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def measure_steps(options: argparse.Namespace) -> Iterator[str]:
     """Yields the lines about steps."""
     settings, rows, left_out = settings_of(options), [], []
-    for way in WAYS:
+    for way in (way for way in WAYS if way.sharding in options.sharding):
         if (reason := missing(way)) is not None:
             left_out.append(f"Not measured: {way} ({reason}).")
             continue
@@ -242,11 +242,11 @@ def measure_syncs(options: argparse.Namespace) -> Iterator[str]:
                     "group_size": 2,
                 },
                 "rollout": {"backend": "vllm-server", "server_url": url, "max_completion_length": 8},
-                "output": {"save_every": options.syncs + 1},
+                "output": {"save_every": options.syncs + 2},
             },
         )
         for number in range(1, options.rounds + 1):
-            for way in (ALONE, SHARED):
+            for way in (way for way in (ALONE, SHARED) if way.sharding in options.sharding):
                 for sent, more in SYNCS.items():
                     try:
                         taken = trained("grpo", merged(common, more), way)
@@ -281,6 +281,8 @@ def main() -> None:
     """Measures and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["steps", "syncs"])
+    shardings = [way.sharding for way in WAYS]
+    parser.add_argument("--sharding", nargs="+", choices=shardings, default=shardings, help="left out: all")
     parser.add_argument("--model", help="a folder; left out: the embedded model")
     parser.add_argument("--lora", action="store_true", help="steps train an adapter")
     parser.add_argument("--rounds", type=int, default=2)
