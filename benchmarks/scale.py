@@ -257,7 +257,7 @@ def measure_syncs(options: argparse.Namespace) -> Iterator[str]:
                     found.setdefault((sent, way), []).extend(taken.metrics[1:])
                     told(f"{way}, round {number}: {sent}, {taken.metrics[-1]['sync/seconds']:.2f} s a sync")
     sizes = {key: statistics.median(row["sync/bytes"] for row in metrics) for key, metrics in found.items()}
-    whole = sizes.get(("everything", ALONE))
+    whole = max((size for (sent, _), size in sizes.items() if sent == "everything"), default=None)
     rows = [
         (sent, str(way), f"{size / MIB:,.2f}", f"{size / whole:.1%}" if whole else "-", *times(found[sent, way]))
         for (sent, way), size in sizes.items()
