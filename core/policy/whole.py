@@ -26,7 +26,8 @@ def full_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields every parameter under the name that it has in the unwrapped model, whole, tied ones once.
 
     Collective: all processes step together, each gets every tensor, and only one exists at a time that is not there
-    anyway. Between two tensors a process may do what it likes.
+    anyway. Between two tensors a process may do what it likes. What FSDP 2 kept whole after a forward pass is let go
+    first: that is FSDP's own memory, which it could not free once anything else, an array of numpy, looks into it.
 
     Args:
         model: the policy, wrapped or not.
@@ -35,6 +36,7 @@ def full_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
         Name and tensor, on the device that the policy computes on, in the type that is trained. It carries no gradient
         and is to be read only; it may be the policy's own memory, and is to be copied if it is to outlast the step.
     """
+    _reshard(model)
     for name, parameter in model.named_parameters():
         with full_tensor(parameter) as whole:
             yield WRAPPERS.sub("", name), whole
