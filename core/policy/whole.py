@@ -162,8 +162,9 @@ def _full(parameter: torch.Tensor) -> torch.Tensor:
 def _own_parts(parameter: Any, whole: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yields the memory of a parameter that this process has, each with its part of a whole tensor."""
     if isinstance(parameter, DTensor):
+        own: Any = parameter.detach()
         part: Any = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
-        yield parameter.detach().to_local(), part.to_local()
+        yield own.to_local(), part.to_local()
         return
     if hasattr(parameter, "ds_id"):
         shard = parameter.ds_tensor.data
