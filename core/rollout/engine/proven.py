@@ -40,6 +40,7 @@ from grpo.core.rollout.engine.spread import Seats, Spread
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault, told
 from grpo.core.rollout.sync.lora_choice import LoraChoice, LoraSync
 from grpo.core.rollout.sync.payload import (
+    NOTHING,
     Adapter,
     Recorder,
     adapter_of,
@@ -96,6 +97,7 @@ class EngineRollouts:
         lora_sync: how an adapter is handed over.
         shared_bytes: of the frozen weights that the engine and the policy both compute with, which are then never
             handed over; None: each has its own.
+        types: of the weights as they were loaded, by checkpoint name; those that train in another are handed over so.
     """
 
     exact = False
@@ -108,10 +110,12 @@ class EngineRollouts:
         temperature: float = 1.0,
         lora_sync: LoraSync = "auto",
         shared_bytes: int | None = None,
+        types: Mapping[str, torch.dtype] = NOTHING,
     ) -> None:
         self.engines = [Engine(link) for link in links]
         self._guest = guest
         self._shared = shared_bytes
+        self._types = types
         self._tolerance = tolerance
         self._temperature = temperature
         self._choice = LoraChoice(lora_sync)
@@ -160,7 +164,7 @@ class EngineRollouts:
         """Compares everything that the engines of all processes compute with, see `Rollouts.differing`."""
         self._syncs += 1
         alone = has_adapter(model) and not self._choice.folds
-        recorder = Recorder(weight_stream(model, base=alone), self._syncs)
+        recorder = Recorder(weight_stream(model, base=alone, types=self._types), self._syncs)
         for _ in recorder:
             pass
         adapter = adapter_of(model) if alone else Adapter(1, {})
@@ -253,7 +257,7 @@ class EngineRollouts:
         going = [engine for engine in engines if engine.error is None]
         lacking = [engine for engine in going if not alone or not engine.has_base]
         if any_of(bool(lacking), "the handing over of the weights"):
-            recorder = Recorder(weight_stream(model, base=alone), seed)
+            recorder = Recorder(weight_stream(model, base=alone, types=self._types), seed)
             # Shared ones are read only for the fingerprints: a reload would give the engine memory of its own again.
             takers = lacking if self._shared is None else []
             for engine in lacking:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from grpo.plugins.errors import UsageError
 ADAPTER = "default"  # the name of the adapter that trains
 PROBED = 8  # columns of a matrix that a fingerprint reads
 TIED_HEAD = "lm_head.weight"
+NOTHING: Mapping[str, torch.dtype] = MappingProxyType({})
 PEFT_PREFIX = "base_model.model."
 
 
@@ -120,7 +122,20 @@ def frozen_parameters(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
             yield name.replace(".base_layer.", "."), parameter
 
 
-def weight_stream(model: Any, *, base: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
+def loaded_types(model: Any) -> dict[str, torch.dtype]:
+    """Returns the type of every weight by its checkpoint name, which is also that of an engine that loads it."""
+    if has_adapter(model):
+        model = model.get_base_model()
+    return {
+        name.replace(".base_layer.", "."): parameter.dtype
+        for name, parameter in model.named_parameters()
+        if ".lora_" not in name
+    }
+
+
+def weight_stream(
+    model: Any, *, base: bool = False, types: Mapping[str, torch.dtype] = NOTHING
+) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields every weight under its checkpoint name, whole and one at a time, adapters folded in.
 
     Of a sharded policy all processes step together (core/policy/whole.py), and only the tensor that comes is whole.
@@ -131,11 +146,12 @@ def weight_stream(model: Any, *, base: bool = False) -> Iterator[tuple[str, torc
     Args:
         model: the policy.
         base: leave the adapter out.
+        types: of weights that train in another one than engines serve, as FSDP's mixed precision has it.
 
     Raises:
         UsageError: the adapter is of a kind that cannot be folded.
     """
-    folded: dict[str, Any] = {}
+    wrapped, folded = model, {}
     if has_adapter(model):
         refuse_unservable_adapter(model)
         folded = {} if base else {f"{name}.weight": module for name, module in _adapted(model)}
@@ -144,13 +160,14 @@ def weight_stream(model: Any, *, base: bool = False) -> Iterator[tuple[str, torc
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is embedding
     (first,) = [name for name, parameter in model.named_parameters() if parameter is embedding]
-    for name, whole in full_tensors(model):
+    for name, whole in full_tensors(wrapped):
         if ".lora_" in name:
             continue
-        plain = name.replace(".base_layer.", ".")
+        plain = name.removeprefix(PEFT_PREFIX).replace(".base_layer.", ".")
         weight = _folded(whole, folded[plain]) if plain in folded else whole
+        weight = weight.to(types.get(plain, weight.dtype))
         yield plain, weight
-        if tied and name == first:
+        if tied and plain == first:
             yield TIED_HEAD, weight
 
 
