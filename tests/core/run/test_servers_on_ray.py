@@ -15,7 +15,7 @@ pytestmark = [*REAL_VLLM, pytest.mark.ray]
 
 def on_ray(address: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "grpo", "run", *arguments, "--on", "ray", "--ray-address", address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
