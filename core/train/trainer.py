@@ -331,7 +331,10 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     @contextmanager
     def _as_it_samples(self) -> Iterator[Any]:
-        """The policy, unwrapped, with its weights whole."""
+        """The policy, unwrapped; with its weights whole where it samples itself."""
+        if not self.rollouts.exact:
+            yield self.accelerator.unwrap_model(self.model_wrapped)
+            return
         whole = unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,
