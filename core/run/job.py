@@ -375,6 +375,8 @@ def _train(
 
             trainer.add_callback(StartCallback(begin))
             with closing(trainer.sampler):
+                if checkpoint is not None:
+                    trainer.sampler.load(checkpoint)
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
                 return "interrupted"
