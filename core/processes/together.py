@@ -15,7 +15,7 @@ from grpo.plugins.errors import GrpoError, RunError, UsageError
 INTERRUPTED = 130
 EARLY = 60.0  # seconds to find the others in, before the settings are known
 # What torch says where a collective broke; its type is RuntimeError, or one that its builds do not share.
-BROKEN = re.compile(r"gloo|nccl|ProcessGroup|Connection (closed|reset)|Broken pipe|c10d", re.IGNORECASE)
+BROKEN = re.compile(r"gloo|nccl|ProcessGroup|Connection (closed|reset)|pair closure|Broken pipe|c10d", re.IGNORECASE)
 
 
 class Silenced(SystemExit):

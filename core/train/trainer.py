@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
@@ -267,7 +268,11 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._write(Path(output_dir or self.args.output_dir), shared=True)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
+        try:
+            super()._save_checkpoint(model, trial)
+        except CheckpointException as error:  # of FSDP's shards, on all processes; it is no `Exception`
+            process, (cause, _) = min(error.failures.items())
+            raise RuntimeError(f"process {process} cannot write its shard of the checkpoint: {cause}") from error
         self.sampler.save(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:

@@ -47,9 +47,13 @@ def zero(stage: int, folder: Path) -> dict[str, str]:
     }
 
 
-def command(arguments: Sequence[str], sharding: Mapping[str, str], *, as_it_is: bool = False) -> subprocess.Popen[str]:
-    """Starts `grpo` in two processes; `as_it_is`: with the libraries as they are."""
-    program = ["-m", "grpo"] if as_it_is else [__file__]
+AS_IT_IS = ("-m", "grpo")  # with the libraries as they are
+
+
+def command(
+    arguments: Sequence[str], sharding: Mapping[str, str], program: Sequence[str] = (__file__,)
+) -> subprocess.Popen[str]:
+    """Starts `grpo`, or a program around it, in two processes."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.Popen(
         [*launcher, *program, *arguments],
@@ -60,9 +64,11 @@ def command(arguments: Sequence[str], sharding: Mapping[str, str], *, as_it_is: 
     )
 
 
-def run(arguments: Sequence[str], sharding: Mapping[str, str], *, code: int = 0, as_it_is: bool = False) -> str:
-    """Runs `grpo` in two processes, and returns what they said when they ended with this code."""
-    process = command(arguments, sharding, as_it_is=as_it_is)
+def run(
+    arguments: Sequence[str], sharding: Mapping[str, str], program: Sequence[str] = (__file__,), *, code: int = 0
+) -> str:
+    """Runs `grpo`, or a program around it, in two processes; returns what they said when they ended with this code."""
+    process = command(arguments, sharding, program)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == code, said[-5000:]
     return said

@@ -210,7 +210,7 @@ def test_a_sharded_adapter_exports_alone_and_merged(runs: Runs, tmp_path: Path) 
 
 
 def test_fsdp_that_would_not_happen_is_refused_before_a_model_loads(runs: Runs) -> None:
-    said = sharded_command.run(runs.arguments("full", "lost"), sharded_command.FSDP, code=1, as_it_is=True)
+    said = sharded_command.run(runs.arguments("full", "lost"), sharded_command.FSDP, sharded_command.AS_IT_IS, code=1)
     assert "FSDP 2 was asked for, and accelerate would not shard" in said
     assert "loading the model" not in said
     assert not runs.path("full", "lost").exists()
