@@ -51,10 +51,10 @@ AS_IT_IS = ("-m", "grpo")  # with the libraries as they are
 
 
 def command(
-    arguments: Sequence[str], sharding: Mapping[str, str], program: Sequence[str] = (__file__,)
+    arguments: Sequence[str], sharding: Mapping[str, str], program: Sequence[str] = (__file__,), processes: int = 2
 ) -> subprocess.Popen[str]:
-    """Starts `grpo`, or a program around it, in two processes."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    """Starts `grpo`, or a program around it, in several processes."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     return subprocess.Popen(
         [*launcher, *program, *arguments],
         stdout=subprocess.PIPE,
@@ -65,10 +65,15 @@ def command(
 
 
 def run(
-    arguments: Sequence[str], sharding: Mapping[str, str], program: Sequence[str] = (__file__,), *, code: int = 0
+    arguments: Sequence[str],
+    sharding: Mapping[str, str],
+    program: Sequence[str] = (__file__,),
+    *,
+    code: int = 0,
+    processes: int = 2,
 ) -> str:
-    """Runs `grpo`, or a program around it, in two processes; returns what they said when they ended with this code."""
-    process = command(arguments, sharding, program)
+    """Runs `grpo`, or a program around it; returns what its processes said when they ended with this code."""
+    process = command(arguments, sharding, program, processes)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == code, said[-5000:]
     return said

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sharded_command
 from disturbed_ranks import REWARD, Ranks
 from engine_bench import REAL_VLLM
 from forked_command import in_two_processes
@@ -220,3 +221,16 @@ def test_many_kills_at_random_moments_change_no_number(
     victims = draw.choices(["server", "worker", "rank"], k=4)
     disturbed_at_random(command, tmp_path / "run", ranks, servers, victims, draw)
     assert learned(tmp_path / "run") == learned(with_engines)
+
+
+@pytest.mark.nightly
+@pytest.mark.deepspeed
+def test_a_run_of_deepspeed_goes_on_with_the_batches_that_were_ready(settings: Path, tmp_path: Path) -> None:
+    run, sharding = tmp_path / "run", sharded_command.zero(2, tmp_path)
+    sharded_command.run(["run", "--config", str(settings), "--out", str(run), "--rollout", "vllm"], sharding)
+    whole = learned(run)
+    assert [row["sampling/staleness"] for row in whole[1:]] == [0.0] + [1.0] * (STEPS - 1)
+    shutil.rmtree(run / "model")
+    shutil.rmtree(run / "checkpoints" / "checkpoint-4")
+    sharded_command.run(["run", "--resume", str(run)], sharding)
+    assert learned(run) == whole

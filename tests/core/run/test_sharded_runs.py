@@ -20,6 +20,7 @@ import psutil
 import pytest
 import sharded_command
 import torch
+from forked_command import Forked
 from safetensors.torch import load_file
 
 from grpo.core.config.sections import LoraSection
@@ -231,3 +232,16 @@ def test_settings_of_deepspeed_that_contradict_the_plan_are_refused(runs: Runs) 
     file.write_text(json.dumps({**json.loads(file.read_text()), "gradient_clipping": 1.0}))
     said = sharded_command.run(runs.arguments("full", "lost"), variables, code=1)
     assert "gradient_clipping is 1.0" in said
+
+
+@pytest.mark.deepspeed
+def test_a_run_of_deepspeed_is_resumed_by_as_many_processes_with_its_sharding_only(runs: Runs, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs.broken("full", "zero2", signal.SIGTERM), run)
+    shutil.rmtree(run / "model")
+    alone = Forked(["run", "--resume", str(run)], tmp_path / "alone")
+    assert alone.wait(120) == 2
+    assert "shared DeepSpeed ZeRO-2, and nothing now: the optimizer's state in its checkpoints" in alone.said
+    three = sharded_command.run(["run", "--resume", str(run)], runs.sharding("zero2"), code=1, processes=3)
+    assert three.count("were 2, and are 3 now: DeepSpeed wrote the optimizer's state in 2 parts") == 1
+    assert "loading the model" not in alone.said + three
