@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 from grpo.core.processes.together import _end_of
@@ -19,6 +20,7 @@ from grpo.plugins.errors import RunError, UsageError
         (ValueError("Connection closed by peer"), "error", 1),
         (RunError("the loss of step 3 is nan"), "error", 1),
         (UsageError("no environment"), "error", 2),
+        (click.BadParameter("no number"), "error", 2),
         (KeyboardInterrupt(), "stopped", 130),
     ],
     ids=lambda value: str(value)[:20],

@@ -82,20 +82,31 @@ def test_one_two_and_four_processes_sample_and_learn_the_same(arguments: list[st
     assert len({text for step in range(1, 4) for _, text in rollouts(one, step)}) > 16
 
 
-def test_a_run_goes_on_with_another_number_of_processes(
-    arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
-) -> None:
-    """Two, then one, then two of them again."""
+def test_a_run_goes_on_with_another_number_of_processes(arguments: list[str], two: Path, tmp_path: Path) -> None:
+    """Two, then one, then four of them."""
     out = tmp_path / "run"
     shutil.copytree(two, out)
-    for last, resumed in ((4, alone), (6, forked_together)):
+
+    def lose(last: int) -> list[str]:
         shutil.rmtree(out / "model")
         for checkpoint in (out / "checkpoints").iterdir():
             if int(checkpoint.name.removeprefix("checkpoint-")) > last:
                 shutil.rmtree(checkpoint)
-        resumed(["run", "--resume", str(out)], tmp_path)
+        return ["run", "--resume", str(out)]
+
+    def goes_on() -> None:
         close(metrics(out), metrics(two))
         assert [rollouts(out, step) for step in range(1, 9)] == [rollouts(two, step) for step in range(1, 9)]
+
+    alone(lose(4), tmp_path)
+    goes_on()
+    done = forked_together(lose(6), tmp_path, processes=4)
+    goes_on()
+    assert (
+        done.stdout.count("the processes of this run were 2, and are 4 now: metrics continue up to rounding; micro")
+        == 1
+    )
+    assert "trainer_state.json" not in done.stderr, "what transformers makes of other micro batches"
 
 
 @pytest.mark.parametrize("rank", [0, 1])
