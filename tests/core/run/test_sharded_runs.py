@@ -20,7 +20,7 @@ import psutil
 import pytest
 import sharded_command
 import torch
-from forked_command import Forked
+from forked_command import Forked, forked_together
 from safetensors.torch import load_file
 
 from grpo.core.config.sections import LoraSection
@@ -79,12 +79,14 @@ class Runs:
     def sharding(self, way: str) -> Mapping[str, str]:
         if way.startswith("zero"):
             return sharded_command.zero(int(way[-1]), self.folder)
-        return sharded_command.FSDP if way == "fsdp" else {}
+        return sharded_command.FSDP
 
     def whole(self, kind: str, way: str) -> Path:
         """A run from its first step to its last."""
         path = self.path(kind, way)
-        if not path.exists():
+        if not path.exists() and way == "ddp":
+            forked_together(self.arguments(kind, way), self.folder)
+        elif not path.exists():
             self.said[path.name] = sharded_command.run(self.arguments(kind, way), self.sharding(way))
         return path
 
