@@ -57,7 +57,7 @@ from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
-from grpo.core.run.regrouped import regrouped
+from grpo.core.run.regrouped import regrouped, sharded_as
 from grpo.core.run.upkeep import Upkeep
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
@@ -379,6 +379,8 @@ def _train(
 
             trainer.add_callback(StartCallback(begin))
             with closing(trainer.sampler):
+                if checkpoint is not None:
+                    trainer.sampler.load(checkpoint)
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
                 return "interrupted"
@@ -443,6 +445,7 @@ def _versions(plan: Plan, host: Host) -> dict[str, Any]:
         "plugins": {f"{plugin.spec.kind} {plugin.name}": host.lock(plugin) for plugin in bound},
         "rows": rows.hexdigest(),
         "processes": count(),
+        "sharding": sharded_as(),
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_command import Forked, in_two_processes
+from forked_command import Forked
 
 pytestmark = pytest.mark.slow
 
@@ -339,16 +339,6 @@ def test_ctrl_c_is_heard_although_a_reward_ignores_it(job: Job) -> None:
         time.sleep(0.5)
     assert command.wait(10) == 130
     assert "handlers of signals" in job.checked(command)
-
-
-def test_two_processes_on_a_cpu_resume_as_if_nothing_had_been(job: Job) -> None:
-    in_two_processes(job.arguments("--steps", "4"))
-    whole = metrics(job.out)
-    shutil.rmtree(job.out / "model")
-    shutil.rmtree(checkpoint(job, 4))
-    done = in_two_processes(["run", "--resume", str(job.out)])
-    assert done.stdout.count("resuming after step 2") == 1
-    assert metrics(job.out) == whole
 
 
 def test_the_batch_whose_scores_overflow_is_on_record(job: Job) -> None:

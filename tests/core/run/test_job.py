@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_command import Forked, in_two_processes
+from forked_command import Forked, forked_together
 
 from grpo.core.policy.load import policy_source
 from grpo.plugins.errors import UsageError
@@ -182,7 +182,7 @@ def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small:
     fails = "    if os.environ['RANK'] == '1':\n        raise ValueError('here')\n    return"
     (tmp_path / "mine.py").write_text("import os\n" + REWARD.replace("    return", fails))
     command = [*small, "--out", str(tmp_path / "run"), "--set", "failures.stop_share=0.4"]
-    done = in_two_processes(command, code=1)
+    done = forked_together(command, tmp_path, code=1)
     assert done.stderr.count("warning: a reward failed; its completion is masked, never a zero.") == 1
     assert done.stderr.count("failed on 4 of 8 completions in step 1, over failures.stop_share 0.4") == 1
     assert "row 4: ValueError: here" in done.stderr  # of the batch of all processes

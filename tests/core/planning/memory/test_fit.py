@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plain_shape import plain_shape
 
 from grpo.core.config.schema import parse_config
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.planning.batch import BatchPart
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.memory import fit
-from grpo.core.planning.memory.activations import Activations
 from grpo.core.planning.memory.budget import GIB, Device
 from grpo.core.planning.memory.estimate import Shape
 from grpo.core.planning.memory.fit import Load, decide_memory
@@ -23,21 +23,7 @@ from grpo.plugins.host import Host
 
 MIB = 2**20
 # One MiB for each token in memory, whatever is done with it, and four GiB that are always there.
-MODEL = Shape(
-    parameters=GIB // 2,
-    hidden=1,
-    vocabulary=2,
-    layers=10,
-    itemsize=2,
-    weights=GIB,
-    adapter=0,
-    gradients=GIB,
-    optimizer=2 * GIB,
-    reference=0,
-    head_trains=False,
-    cache=MIB,
-    activations=Activations(layer=MIB, outside=0.0, boundary=MIB / 10, layers=10),
-)
+MODEL = plain_shape(MIB)
 
 
 def with_memory(monkeypatch: pytest.MonkeyPatch, total: float) -> None:
