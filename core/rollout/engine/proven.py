@@ -56,7 +56,9 @@ from grpo.plugins.errors import RunError
 
 SPOT_TOKENS = 2  # the first shows the cached prompt, the second what decoding does with it
 SPOT_SLACK = 5.0  # a few tokens may differ by so many times the tolerance of a batch's mean
-MOVED = 3.0  # the self-test's change must move log-probabilities by so many times what is tolerated
+MOVED = 3.0  # the self-test's change must move log-probabilities by so many times what is tolerated, or
+CLOSER = 5.0  # leave the engine so many times closer to the changed policy than to the present one, and
+LEAST_MOVED = 0.01  # move them by so many nats
 SUMMED = ("sync/bytes", "sync/shared_bytes")  # over processes; of other metrics the largest is told
 
 
@@ -314,11 +316,11 @@ class EngineRollouts:
                 apart = self._differences(model, engines)
             moved = self._differences(model, engines)
             for (engine, after), (_, before) in zip(apart, moved, strict=True):
-                if not after <= limit or not before >= MOVED * limit:
+                if not (after <= limit and before >= min(MOVED * limit, max(CLOSER * after, LEAST_MOVED))):
                     engine.error = SyncFault(
                         f"a test change of the weights should leave the engine within {limit:.2g} of the changed "
-                        f"policy and {MOVED * limit:.2g} away from the present one; it is {after:.2g} and "
-                        f"{before:.2g} away",
+                        f"policy, and much closer to it than to the present one; it is {after:.2g} and {before:.2g} "
+                        "away",
                         changed,
                     )
         for engine in engines:
