@@ -40,7 +40,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
     "--resume",
     "resume_from",
     type=click.Path(path_type=Path),
-    help="Continue this run directory; with --steps, up to so many; with --server-url, by servers elsewhere.",
+    help="Continue this run; --steps N makes it N steps long, --server-url names servers that moved.",
 )
 @click.option("--on", "place", type=click.Choice(["ray"]), help="Run on a Ray cluster; see docs/scale.md.")
 @click.option("--ray-address", metavar="HOST:PORT", help="With --on ray. Default: RAY_ADDRESS, or this machine's.")

@@ -89,7 +89,7 @@ def read(message: bytes) -> Event | None:
         how = "it failed" if event == "failed" else "it has ended"
         said = f"{type(error).__name__}: {error}"
         told = (
-            f"of the run on the cluster all that is known here is that {how}: what it told cannot be read ({said}). "
+            f"all that is known here of the run on the cluster is that {how}: its message cannot be read ({said}). "
             "Install the same release of grpo-kit on this machine and on the cluster; the run directory says the rest."
         )
         return "failed", ("RunError", told)

@@ -192,7 +192,7 @@ def _resume(
 ) -> RunSummary:
     path, settings = run_dir.path, read_json(run_dir.config)
     if not isinstance(settings, dict):
-        raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
+        raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Fix it, or start a new run.")
     before = run_config(run_dir)
     _connect(before)
     over = run_dir.model.is_dir() and _last_step(run_dir) >= (before.train.steps or 0)

@@ -114,7 +114,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed in their environment '{env}', over "
                 f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} See them "
-                "with `grpo show`, mend the environment, then resume the run."
+                "with `grpo show`, fix the environment, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         failures = [batch.outcomes[reward.name][i] for i in ended if batch.outcomes[reward.name][i].kind == "failure"]
@@ -123,7 +123,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
                 f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: "
-                f"{_sentence(failures[0].reason)} See them with `grpo show --failures`, mend the reward, then "
+                f"{_sentence(failures[0].reason)} See them with `grpo show --failures`, fix the reward, then "
                 "resume the run."
             )
 

@@ -95,4 +95,4 @@ def test_a_script_that_says_something_else_is_not_written_over(capsys, monkeypat
     script.write_text(written + "module load cuda\n")
     code, _, told = launch(capsys, monkeypatch, *words)
     assert (code, script.read_text()) == (2, written + "module load cuda\n")
-    assert "is there already and says something else" in told
+    assert "exists already and differs" in told

@@ -20,7 +20,7 @@ WORDS = {
     "fills_its_memory": "grpo: process 1 of 2: the GPU's memory is full: CUDA out of memory.",
     "fills_the_disk": ": cannot write",
     "is_told_to_stop": "Continue with: grpo run --resume",
-    "is_killed": "grpo: process 1 of 2 ended without a word: it was killed",
+    "is_killed": "grpo: process 1 of 2 ended without a message: it was killed",
     "hangs": "Nothing was heard of process 1 of 2",
 }
 WAYS: Mapping[str, Mapping[str, str]] = {"ddp": {}, "fsdp": sharded_command.FSDP}

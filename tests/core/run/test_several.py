@@ -118,7 +118,7 @@ def test_a_killed_process_ends_all_with_one_line_and_the_run_resumes(
     disturbed.until_step(5)
     os.kill(disturbed.processes()[rank], signal.SIGKILL)
     disturbed.ended_within(15)
-    assert disturbed.said.count(f"grpo: process {rank} of 2 ended without a word: it was killed") == 1
+    assert disturbed.said.count(f"grpo: process {rank} of 2 ended without a message: it was killed") == 1
     assert disturbed.said.count("grpo: ") == 1
     assert "Traceback" not in disturbed.said.split("torch/distributed/run.py")[0].rsplit("Traceback", 1)[0]
     assert not (tmp_path / "run" / "model").exists()
