@@ -91,6 +91,8 @@ def show(
 
     if ascending and sort is None:
         raise UsageError("--ascending needs --sort reward, advantage or length.")
+    if not run.exists():
+        raise UsageError(f"{run} does not exist. List the runs with: grpo runs. For a plugin: grpo plugins show {run}")
     step, recorded = read_step(open_run_dir(run), step)
     matching = choose(recorded, sort=sort, ascending=ascending, group=group, failures=failures)
     if limit is None:
