@@ -239,7 +239,7 @@ def report(
         f"{title[0]}: {shape.parameters / 1e6:,.1f} M parameters, {shape.layers} layers, hidden {shape.hidden}, "
         f"vocabulary {shape.vocabulary:,}",
         f"{title[1]}, {job.share} completions of up to {job.context:,} tokens with their prompt",
-        f"{where} with {gib(device.total)} GiB, {gib(device.usable)} of them to count on",
+        f"{where} with {gib(device.total)} GiB, {gib(device.usable)} of them usable",
         "",
         f"{'':<{width}}  {'':<14}  {'GiB':>8}",
         *(f"{what:<{width}}  {of:<14}  {gib(size):>8}" for what, of, size in table),

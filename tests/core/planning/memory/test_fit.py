@@ -84,7 +84,7 @@ def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse
 
     check("vllm", 0.3)  # its 12 GiB, and 3 of the policy
     check("vllm", 0.85)  # 34 GiB, which are the policy's again in an update
-    with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB can be counted on"):
+    with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB are usable"):
         check("vllm", 0.85, overlap=True)
     with pytest.raises(UsageError, match=r"\(update\)"):
         check("vllm", 0.85, sleep=False)
@@ -139,5 +139,5 @@ def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch
     )
     alone = Load(BatchPart(1), optimizer, rollout, longest_prompt=91)
     decide_memory(config, alone, None)
-    with pytest.raises(UsageError, match=r"and 2\.9 GiB can be counted on"):
+    with pytest.raises(UsageError, match=r"and 2\.9 GiB are usable"):
         decide_memory(config, Load(BatchPart(1), optimizer, rollout, longest_prompt=91, processes=4), None)
