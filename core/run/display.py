@@ -20,6 +20,7 @@ from rich.text import Text
 
 from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
+from grpo.core.run.first_prompt import first_prompt
 from grpo.core.run.given import how_to_resume
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.text.printable import counted, printable
@@ -65,6 +66,10 @@ class PlainLines(Silent):
         self._plan = plan
         for name, value in describe(plan, run_dir):
             self._say(f"{name:<12}{value}")
+        if (prompt := first_prompt(plan)) is not None:
+            self._say(f"{prompt.title}:")
+            for line in prompt.lines:
+                self._say(f"    | {line}".rstrip())
         for note in notes:
             self._say(note)
 
@@ -114,6 +119,8 @@ class LivePanel(Silent):
         for name, value in describe(plan, run_dir):
             table.add_row(Text(name, style="bold"), Text(value))
         self._console.print(Panel(table, title="grpo", title_align="left"))
+        if (prompt := first_prompt(plan)) is not None:
+            self._console.print(Panel(Text("\n".join(prompt.lines)), title=Text(prompt.title), title_align="left"))
         for note in notes:
             self._console.print(Text(note))
         self._steps = plan.config.train.steps
