@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 from typing import NoReturn
 
 import click
@@ -126,6 +125,8 @@ def _one_of_several() -> object:
     except Exception as error:
         if isinstance(error, (GrpoError, click.ClickException, click.Abort, BrokenPipeError)) or _of_an_output(error):
             raise
+        import traceback  # slow to import, and hardly ever needed
+
         traceback.print_exc()
         first = (str(error).splitlines() or [""])[0]
         fail(RunError(f"process {rank()} of {count()}: {type(error).__name__}: {first}"), 1)
