@@ -96,6 +96,10 @@ class PlainLines(Silent):
         for line in ending(status, run_dir, step, self._plan):
             self._say(line)
 
+    def timed(self, spent: str, advice: str | None) -> None:
+        for line in timing(spent, advice):
+            self._say(line)
+
     def _say(self, line: str) -> None:
         print(line, file=self._out, flush=True)
 
@@ -170,6 +174,10 @@ class LivePanel(Silent):
         self.close()
         for line in ending(status, run_dir, step, self._plan):
             self._console.print(Text(line), soft_wrap=True)  # a command that is copied stays one line
+
+    def timed(self, spent: str, advice: str | None) -> None:
+        for line in timing(spent, advice):
+            self._console.print(Text(line), soft_wrap=True)
 
     def close(self) -> None:
         if self._live is not None:
@@ -257,6 +265,11 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
         f"try it     {tried.replace('RUN', str(run_dir), 1)}",
         f"export     grpo export {run_dir} my-model",
     ]
+
+
+def timing(spent: str, advice: str | None) -> list[str]:
+    """Returns what there is to say of the time of a run."""
+    return [*([f"time       {spent}"] if spent else []), *([f"faster     {advice}"] if advice is not None else [])]
 
 
 def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:

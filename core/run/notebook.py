@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.plan import Plan
-from grpo.core.run.display import describe, display_for, estimate, headline, number, sparkline
+from grpo.core.run.display import describe, display_for, estimate, headline, number, sparkline, timing
 from grpo.core.run.first_prompt import FirstPrompt, first_prompt
 from grpo.core.run.given import how_to_resume
 from grpo.core.run.page import bar, block, line, table
@@ -87,6 +87,10 @@ class NotebookPanel(Silent):
             self._lines.append(f"continue with: {how_to_resume(self._plan.config, run_dir)}")
         said = "stopped" if status == "interrupted" else "done"
         self._say(f"{said} after {counted(step, 'step')}")
+
+    def timed(self, spent: str, advice: str | None) -> None:
+        self._lines += timing(spent, advice)
+        self._draw()
 
     @property
     def _steps(self) -> int:
