@@ -54,11 +54,14 @@ from grpo.core.record.run_dir import (
     write_json,
 )
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
+from grpo.core.run.advice import advise
 from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.run.regrouped import regrouped, sharded_as
+from grpo.core.run.timeline import timeline
 from grpo.core.run.upkeep import Upkeep
+from grpo.core.scoring.executors import processors
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
 from grpo.core.train.stop import StopRequest
@@ -278,6 +281,10 @@ def _execute(
     _set_state(run_dir, status, step)
     _observe(host, RunEnded(str(run_dir.path), step, status))
     progress.ended(status, run_dir.path, step)
+    if status == "done" and is_first():
+        times = timeline(read_metrics(run_dir))
+        advice = advise(times, plan.config, plan.rewards, processors())
+        progress.timed(times.text(), advice[0].text() if advice else None)
     wait("the end of the run")
     stop.over()
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]

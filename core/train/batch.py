@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from grpo.core.config.sections import LossSection
+from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages
@@ -144,6 +145,10 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         "frac_reward_zero_std": batch.advantages.no_signal,
         "time/generate": batch.generate_seconds,
         "time/score": batch.score_seconds,
+        **{
+            f"time/rewards/{name}": sum(one.seconds for one in each) / processes()
+            for name, each in batch.outcomes.items()
+        },
     }
     if any(completion.info for completion in batch.completions):
         metrics |= _turn_metrics(batch.completions)

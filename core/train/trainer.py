@@ -140,6 +140,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._staleness = 0
         self._doubted = False  # whether the weights that the backend was handed are in doubt
         self._step_began: float | None = None
+        self._save_began: float | None = None
         packs = plan.config.train.share_prompts and can_pack(model.config)
         pack_for = model.config.get_text_config().hidden_size if packs else None
         ours = LogProbs(pack_for, self.args.per_device_train_batch_size, self.accelerator.autocast)
@@ -219,6 +220,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """One micro batch; after the last one of a step, nothing is sampled from its weights any more."""
         if self._step_began is None:
             self._step_began = time.perf_counter()
+            if self._save_began is not None:  # it is made whole by now
+                self._report.add({"time/checkpoint": self._step_began - self._save_began})
+                self._save_began = None
         loss, told = self._guard.micro_batch(partial(self._backward, model, inputs, num_items_in_batch))
         self._report.add(told)
         if self.done == 0:
@@ -252,7 +256,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Logs a step with what it reported; the summary of the whole training has no loss and no report."""
         if "loss" in logs:
-            self._report.add(self._between_steps(self.state.global_step, self.rollouts))
+            began = time.perf_counter()
+            if measured := self._between_steps(self.state.global_step, self.rollouts):
+                self._report.add({**measured, "time/held_out": time.perf_counter() - began})
             logs = {**logs, **self._report.take()}
         super().log(logs, start_time)
 
@@ -268,6 +274,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._write(Path(output_dir or self.args.output_dir), shared=True)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        self._save_began = time.perf_counter()
         try:
             super()._save_checkpoint(model, trial)
         except CheckpointException as error:  # of FSDP's shards, on all processes; it is no `Exception`
@@ -330,7 +337,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 policy = self.accelerator.unwrap_model(self.model)
                 reference = Reference(self._logps, frozen=self.ref_model, wrapped=self.model, policy=policy)
                 found.tensors["ref_per_token_logps"] = reference(found.tensors)
-        self._report.add(self._received(found.batch))
+        began = time.perf_counter()
+        said = self._received(found.batch)
+        self._report.add({**said, "time/record": time.perf_counter() - began - said.get("time/canaries", 0.0)})
         return micro_batches(found.tensors, self._plan.accumulation)
 
     @contextmanager
