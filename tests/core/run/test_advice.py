@@ -97,7 +97,11 @@ async def waits() -> None:
     """A reward that waits among others."""
 
 
-@pytest.mark.parametrize("spec", [{"isolation": "process"}, {"batch": True}, {"function": waits}], ids=str)
+@pytest.mark.parametrize(
+    "spec",
+    [{"isolation": "process"}, {"batch": True}, {"function": waits}],
+    ids=["has-processes", "sees-the-batch", "waits"],
+)
 def test_a_reward_that_more_workers_would_not_help_is_left_alone(spec: dict[str, Any]) -> None:
     rows = rows_of(10, **{"time/score": 6.0, "time/step": 8.0, "time/rewards/slow": 6.0})
     assert advise(timeline(rows), config_of(), [reward_of("slow", **spec)], 4) == []
