@@ -17,7 +17,7 @@ def read_until(terminal: int, text: str) -> str:
     shown = ""
     while text not in shown:
         assert select.select([terminal], [], [], 30)[0], f"no '{text}' in {shown!r}"
-        shown += os.read(terminal, 1 << 16).decode()
+        shown += os.read(terminal, 1 << 16).decode(errors="replace")
     return shown
 
 
