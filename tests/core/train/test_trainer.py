@@ -131,7 +131,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
         def _generate_single_turn(self, prompt_ids: Any, *_: Any) -> Any:
             params = sampling_params(plan.config.rollout, self.eos_token_ids, self.processing_class.pad_token_id)
             rollouts = SyncedRollouts(HfRollouts(), lambda: PolicyTrainer._as_it_samples(self))
-            keys = keys_of(plan.config.seed, self.state.global_step + 1, 0, len(prompt_ids))
+            keys = keys_of(plan.config.seed, self.state.global_step + 1, range(len(prompt_ids)))
             own = replace(params, keys=keys)
             done, _synced = rollouts.roll_out(lambda backend: backend.generate(prompt_ids, own))
             return [list(s.token_ids) for s in done], [list(s.logprobs) for s in done]
