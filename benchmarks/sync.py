@@ -138,12 +138,12 @@ TEXTS = (
 
 
 @contextmanager
-def served(folder: str, dtype: str) -> Iterator[str]:
-    """Starts `grpo serve-rollouts` and yields its address."""
+def served(folder: str, dtype: str, *more: str) -> Iterator[str]:
+    """Starts `grpo serve-rollouts`, with more flags, and yields its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["serve-rollouts", "--model", folder, "--dtype", dtype, "--context", "512", "--port", str(port)]
+    words = ["serve-rollouts", "--model", folder, "--dtype", dtype, "--context", "512", "--port", str(port), *more]
     server = subprocess.Popen(
         [sys.executable, "-m", "grpo", *words], stdout=subprocess.PIPE, text=True, env={**os.environ}
     )

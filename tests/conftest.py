@@ -22,7 +22,8 @@ from pathlib import Path
 import pytest
 
 # A test with one of these markers is in the long lane.
-LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "vllm", "triton", "nightly")
+LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "vllm", "triton", "real_model", "nightly")
+REAL_MODEL = "SmolLM2-135M-Instruct"
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 BROKEN = pytest.StashKey[list[str]]()
@@ -103,6 +104,16 @@ def _ray() -> str | None:
     return None if importlib.util.find_spec("ray") is not None else "Ray is not installed; in a checkout: make ray"
 
 
+def real_model_path() -> Path:
+    """Returns the folder of the real chat model."""
+    return Path(os.environ.get("GRPO_TEST_MODEL", Path(__file__).resolve().parents[1] / ".real-model" / REAL_MODEL))
+
+
+def _real_model() -> str | None:
+    place = real_model_path()
+    return None if (place / "config.json").is_file() else f"no {REAL_MODEL} at {place}; in a checkout: make real-model"
+
+
 def _triton() -> str | None:
     if importlib.util.find_spec("triton") is not None:
         return None
@@ -129,6 +140,7 @@ NEEDS = (
     Need(_marked("ray"), _ray, "GRPO_REQUIRE_RAY"),
     Need(_marked("vllm"), _vllm, "GRPO_REQUIRE_VLLM"),
     Need(_marked("triton"), _triton, "GRPO_REQUIRE_TRITON"),
+    Need(_marked("real_model"), _real_model, "GRPO_REQUIRE_REAL_MODEL"),
 )
 
 
@@ -166,6 +178,12 @@ def guarded() -> list[str]:
         spec.loader.exec_module(guard)
     broken: list[str] = guard.broken
     return broken
+
+
+@pytest.fixture(scope="session")
+def real_model() -> Path:
+    """The folder of a real chat model; the tests that use it are marked real_model."""
+    return real_model_path()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """What a change of rewards does to training: groups of completions and the scores of both sides in, differences out.
 
 The advantages are those that the trainer computes (`core/advantage`); a group whose rewards are all alike teaches
-nothing, so a group that dies or revives matters more than any change of its mean.
+nothing, so a group that loses or gains its signal matters more than any change of its mean.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ class Difference:
     Attributes:
         changes: one for each completion, in order.
         groups: how many groups there are.
-        died: groups that taught something and no longer do.
-        revived: groups that taught nothing and now do.
+        lost_signal: groups that taught something and no longer do.
+        gained_signal: groups that taught nothing and now do.
         mean_old, mean_new: mean totals, or None without any.
         unscored_old, unscored_new: completions without a total.
     """
 
     changes: tuple[Change, ...]
     groups: int
-    died: tuple[Hashable, ...]
-    revived: tuple[Hashable, ...]
+    lost_signal: tuple[Hashable, ...]
+    gained_signal: tuple[Hashable, ...]
     mean_old: float | None
     mean_new: float | None
     unscored_old: int
@@ -117,8 +117,8 @@ def compare(
     return Difference(
         changes,
         len(members),
-        died=tuple(group for group in members if group in alive_before and group not in alive_after),
-        revived=tuple(group for group in members if group in alive_after and group not in alive_before),
+        lost_signal=tuple(group for group in members if group in alive_before and group not in alive_after),
+        gained_signal=tuple(group for group in members if group in alive_after and group not in alive_before),
         mean_old=_mean(before),
         mean_new=_mean(after),
         unscored_old=sum(side.total is None for side in before.values()),

@@ -126,7 +126,7 @@ class _Check:
                 self._rows = list(rows or ())[:_ROWS]
         again = list(self._bound.rows("train") or ())[:_ROWS]
         if again != self._rows:
-            self._findings.add("error", relation, "asked twice, the split 'train' has other rows")
+            self._findings.add("error", relation, "loaded twice, the split 'train' has different rows")
 
     def _starts(self) -> list[dict[str, Any]]:
         """Returns the arguments of `reset` for the episodes to try."""
@@ -142,7 +142,9 @@ class _Check:
             if given is not None and given != dict(how["options"]["row"]):
                 self._findings.add("error", "row unchanged", "reset changed the row that it was given")
             if _played(first, how, self._said()) != _played(second, how, self._said()):
-                self._findings.add("error", relation, f"the same actions get other answers with seed {how['seed']}")
+                self._findings.add(
+                    "error", relation, f"the same actions get different observations with seed {how['seed']}"
+                )
         for instance in (first, second):
             instance.close()
 
@@ -169,7 +171,7 @@ class _Check:
             beside.reset(**how)
             busy.step("something else")
             if _described_step(beside.step(action)) != wanted:
-                self._findings.add("error", relation, "a step goes otherwise after a step of another instance")
+                self._findings.add("error", relation, "a step has another result after a step of another instance")
             for instance in (alone, busy, beside):
                 instance.close()
 

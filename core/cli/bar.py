@@ -1,8 +1,41 @@
-"""A progress bar on standard error: how much there is and what was done in, a line on a terminal out."""
+"""Progress on standard error: what is being done, and how much of it is done, in; a line on a terminal out."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+
+class StatusLine:
+    """A line that says what is being done, while it is used as a context manager and standard error is a terminal.
+
+    Args:
+        what: what is being done first.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._status: Status | None = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status(what)
+
+    def __enter__(self) -> StatusLine:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def begins(self, what: str) -> None:
+        """Shows what is being done from now on."""
+        if self._status is not None:
+            self._status.update(what)
 
 
 class ProgressBar:

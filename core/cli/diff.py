@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from grpo.core.cli.bar import StatusLine
 from grpo.core.scoring.rows import group_columns, groups_of, numbered, read_rows
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import UsageError
@@ -60,20 +61,25 @@ def diff(
     host = Host.discover()
     before, after = host.rewards(old), host.rewards(new)
     recorded: Recorded | None = None
-    if source.is_dir():
-        if group_column is not None:
-            raise UsageError("--group-column is for JSONL files; a run knows its groups. Leave it out.")
-        groups, completions, recorded = _of_run(source)
-    else:
-        if not old:
-            raise UsageError("--old is missing: a file does not say which rewards it was scored with. Name them.")
-        groups, completions = _of_file(source, group_column)
-    from grpo.core.check.diff import compare
+    with StatusLine("reading completions") as line:
+        if source.is_dir():
+            if group_column is not None:
+                raise UsageError("--group-column is for JSONL files; a run knows its groups. Leave it out.")
+            groups, completions, recorded = _of_run(source)
+        else:
+            if not old:
+                raise UsageError("--old is missing: a file does not say which rewards it was scored with. Name them.")
+            groups, completions = _of_file(source, group_column)
+        from grpo.core.check.diff import compare
 
-    if old or recorded is None:
-        recorded = _scored(before, completions), {reward.name: reward.weight for reward in before}
+        count = counted(len(completions), "completion")
+        if old or recorded is None:
+            line.begins(f"scoring {count} with the old rewards")
+            recorded = _scored(before, completions), {reward.name: reward.weight for reward in before}
+        line.begins(f"scoring {count} with the new rewards")
+        outcomes = _scored(after, completions)
     weights = {reward.name: reward.weight for reward in after}
-    difference = compare(groups, recorded[0], _scored(after, completions), recorded[1], weights, scale)
+    difference = compare(groups, recorded[0], outcomes, recorded[1], weights, scale)
     worst = difference.worst(limit)
     if as_json:
         click.echo(json.dumps(_values(difference, worst, completions), indent=2))
@@ -118,8 +124,8 @@ def _lines(difference: Difference, worst: Sequence[Change], completions: Sequenc
     yield f"{counted(count, 'completion')} in {counted(difference.groups, 'group')}"
     yield f"mean reward        {_number(difference.mean_old)} -> {_number(difference.mean_new)}"
     yield f"without a reward   {difference.unscored_old} -> {difference.unscored_new}"
-    yield f"groups that die    {_groups(difference.died)}"
-    yield f"groups that revive {_groups(difference.revived)}"
+    yield f"signal lost        {_groups(difference.lost_signal)}"
+    yield f"signal gained      {_groups(difference.gained_signal)}"
     yield f"sign flips         {len(difference.flips)} of {counted(count, 'advantage')}"
     yield f"mean shift         {difference.mean_shift:.3f} of an advantage"
     if worst:
@@ -133,7 +139,7 @@ def _lines(difference: Difference, worst: Sequence[Change], completions: Sequenc
 
 def _groups(groups: Sequence[Hashable]) -> str:
     shown = "; ".join(one_line(str(group), 40) for group in groups[:3])
-    return f"{len(groups)}{f' ({shown})' if shown else ''}"
+    return f"{counted(len(groups), 'group')}{f' ({shown})' if shown else ''}"
 
 
 def _number(value: float | None) -> str:
@@ -146,8 +152,8 @@ def _values(difference: Difference, worst: Sequence[Change], completions: Sequen
         "groups": difference.groups,
         "mean": [difference.mean_old, difference.mean_new],
         "unscored": [difference.unscored_old, difference.unscored_new],
-        "died": list(difference.died),
-        "revived": list(difference.revived),
+        "lost_signal": list(difference.lost_signal),
+        "gained_signal": list(difference.gained_signal),
         "flips": len(difference.flips),
         "mean_shift": difference.mean_shift,
         "worst": [

@@ -94,10 +94,10 @@ def evaluate(
             click.echo(printable(told), err=True)
     for plan, measurement in found:
         if len(measurement.evaluation.env_failures) == len(measurement.evaluation.completions):
-            raise RunError(f"every rollout of {plan.env.name} failed in the environment. Nothing is known of it.")
+            raise RunError(f"every rollout of {plan.env.name} failed in the environment, so there is no result.")
         verdicts = measurement.evaluation.verdicts
         if verdicts and all(judgement.kind == "failure" for judgement in verdicts):
-            raise RunError(f"the verifier of {plan.env.name} failed on every completion: nothing is known of accuracy.")
+            raise RunError(f"the verifier of {plan.env.name} failed on every completion, so accuracy is unknown.")
 
 
 def changes(plans: Sequence[EvaluationPlan], host: Host) -> Iterator[str]:
@@ -113,7 +113,7 @@ def changes(plans: Sequence[EvaluationPlan], host: Host) -> Iterator[str]:
         for bound in used:
             record = before.get(f"{bound.spec.kind} {bound.name}")
             for line in drift(record, host.lock(bound)) if record else ():
-                yield f"since the run, {line}. Its figures then and these are not alike."
+                yield f"since the run, {line}. Its figures and these cannot be compared."
 
 
 def refuse_unwritable_file(file: Path) -> None:

@@ -77,6 +77,8 @@ def launch(
         click.echo(text, nl=False)
         return
     try:
+        if output.exists() and output.read_text() != text:
+            raise UsageError(f"{output} exists already and differs. Remove it, or choose another -o.")
         output.write_text(text)
         output.chmod(output.stat().st_mode | stat.S_IXUSR)
     except OSError as error:

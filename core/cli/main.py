@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 
 import grpo
-from grpo.core.processes.rank import count
+from grpo.core.processes.rank import count, rank
 from grpo.core.text.quiet import hush_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
 from grpo.plugins.errors import GrpoError, RunError, UsageError, did_you_mean
@@ -107,7 +107,7 @@ def main() -> NoReturn:
     except BrokenPipeError:
         leave(1)  # without a word, as click does: the reader has seen enough, for example `| head`
     except OSError as error:
-        if error.filename is not None or error.errno not in UNWRITABLE:
+        if not _of_an_output(error):
             raise
         fail(RunError(f"the output cannot be written: {error.strerror}. Send it elsewhere."), 1)
     leave(code if isinstance(code, int) else 0)
@@ -122,6 +122,19 @@ def _one_of_several() -> object:
             return cli(standalone_mode=False)
     except Silenced as ended:
         leave(ended.code)
+    except Exception as error:
+        if isinstance(error, (GrpoError, click.ClickException, click.Abort, BrokenPipeError)) or _of_an_output(error):
+            raise
+        import traceback  # slow to import, and hardly ever needed
+
+        traceback.print_exc()
+        first = (str(error).splitlines() or [""])[0]
+        fail(RunError(f"process {rank()} of {count()}: {type(error).__name__}: {first}"), 1)
+
+
+def _of_an_output(error: Exception) -> bool:
+    """Whether a standard stream cannot be written any more."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in UNWRITABLE
 
 
 def fail(error: Exception, code: int) -> NoReturn:

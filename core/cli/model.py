@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
+from grpo.core.cli.bar import StatusLine
+from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -37,11 +40,6 @@ def generate(
     place of the question in a prompt of the run's environment, so that the model sees what it was trained on. A model
     that no run made gets the bare prompt, unless --env names an environment.
     """
-    from grpo.core.measure.generate import answers, encode_fitting
-    from grpo.core.measure.question import example_of
-    from grpo.core.planning.facts import read_model
-    from grpo.core.policy.weights import find_weights
-
     texts = [*prompts, *(_lines(file) if file is not None else [])]
     if not texts:
         raise UsageError("no prompt. Write one with -p 'TEXT', or name a file of prompts with --file.")
@@ -49,23 +47,31 @@ def generate(
         temperature = 0.0 if samples == 1 else 1.0
     if samples > 1 and temperature == 0:
         raise UsageError(f"-n {samples} at temperature 0 would give {samples} equal completions. Raise --temperature.")
-    weights = find_weights(model)
-    example = example_of(weights, env, Host.discover())
-    asked = [example.ask(text) for text in texts]
-    max_tokens = max_tokens or weights.max_tokens
-    facts = read_model(weights.base, weights.tokenizer_source)
-    prompt_ids = encode_fitting(facts, asked, max_tokens)
-    if weights.note:
-        click.echo(f"note: {weights.note}", err=True)
-    found = answers(
-        weights,
-        facts.tokenizer,
-        prompt_ids,
-        samples=samples,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        seed=seed,
-    )
+    with StatusLine("loading libraries") as line:
+        from grpo.core.measure.generate import answers, encode_fitting
+        from grpo.core.measure.question import example_of
+        from grpo.core.planning.facts import read_model
+        from grpo.core.policy.weights import find_weights
+
+        weights = find_weights(model)
+        example = example_of(weights, env, Host.discover())
+        asked = [example.ask(text) for text in texts]
+        max_tokens = max_tokens or weights.max_tokens
+        line.begins("loading the model")
+        facts = read_model(weights.base, weights.tokenizer_source)
+        prompt_ids = encode_fitting(facts, asked, max_tokens)
+        if weights.note:
+            click.echo(f"note: {weights.note}", err=True)
+        found = answers(
+            weights,
+            facts.tokenizer,
+            prompt_ids,
+            samples=samples,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            seed=seed,
+            loaded=partial(line.begins, f"sampling {counted(len(texts) * samples, 'completion')}"),
+        )
     _print(texts, [[answer.text for answer in several] for several in found])
     cut = sum(answer.cut for several in found for answer in several)
     if cut:
@@ -88,7 +94,8 @@ def export(run: Path, folder: Path, merge: bool) -> None:
     weights = find_run_weights(run)
     if weights.note:
         click.echo(f"note: {weights.note}", err=True)
-    written = export_weights(weights, folder, merge=merge)
+    with StatusLine("writing the model"):
+        written = export_weights(weights, folder, merge=merge)
     if merge and weights.adapter is None:
         click.echo("note: the run trained all weights, so there was no adapter to merge.", err=True)
     if merge or weights.adapter is None:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grpo.core.cli.bar import StatusLine
 from grpo.core.cli.flags import every_flag, given
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
+    from grpo.core.config.schema import RunConfig
     from grpo.core.planning.memory.budget import Device, Fit, Job
     from grpo.core.planning.memory.estimate import Shape
 
@@ -65,8 +67,39 @@ def plan(
     Takes what `grpo run` takes; --lora 16 is short for --lora --lora-rank 16. --model may also be a built-in shape. No
     weights are loaded and nothing is downloaded for the built-in shapes.
     """
-    from grpo.core.cli.cluster import cluster_plan
     from grpo.core.config.schema import load_config
+
+    config = load_config(config_file, pairs, given(values), env_required=False)
+    with StatusLine("loading libraries") as line:
+        text, notes = planned(config, context, gpu, (nodes, gpus_per_node), line, as_json=as_json)
+    click.echo(text)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
+def planned(
+    config: RunConfig,
+    context: int | None,
+    gpu: str | None,
+    cluster: tuple[int | None, int],
+    line: StatusLine,
+    *,
+    as_json: bool,
+) -> tuple[str, list[str]]:
+    """Returns what is printed, and notes.
+
+    Args:
+        config: of the run; it need not name an environment.
+        context: tokens, prompt and completion; None: what the rows ask for.
+        gpu: a GPU's name, or its memory; None: this machine's.
+        cluster: machines, None where only memory is asked for, and the GPUs in each.
+        line: shows what is being done.
+        as_json: returns one JSON object.
+
+    Raises:
+        UsageError: settings that cannot work, or a model or rows that cannot be read.
+    """
+    from grpo.core.cli.cluster import cluster_plan
     from grpo.core.planning.batch import decide_batch
     from grpo.core.planning.cluster.hardware import gpu_of, known_gpu
     from grpo.core.planning.context import context_of
@@ -81,7 +114,7 @@ def plan(
     from grpo.core.rollout.types import context_length
     from grpo.plugins.host import Host
 
-    config = load_config(config_file, pairs, given(values), env_required=False)
+    nodes, gpus_per_node = cluster
     known = known_gpu(gpu) if gpu else None
     device = known.device if known else Device("cuda", parse_size(gpu)) if gpu else this_device()
     named = config.model is None or is_run(Path(config.model).expanduser())
@@ -92,6 +125,7 @@ def plan(
     longest = context_length(model_config)
     notes = []
     if context is None and config.env and (config.model is None or built_in(config.model) is None):
+        line.begins("measuring the prompts")
         context = context_of(config, Host.discover())
     elif context is None:
         context = min(CONTEXT, longest or CONTEXT)
@@ -108,12 +142,10 @@ def plan(
     train, rollout = config.train, config.rollout
     if train.micro_batch_size is not None:
         decide_batch(config, Facts(PolicySource("", config.model is None), (), Host.discover(), 1))
+    line.begins("counting memory")
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0)
     if nodes is not None:
-        click.echo(cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json))
-        for note in notes:
-            click.echo(f"note: {note}", err=True)
-        return
+        return cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json), notes
     if sync.weight_sync == "delta":
         if device.kind == "cpu":
             measured = replace(measured, sent=measured.weights)
@@ -128,15 +160,12 @@ def plan(
     batch = replace(group, share=train.group_size * train.prompts_per_step)
     chosen = best_fit(measured, batch, device, Given.of(config))
     if as_json:
-        click.echo(json.dumps(summary(measured, group, device, chosen, longest or MAX_CONTEXT), indent=2))
-        return
+        return json.dumps(summary(measured, group, device, chosen, longest or MAX_CONTEXT), indent=2), []
     lora = config.lora
     how = f"LoRA of rank {lora.rank}" + (" on 4-bit weights" if lora.bits else "")
     title = (config.model or "the embedded model", f"{how if lora.enabled else 'full fine-tuning'} in {dtype}")
     other = None if chosen else best_fit(measured, batch, device)
-    click.echo("\n".join(report(title, measured, group, device, (chosen, other), longest)))
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    return "\n".join(report(title, measured, group, device, (chosen, other), longest)), notes
 
 
 def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
@@ -210,7 +239,7 @@ def report(
         f"{title[0]}: {shape.parameters / 1e6:,.1f} M parameters, {shape.layers} layers, hidden {shape.hidden}, "
         f"vocabulary {shape.vocabulary:,}",
         f"{title[1]}, {job.share} completions of up to {job.context:,} tokens with their prompt",
-        f"{where} with {gib(device.total)} GiB, {gib(device.usable)} of them to count on",
+        f"{where} with {gib(device.total)} GiB, {gib(device.usable)} of them usable",
         "",
         f"{'':<{width}}  {'':<14}  {'GiB':>8}",
         *(f"{what:<{width}}  {of:<14}  {gib(size):>8}" for what, of, size in table),

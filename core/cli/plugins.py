@@ -44,7 +44,7 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: plugins and problems.")
-@click.option("--again", is_flag=True, help="Forget what came of loading packages before, and try them anew.")
+@click.option("--again", is_flag=True, help="Forget how loading packages went before, and load them again.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the traceback of every broken plugin.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, again: bool, verbose: bool) -> None:

@@ -40,7 +40,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
     "--resume",
     "resume_from",
     type=click.Path(path_type=Path),
-    help="Continue this run directory; with --steps, up to so many; with --server-url, by servers elsewhere.",
+    help="Continue this run; --steps N makes it N steps long, --server-url names servers that moved.",
 )
 @click.option("--on", "place", type=click.Choice(["ray"]), help="Run on a Ray cluster; see docs/scale.md.")
 @click.option("--ray-address", metavar="HOST:PORT", help="With --on ray. Default: RAY_ADDRESS, or this machine's.")
@@ -114,12 +114,13 @@ def run(
                 from grpo.core.check.gold.validate import doubts
                 from grpo.core.planning.decide import make_plan
                 from grpo.core.planning.output import RUNS
+                from grpo.core.planning.rollout import unfit_servers
                 from grpo.core.record.disk import refuse_full_disk
 
-                plan = make_plan(config, host)
+                plan = make_plan(config, host, served=False)
                 refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
                 display.planned(plan, None, ["dry run: nothing was trained"])
-                for note in (*plan.notes, *doubts(plan)):
+                for note in (*plan.notes, *doubts(plan), *unfit_servers(plan)):
                     display.warned(note)
                 return 0
             return _exit_code(start(config, host, display))

@@ -93,6 +93,8 @@ def show(
 
     if ascending and sort is None:
         raise UsageError("--ascending needs --sort reward, advantage or length.")
+    if not run.exists():
+        raise UsageError(f"{run} does not exist. List the runs with: grpo runs. For a plugin: grpo plugins show {run}")
     step, recorded = read_step(open_run_dir(run), step, wasted=wasted)
     if wasted and not recorded:
         click.echo("[]" if as_json else f"step {step} of {run}: nothing was sampled in vain.")

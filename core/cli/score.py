@@ -133,7 +133,7 @@ def _refuse_lost(names: Sequence[str]) -> None:
         PluginError: with the names.
     """
     if names:
-        raise PluginError(f"{', '.join(names)} failed on every row; the first failure is told above.")
+        raise PluginError(f"{', '.join(names)} failed on every row; the first failure is shown above.")
 
 
 def _stream(

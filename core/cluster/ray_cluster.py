@@ -104,6 +104,7 @@ class Cluster:
 
     def __init__(self, address: str) -> None:
         os.environ.setdefault(MODE, "token")  # read when Ray is loaded
+        self._actors: list[Any] = []  # one whose last handle is gone would be ended by Ray
         self._ray = _loaded()
         _refuse_unreachable(address or os.environ.get("RAY_ADDRESS", ""))
         from ray.exceptions import AuthenticationError
@@ -156,7 +157,7 @@ class Cluster:
         restarts: int = 0,
         seconds: float = 120.0,
     ) -> Hosted:
-        """Makes an object on a node.
+        """Makes an object on a node, which lives until it is ended or this connection is.
 
         Args:
             kind: "module:Class", importable there.
@@ -205,6 +206,7 @@ class Cluster:
                 f"node {node.address} asks for no token: whoever reaches its ports can run code there. {HOW_TO_START} "
                 "In a network that nobody else reaches: export RAY_AUTH_MODE=disabled, here too."
             )
+        self._actors.append(actor)
         return Hosted(node, actor)
 
 

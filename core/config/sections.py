@@ -129,7 +129,7 @@ class TrainSection(Section):
     adam_beta1: Annotated[BelowOne, About("Adam's decay of the mean gradient.")] = 0.9
     adam_beta2: Annotated[BelowOne, About("Adam's decay of the mean squared gradient.")] = 0.99
     weight_decay: Annotated[NotNegative, About("Decoupled weight decay.")] = 0.0
-    max_grad_norm: Annotated[Positive, About("The gradient's norm is cut to this.")] = 1.0
+    max_grad_norm: Annotated[Positive, About("The gradient's norm is clipped to this.")] = 1.0
     warmup_steps: Annotated[
         Count,
         About(
@@ -178,7 +178,7 @@ class TrainSection(Section):
         About(
             "Data type of the weights.",
             "Full fine-tuning in `bfloat16` keeps what rounding leaves out of each weight and of its mean squared "
-            "gradient beside them (2 bytes more each), since steps of 1e-6 would move next to no weight; `float16` is "
+            "gradient beside them (2 bytes more each), since steps of 1e-6 would move almost no weight; `float16` is "
             "for adapters only.",
             left_out="`bfloat16` for a named model on a GPU, else `float32`",
             flag=Flag("--dtype"),
@@ -251,9 +251,9 @@ class LossSection(Section):
     rollout_correction: Annotated[
         Correction | None,
         About(
-            "Weighs tokens that the rollout engine found differently probable than the policy.",
-            "Per token, or by the product over a completion; weights above the cap are cut to it, or take their tokens "
-            "out. Computed by our head only.",
+            "Weighs tokens by their probability under the policy over that under the rollout engine.",
+            "Per token, or by the product over a completion; weights above the cap are clipped to it (`truncate`), or "
+            "their tokens left out (`mask`). Computed by our head only.",
             left_out="`token_truncate` where vLLM samples and our head trains, else `none`",
         ),
     ] = None
@@ -331,7 +331,7 @@ class RolloutSection(Section):
     tolerance: Annotated[
         Positive | None,
         About(
-            "Mean difference, in nats, of the log-probabilities of sampling from training's that is still rounding.",
+            "Largest mean difference of the log-probabilities of sampling and training that is rounding, in nats.",
             "Beyond it a step that vLLM sampled is done again, then the run stops.",
             left_out=", ".join(f"{most:g} in {dtype}" for dtype, most in TOLERANCE.items()),
         ),
@@ -339,7 +339,7 @@ class RolloutSection(Section):
     overlap: Annotated[
         bool,
         About(
-            "Samples the next batch with vLLM while the policy trains on the present one.",
+            "Samples the next batch with vLLM while the policy trains on the current one.",
             "Rollouts are one step old then, see [vllm.md](vllm.md).",
             flag=Flag("--overlap"),
         ),
@@ -410,7 +410,7 @@ class RolloutSection(Section):
     max_turns: Annotated[
         AtLeastOne | None,
         About(
-            "In an environment of several turns: how often the policy may speak.",
+            "In a multi-turn environment: the most turns of the policy.",
             "`max_completion_length` is then for one turn.",
             left_out="what the environment allows",
         ),
@@ -433,7 +433,7 @@ class RolloutSection(Section):
     env_processes: Annotated[
         Count,
         About(
-            "Processes that step environments of several turns; 0: threads of the process that trains.",
+            "Processes that step multi-turn environments; 0: threads of the process that trains.",
             "For environments that compute in Python or may crash; see [environments.md](environments.md). With "
             "`--on ray` they are spread over the nodes.",
             flag=Flag("--env-processes"),
@@ -529,7 +529,7 @@ class FailureSection(Section):
     ] = 0.2
     retries: Annotated[
         Count,
-        About("How often a call that failed for a passing reason (a network, a rate limit) is tried again."),
+        About("How often a call that failed for a transient reason (network, rate limit) is tried again."),
     ] = 2
     wait_limit: Annotated[
         Positive,
@@ -553,15 +553,15 @@ class CanarySection(Section):
         bool,
         About("Takes the cases that the rewards and the verifier declare, too.", flag=Flag("--canary-cases")),
     ] = False
-    every: Annotated[AtLeastOne, About("Batches from one look at them to the next.")] = 1
+    every: Annotated[AtLeastOne, About("Batches from one check of them to the next.")] = 1
     tolerance: Annotated[NotNegative, About("How far a score may be from what is expected.")] = 1e-6
     share: Annotated[
         Share,
         About(
             "The share of a plugin's canaries that may fail or drift before that is a warning.",
-            "For judges that are not always of one mind.",
+            "For judges whose scores vary.",
         ),
     ] = 0.0
     patience: Annotated[
-        AtLeastOne, About("How many looks in a row a plugin may be wrong; the next one stops the run.")
+        AtLeastOne, About("How many checks in a row a plugin may be wrong; the next one stops the run.")
     ] = 2

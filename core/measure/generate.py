@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,8 +55,9 @@ def answers(
     temperature: float,
     max_tokens: int,
     seed: int,
+    loaded: Callable[[], None],
 ) -> list[list[Answer]]:
-    """Returns `samples` answers for each prompt in tokens; temperature 0 is greedy.
+    """Returns `samples` answers for each prompt in tokens; temperature 0 is greedy. Calls `loaded` before it samples.
 
     Raises:
         UsageError: the weights cannot be loaded.
@@ -64,6 +65,7 @@ def answers(
     import torch
 
     model = load_weights(weights)
+    loaded()
     params = SamplingParams(
         max_tokens=max_tokens,
         eos_ids=end_ids(tokenizer, model),

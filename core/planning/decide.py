@@ -30,13 +30,14 @@ from grpo.plugins._soundness import version_note
 from grpo.plugins.host import Host
 
 
-def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
+def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool = True) -> Plan:
     """Decides and checks everything that can be decided without weights.
 
     Args:
         config: what the user asked for.
         host: the plugins.
         fresh: the run directory must not exist yet; False for a run that resumes.
+        served: rollout servers are there and are asked whether they fit; False for a plan that is only looked at.
 
     Raises:
         UsageError: something cannot work; the message names it and the remedy.
@@ -83,5 +84,6 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True) -> Plan:
         canaries=canaries,
         notes=tuple(dict.fromkeys(filter(None, notes))),
     )
-    refuse_unfit_server(plan)
+    if served:
+        refuse_unfit_server(plan)
     return plan

@@ -159,7 +159,7 @@ def _measured(
         if len({*map(tuple, prompts)}) == 1 < len({json.dumps(episode.prompt) for episode in episodes}):
             raise UsageError(
                 f"the chat template of '{source}' makes one and the same prompt of every row of env '{env.name}': it "
-                "shows the policy nothing of their messages. Mend the template, or choose another model."
+                "shows the policy nothing of their messages. Fix the template, or choose another model."
             )
         highest = max(highest, *(max(ids, default=0) for ids in prompts), 0)
         for episode, length in zip(episodes, map(len, prompts), strict=True):

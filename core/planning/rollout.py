@@ -110,3 +110,12 @@ def refuse_unfit_server(plan: Plan) -> None:
 
         for url, wanted, command in servers_of(plan):
             found_server(url, wanted, command)
+
+
+def unfit_servers(plan: Plan) -> list[str]:
+    """Returns what would keep a run with this plan from starting: a server that is not there yet, or does not fit."""
+    try:
+        refuse_unfit_server(plan)
+    except UsageError as error:
+        return [f"as it is now, the run would not start: {error}"]
+    return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,13 @@ def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) ->
 
 
 def save_whole(
-    model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, dtypes: Mapping[str, torch.dtype], *, first: bool
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    dtypes: Mapping[str, torch.dtype],
+    *,
+    first: bool,
+    shared: bool = False,
 ) -> None:
     """Writes a policy as `save_policy` does, however it is sharded. Collective.
 
@@ -35,34 +42,20 @@ def save_whole(
         folder: made, by the first process.
         dtypes: name of a parameter to the type that it is written in.
         first: this is the first process.
+        shared: others write to the folder as well, as to a checkpoint's, so it does not appear whole.
 
     Raises:
         RunError: what was written is not all of the weights.
     """
-    state = _state(model, dtypes, first=first)
-    if first:
-        with whole_folder(folder) as unfinished:
-            _write(model, tokenizer, unfinished, state)
-
-
-def write_whole(
-    model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, dtypes: Mapping[str, torch.dtype], *, first: bool
-) -> None:
-    """Does the same in a folder that others write to as well. Collective.
-
-    Raises:
-        RunError: what was written is not all of the weights.
-    """
-    state = _state(model, dtypes, first=first)
-    if first:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(model, tokenizer, folder, state)
-
-
-def _state(model: Any, dtypes: Mapping[str, torch.dtype], *, first: bool) -> dict[str, torch.Tensor] | None:
     from grpo.core.policy.whole import is_sharded, whole_state
 
-    return whole_state(model, dtypes, keep=first) if is_sharded(model) else None
+    state = whole_state(model, dtypes, keep=first) if is_sharded(model) else None
+    if not first:
+        return
+    if shared:
+        folder.mkdir(parents=True, exist_ok=True)
+    with nullcontext(folder) if shared else whole_folder(folder) as place:
+        _write(model, tokenizer, place, state)
 
 
 def _write(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, state: dict[str, torch.Tensor] | None) -> None:

@@ -10,13 +10,13 @@ Every function here that says it is collective has to be called by all processes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 # What wrappers put into the names of parameters: DDP and DeepSpeed, torch.compile, checkpointing by accelerate.
 WRAPPERS = re.compile(r"^module\.|_orig_mod\.|_checkpoint_wrapped_module\.")
@@ -26,7 +26,8 @@ def full_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields every parameter under the name that it has in the unwrapped model, whole, tied ones once.
 
     Collective: all processes step together, each gets every tensor, and only one exists at a time that is not there
-    anyway. Between two tensors a process may do what it likes.
+    anyway. Between two tensors a process may do what it likes. What FSDP 2 kept whole after a forward pass is let go
+    first: that is FSDP's own memory, which it could not free once anything else, an array of numpy, looks into it.
 
     Args:
         model: the policy, wrapped or not.
@@ -35,9 +36,48 @@ def full_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
         Name and tensor, on the device that the policy computes on, in the type that is trained. It carries no gradient
         and is to be read only; it may be the policy's own memory, and is to be copied if it is to outlast the step.
     """
+    _reshard(model)
     for name, parameter in model.named_parameters():
-        with _gathered(parameter):
-            yield WRAPPERS.sub("", name), _full(parameter)
+        with full_tensor(parameter) as whole:
+            yield WRAPPERS.sub("", name), whole
+
+
+@contextmanager
+def full_tensor(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
+    """While it lasts, there is the whole of a parameter, to be read only. Collective."""
+    with _gathered(parameter):
+        yield _full(parameter)
+
+
+@contextmanager
+def changed_weights(model: Any, changes: Mapping[str, Callable[[torch.Tensor], torch.Tensor]]) -> Iterator[None]:
+    """While it lasts, the policy computes with some other weights; afterwards it has its own again, bit for bit.
+
+    Collective at its beginning. Each process keeps and changes its own part, and one whole tensor exists at a time.
+
+    Args:
+        model: the policy, wrapped or not.
+        changes: name of a parameter to what makes the whole new tensor of the whole old one, on all processes alike.
+    """
+    _reshard(model)  # before it is asked for its parameters, which are others when they are whole
+    named = dict(model.named_parameters())
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    try:
+        for name, change in changes.items():
+            parameter = named[name]
+            _release(parameter)
+            with full_tensor(parameter) as whole:
+                new = change(whole)
+            for own, part in _own_parts(parameter, new):
+                kept.append((own, own.clone()))
+                own.copy_(part)
+        yield
+    finally:
+        _reshard(model)
+        for name in changes:
+            _release(named[name])
+        for own, before in kept:
+            own.copy_(before)
 
 
 def full_shape(parameter: torch.Tensor) -> tuple[int, ...]:
@@ -67,8 +107,7 @@ def unsharded(model: Any) -> Iterator[None]:
     finally:
         for group, mesh in reshards:
             group.post_forward_mesh_info = mesh
-        for module in modules:
-            module.reshard()
+        _reshard(model)
 
 
 def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) -> dict[str, torch.Tensor]:
@@ -88,8 +127,7 @@ def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) ->
         plain = WRAPPERS.sub("", name)
         if adapters and not parameter.requires_grad and ".lora_" not in plain:
             continue
-        with _gathered(parameter):
-            tensor = _full(parameter)
+        with full_tensor(parameter) as tensor:
             if keep:
                 found[plain] = tensor.to("cpu", dtypes.get(plain, tensor.dtype), copy=True)
     if keep and not adapters:
@@ -104,10 +142,10 @@ def _gathered(parameter: Any) -> AbstractContextManager[Any]:
     """While it lasts, a parameter of ZeRO-3 is whole. Collective."""
     if not hasattr(parameter, "ds_id"):
         return nullcontext()
-    from deepspeed.runtime.zero.partition_parameters import GatheredParameters, ZeroParamStatus
-
-    if parameter.ds_status == ZeroParamStatus.AVAILABLE:  # its size keeps it whole, or somebody gathered it
+    if _is_whole(parameter):
         return nullcontext()
+    from deepspeed.runtime.zero.partition_parameters import GatheredParameters
+
     gathered: AbstractContextManager[Any] = GatheredParameters([parameter])
     return gathered
 
@@ -118,4 +156,42 @@ def _full(parameter: torch.Tensor) -> torch.Tensor:
     kind = parameter.device_mesh.device_type  # weights that FSDP keeps on the CPU are gathered where they compute
     shard: Any = parameter.detach() if parameter.device.type == kind else parameter.detach().to(kind)
     whole: torch.Tensor = shard.full_tensor()
+    return whole
+
+
+def _own_parts(parameter: Any, whole: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yields the memory of a parameter that this process has, each with its part of a whole tensor."""
+    if isinstance(parameter, DTensor):
+        own: Any = parameter.detach()
+        part: Any = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
+        yield own.to_local(), part.to_local()
+        return
+    if hasattr(parameter, "ds_id"):
+        shard = parameter.ds_tensor.data
+        first = torch.distributed.get_rank(parameter.ds_process_group) * shard.numel()
+        part = whole.reshape(-1)[first : first + shard.numel()]
+        yield shard[: part.numel()], part
+        if not _is_whole(parameter):
+            return
+    yield parameter.detach(), whole
+
+
+def _reshard(model: Any) -> None:
+    """Lets go of what FSDP 2 keeps whole after a forward pass, which would not follow its shards."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def _release(parameter: Any) -> None:
+    """Lets go of a tensor that ZeRO-3 keeps whole after a forward pass, unless it always does."""
+    if hasattr(parameter, "ds_id") and _is_whole(parameter) and not parameter.ds_persist:
+        parameter.partition()
+
+
+def _is_whole(parameter: Any) -> bool:
+    """Whether a parameter of ZeRO-3 is whole: its size keeps it so, or somebody gathered it."""
+    from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
+
+    whole: bool = parameter.ds_status == ZeroParamStatus.AVAILABLE
     return whole

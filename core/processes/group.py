@@ -60,9 +60,11 @@ def connect(limit: float) -> None:
         return
     import torch
 
-    patience = timedelta(seconds=limit)
+    patience, met = timedelta(seconds=limit), torch.distributed.is_initialized()
     try:
         join(asked_sharding(), timeout=patience)
+        if met:  # whoever connected them, as Ray does, knew nothing of this run's limit
+            torch.distributed.distributed_c10d._set_pg_timeout(patience)
         group = torch.distributed.new_group(backend="gloo", timeout=patience)
         _connection = _Connection(group, limit, None)
         watch = Watch(rank(), count(), limit, lambda value: agreed(value, "the start"))
@@ -170,5 +172,6 @@ def _missed(said: str, what: str, limit: float) -> str:
     missing = found[1] if found else "0"
     return (
         f"process {missing} of {count()} did not come within {limit:g} s, {waited}. See what it does there; if it only "
-        "takes long, raise failures.wait_limit. The run resumes from its last whole checkpoint."
+        "takes long, raise failures.wait_limit. The run resumes from its last whole checkpoint, "
+        "or from its beginning when it has none yet."
     )

@@ -15,7 +15,7 @@ from grpo.plugins.errors import GrpoError, RunError, UsageError
 INTERRUPTED = 130
 EARLY = 60.0  # seconds to find the others in, before the settings are known
 # What torch says where a collective broke; its type is RuntimeError, or one that its builds do not share.
-BROKEN = re.compile(r"gloo|nccl|ProcessGroup|Connection (closed|reset)|Broken pipe|c10d", re.IGNORECASE)
+BROKEN = re.compile(r"gloo|nccl|ProcessGroup|Connection (closed|reset)|pair closure|Broken pipe|c10d", re.IGNORECASE)
 
 
 class Silenced(SystemExit):
@@ -79,6 +79,7 @@ def _end_of(error: BaseException) -> End:
         why = f"the processes lost each other in the middle of a step: {str(error).splitlines()[0]}."
     else:
         why = str(error) if isinstance(error, GrpoError) else f"{type(error).__name__}: {error}"
-    code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, UsageError) else 1
+    wrong = isinstance(error, UsageError) or hasattr(error, "exit_code")  # the one, or click's
+    code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 2 if wrong else 1
     kind: Kind = "follows" if broken else "stopped" if code == INTERRUPTED else "error"
     return End(rank=rank(), code=code, why=why, kind=kind, teller=rank())

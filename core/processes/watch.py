@@ -236,8 +236,8 @@ def _decided(found: list[End], count: int) -> End:
 
 def _lost(rank: int, count: int) -> End:
     why = (
-        f"process {rank} of {count} ended without a word: it was killed (is the memory full?), or its machine was. The "
-        "run resumes from its last whole checkpoint."
+        f"process {rank} of {count} ended without a message: it was killed (is the memory full?), or its machine was. "
+        "The run resumes from its last whole checkpoint, or from its beginning when it has none yet."
     )
     return End(rank=rank, code=1, why=why, kind="lost", teller=int(rank == 0))
 

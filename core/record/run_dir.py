@@ -254,7 +254,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except ValueError as error:
-        raise UsageError(f"{path} is not valid JSON: {error}. Mend it, or start a new run.") from None
+        raise UsageError(f"{path} is not valid JSON: {error}. Fix it, or start a new run.") from None
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
 
     Args:
         plan: a run that can start.
-        model: its policy, for the names of the adapted modules.
+        model: its policy as it was loaded, for the names of the adapted modules and the types of its weights.
         warned: told what needs attention while the run goes on.
 
     Raises:
@@ -98,6 +98,7 @@ def start_engine(plan: Plan, model: Any) -> Any:
 
 def _proven(plan: Plan, model: Any, links: Sequence[EngineLink], guest: GuestLink | None = None) -> Rollouts:
     from grpo.core.rollout.engine.proven import EngineRollouts
+    from grpo.core.rollout.sync.payload import loaded_types
 
     rollout = plan.config.rollout
     return EngineRollouts(
@@ -107,6 +108,7 @@ def _proven(plan: Plan, model: Any, links: Sequence[EngineLink], guest: GuestLin
         temperature=rollout.temperature,
         lora_sync="adapter" if rollout.share_weights else rollout.lora_sync,
         shared_bytes=_share(model, links[0]) if rollout.share_weights else None,
+        types=loaded_types(model),
     )
 
 

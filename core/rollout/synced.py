@@ -24,7 +24,7 @@ class SyncedRollouts:
 
     Args:
         rollouts: the backend; it is not this object's to close.
-        policy: the policy as it samples, unwrapped and with its weights whole.
+        policy: the policy as it samples, unwrapped, and with its weights whole where it is the backend that samples.
     """
 
     def __init__(self, rollouts: Rollouts, policy: Callable[[], AbstractContextManager[Any]]) -> None:

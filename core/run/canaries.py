@@ -120,7 +120,7 @@ class CanaryWatch:
             plugin.wrong_looks += 1
             told = self._told(plugin, surprises, said, reasons, step)
             if plugin.wrong_looks > self._patience:
-                stop = stop or f"{told} It was so {plugin.wrong_looks} times in a row. Mend it, then resume the run."
+                stop = stop or f"{told} It was so {plugin.wrong_looks} times in a row. Fix it, then resume the run."
             else:
                 left = self._patience + 1 - plugin.wrong_looks
                 warnings.append(f"{told} The run stops if it is so {left} more times in a row.")

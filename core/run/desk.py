@@ -1,7 +1,8 @@
 """Between a run on a cluster and the command that started it: its events one way, stops that were asked for the other.
 
 In the process of the command's node lives a `Desk`. The first process that trains tells it what happens, as
-`DeskProgress`; the command takes that from it and shows it. Whether a stop was asked for goes the other way.
+`DeskProgress`; the command takes that from it and shows it. Whether a stop was asked for goes the other way. A message
+has the name of its event in front, so that one whose values cannot be read here is still known for what it is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from grpo.core.plan import Plan
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
 
+Event = tuple[str, Sequence[Any]]  # its name and what it says
+ENDS = ("failed", "summary")  # the events that say how the run ended
 KIND = "grpo.core.run.desk:Desk"
 POLL = 1.0  # seconds between two questions whether a stop was asked for
 
@@ -61,6 +64,35 @@ class Desk:
     def stops(self, _: bytes) -> bytes:
         """Returns how often a stop was asked for."""
         return json.dumps(self._stops).encode()
+
+
+def written(event: str, *values: Any) -> bytes:
+    """Returns a message for a desk."""
+    message: bytes = event.encode() + b"\n" + cloudpickle.dumps(values)
+    return message
+
+
+def read(message: bytes) -> Event | None:
+    """Returns what a message says.
+
+    Returns:
+        None where its values need something that this machine does not have, as a plugin's own class, and it was only
+        to be shown. Where it says how the run ended, that it cannot be read comes instead, as a failure.
+    """
+    name, _, values = message.partition(b"\n")
+    event = name.decode()
+    try:
+        return event, pickle.loads(values)
+    except Exception as error:  # whatever loading a stranger's class raises
+        if event not in ENDS:
+            return None
+        how = "it failed" if event == "failed" else "it has ended"
+        said = f"{type(error).__name__}: {error}"
+        told = (
+            f"all that is known here of the run on the cluster is that {how}: its message cannot be read ({said}). "
+            "Install the same release of grpo-kit on this machine and on the cluster; the run directory says the rest."
+        )
+        return "failed", ("RunError", told)
 
 
 class DeskProgress:
@@ -108,11 +140,15 @@ class DeskProgress:
         """The run is over."""
         self._tell("ended", status, run_dir, step)
 
+    def timed(self, spent: str, advice: str | None) -> None:
+        """What the time was spent on."""
+        self._tell("timed", spent, advice)
+
     def close(self) -> None:
         """The command closes the display."""
 
     def _tell(self, event: str, *values: Any) -> None:
-        self._desk.ask("tell", cloudpickle.dumps((event, values)))
+        self._desk.ask("tell", written(event, *values))
 
 
 def _named(bound: Any) -> Any:

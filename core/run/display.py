@@ -20,6 +20,7 @@ from rich.text import Text
 
 from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
+from grpo.core.run.first_prompt import first_prompt
 from grpo.core.run.given import how_to_resume
 from grpo.core.run.progress import Progress, Silent
 from grpo.core.text.printable import counted, printable
@@ -65,6 +66,10 @@ class PlainLines(Silent):
         self._plan = plan
         for name, value in describe(plan, run_dir):
             self._say(f"{name:<12}{value}")
+        if (prompt := first_prompt(plan)) is not None:
+            self._say(f"{prompt.title}:")
+            for line in prompt.lines:
+                self._say(f"    | {line}".rstrip())
         for note in notes:
             self._say(note)
 
@@ -91,6 +96,10 @@ class PlainLines(Silent):
         for line in ending(status, run_dir, step, self._plan):
             self._say(line)
 
+    def timed(self, spent: str, advice: str | None) -> None:
+        for line in timing(spent, advice):
+            self._say(line)
+
     def _say(self, line: str) -> None:
         print(line, file=self._out, flush=True)
 
@@ -114,6 +123,8 @@ class LivePanel(Silent):
         for name, value in describe(plan, run_dir):
             table.add_row(Text(name, style="bold"), Text(value))
         self._console.print(Panel(table, title="grpo", title_align="left"))
+        if (prompt := first_prompt(plan)) is not None:
+            self._console.print(Panel(Text("\n".join(prompt.lines)), title=Text(prompt.title), title_align="left"))
         for note in notes:
             self._console.print(Text(note))
         self._steps = plan.config.train.steps
@@ -163,6 +174,10 @@ class LivePanel(Silent):
         self.close()
         for line in ending(status, run_dir, step, self._plan):
             self._console.print(Text(line), soft_wrap=True)  # a command that is copied stays one line
+
+    def timed(self, spent: str, advice: str | None) -> None:
+        for line in timing(spent, advice):
+            self._console.print(Text(line), soft_wrap=True)
 
     def close(self) -> None:
         if self._live is not None:
@@ -250,6 +265,11 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
         f"try it     {tried.replace('RUN', str(run_dir), 1)}",
         f"export     grpo export {run_dir} my-model",
     ]
+
+
+def timing(spent: str, advice: str | None) -> list[str]:
+    """Returns what there is to say of the time of a run."""
+    return [*([f"time       {spent}"] if spent else []), *([f"faster     {advice}"] if advice is not None else [])]
 
 
 def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -60,8 +60,8 @@ class HealthWatch:
                 warnings += self._once(
                     "unended",
                     f"{unended:.0%} of the rollouts of step {step} were ended by a budget, not by their environment. "
-                    "Raise rollout.max_turns or rollout.max_completion_length, or see with `grpo show` what the policy "
-                    "says and is told."
+                    "Raise rollout.max_turns or rollout.max_completion_length, or read the turns "
+                    "with `grpo show`."
                     if any(c.turns > 1 for c in completions)
                     else f"{unended:.0%} of the completions of step {step} hit the length limit without ending. Raise "
                     "rollout.max_completion_length, or check that the chat template and the end token agree.",

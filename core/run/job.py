@@ -54,11 +54,14 @@ from grpo.core.record.run_dir import (
     write_json,
 )
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
+from grpo.core.run.advice import advise
 from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
-from grpo.core.run.regrouped import regrouped
+from grpo.core.run.regrouped import regrouped, sharded_as
+from grpo.core.run.timeline import timeline
 from grpo.core.run.upkeep import Upkeep
+from grpo.core.scoring.executors import processors
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
 from grpo.core.train.stop import StopRequest
@@ -192,7 +195,7 @@ def _resume(
 ) -> RunSummary:
     path, settings = run_dir.path, read_json(run_dir.config)
     if not isinstance(settings, dict):
-        raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Mend it, or start a new run.")
+        raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Fix it, or start a new run.")
     before = run_config(run_dir)
     _connect(before)
     over = run_dir.model.is_dir() and _last_step(run_dir) >= (before.train.steps or 0)
@@ -220,7 +223,11 @@ def _resume(
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
     changed = drift(recorded, _versions(plan, host))
     progress = progress if is_first() else Silent()
-    progress.planned(plan, path, [f"resuming after step {step}", *notes])
+    progress.planned(
+        plan,
+        path,
+        [f"resuming after step {step}" if step else "starting again: there is no whole checkpoint yet", *notes],
+    )
     for line in damaged:
         progress.warned(f"{line} The run goes on after step {step}.")
     if steps is not None:
@@ -274,6 +281,10 @@ def _execute(
     _set_state(run_dir, status, step)
     _observe(host, RunEnded(str(run_dir.path), step, status))
     progress.ended(status, run_dir.path, step)
+    if status == "done" and is_first():
+        times = timeline(read_metrics(run_dir))
+        advice = advise(times, plan.config, plan.rewards, processors())
+        progress.timed(times.text(), advice[0].text() if advice else None)
     wait("the end of the run")
     stop.over()
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
@@ -375,6 +386,8 @@ def _train(
 
             trainer.add_callback(StartCallback(begin))
             with closing(trainer.sampler):
+                if checkpoint is not None:
+                    trainer.sampler.load(checkpoint)
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
                 return "interrupted"
@@ -439,6 +452,7 @@ def _versions(plan: Plan, host: Host) -> dict[str, Any]:
         "plugins": {f"{plugin.spec.kind} {plugin.name}": host.lock(plugin) for plugin in bound},
         "rows": rows.hexdigest(),
         "processes": count(),
+        "sharding": sharded_as(),
     }
 
 

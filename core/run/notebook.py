@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.plan import Plan
-from grpo.core.run.display import describe, display_for, estimate, headline, number, sparkline
+from grpo.core.run.display import describe, display_for, estimate, headline, number, sparkline, timing
+from grpo.core.run.first_prompt import FirstPrompt, first_prompt
 from grpo.core.run.given import how_to_resume
 from grpo.core.run.page import bar, block, line, table
 from grpo.core.run.progress import Progress, Silent
@@ -41,6 +42,7 @@ class NotebookPanel(Silent):
         self._handle: Any = None
         self._plan: Plan | None = None
         self._head: list[tuple[str, str]] = []
+        self._prompt: FirstPrompt | None = None
         self._now = "planning"
         self._step = 0
         self._history: dict[str, list[float]] = {}
@@ -51,7 +53,7 @@ class NotebookPanel(Silent):
         self._warnings: dict[str, None] = {}
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
-        self._plan, self._head = plan, describe(plan, run_dir)
+        self._plan, self._head, self._prompt = plan, describe(plan, run_dir), first_prompt(plan)
         self._lines += notes
         self._draw()
 
@@ -86,6 +88,10 @@ class NotebookPanel(Silent):
         said = "stopped" if status == "interrupted" else "done"
         self._say(f"{said} after {counted(step, 'step')}")
 
+    def timed(self, spent: str, advice: str | None) -> None:
+        self._lines += timing(spent, advice)
+        self._draw()
+
     @property
     def _steps(self) -> int:
         return (self._plan.config.train.steps or 0) if self._plan is not None else 0
@@ -106,6 +112,7 @@ class NotebookPanel(Silent):
     def _html(self) -> str:
         metrics = [(label, number(self._row[key]), sparkline(self._history[key])) for label, key in headline(self._row)]
         parts = [table(self._head)] if self._head else []
+        parts += [block(self._prompt.title, "\n".join(self._prompt.lines))] if self._prompt is not None else []
         parts += [bar(self._step, self._steps)] if self._step else []
         parts.append(line(self._now))
         parts += [table(metrics)] if metrics else []

@@ -192,21 +192,17 @@ def _run(
     raise AssertionError
 
 
-def _shown(ranks: Ranks, desk: Hosted, stop: StopRequest, progress: Progress) -> list[tuple[str, Sequence[Any]]]:
+def _shown(ranks: Ranks, desk: Hosted, stop: StopRequest, progress: Progress) -> list[desks.Event]:
     """Shows what the run tells until it is over; returns what it told beside the events of a display."""
-    kept: list[tuple[str, Sequence[Any]]] = []
+    kept: list[desks.Event] = []
     told, until = False, float("inf")
     while True:
         running = ranks.running(LOOK) and time.monotonic() < until
         if stop.asked and not told:
             desk.ask("stop").result()
             told = True
-        for message in pickle.loads(desk.ask("take").result()):
-            try:
-                event, values = pickle.loads(message)
-            except Exception:  # of a plugin that this machine does not have; what it is for is only shown
-                continue
-            if event in ("failed", "summary"):
+        for event, values in filter(None, map(desks.read, pickle.loads(desk.ask("take").result()))):
+            if event in desks.ENDS:
                 kept.append((event, values))
                 until = min(until, time.monotonic() + GRACE)
             else:

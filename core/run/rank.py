@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pickle
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from grpo.core.cluster.ray_cluster import NodeLost
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.processes import stepping_elsewhere
 from grpo.core.record.run_dir import open_run_dir, read_json, write_json
-from grpo.core.run.desk import POLL, Asks, DeskProgress
+from grpo.core.run.desk import POLL, Asks, DeskProgress, written
 from grpo.core.scoring.executors import scoring_elsewhere
 from grpo.core.scoring.nodes.pool import NodePool
 from grpo.core.train.stop import ask_all
@@ -56,12 +55,12 @@ def train(settings: Mapping[str, Any]) -> None:
     except BaseException as error:
         if not isinstance(error, SystemExit):  # another process told of it
             told = str(error) if isinstance(error, GrpoError) else traceback.format_exc()
-            desk.ask("tell", pickle.dumps(("failed", (type(error).__name__, told)))).result()
+            desk.ask("tell", written("failed", type(error).__name__, told)).result()
         raise
     finally:
         pool.close()
     if isinstance(progress, DeskProgress):
-        desk.ask("tell", pickle.dumps(("summary", (summary,)))).result()
+        desk.ask("tell", written("summary", summary)).result()
 
 
 class Preflight:

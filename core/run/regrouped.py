@@ -1,4 +1,4 @@
-"""A run that goes on with another number of processes: its settings and checkpoint in, settings that fit them out."""
+"""A run that goes on in other processes: its settings and checkpoint in, settings that fit them or a refusal out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.processes.rank import count
+from grpo.core.processes.sharding import asked_sharding
 from grpo.plugins.errors import UsageError
+
+WHOLE = "nothing"  # is sharded
+
+
+def sharded_as() -> str:
+    """Returns what these processes share, in a word that a run keeps of itself."""
+    return str(asked_sharding() or WHOLE)
 
 
 def regrouped(config: RunConfig, recorded: Mapping[str, Any], checkpoint: Path | None) -> tuple[RunConfig, list[str]]:
@@ -25,6 +33,13 @@ def regrouped(config: RunConfig, recorded: Mapping[str, Any], checkpoint: Path |
     Raises:
         UsageError: what the checkpoint holds belongs to the processes that wrote it.
     """
+    sharding = recorded.get("sharding")
+    if checkpoint is not None and sharding not in (None, sharded_as()):
+        raise UsageError(
+            f"the processes of this run shared {sharding}, and {sharded_as()} now: the optimizer's state in "
+            "its checkpoints is read by what wrote it only. Resume it as it was started, or start a new run from "
+            "its weights with --model."
+        )
     before = recorded.get("processes")
     if before in (None, count()):
         return config, []

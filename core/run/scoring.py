@@ -26,7 +26,7 @@ from grpo.plugins.types import Completion
 
 REWARD_FAILED = "a reward failed; its completion is masked, never a zero."
 CHANGED = (
-    "a plugin changed what is everybody's in this process, and it was put back: {}. A reward with isolation='process' "
+    "a plugin changed global state of this process, which was restored: {}. A reward with isolation='process' "
     "has a process of its own."
 )
 VERIFIER_FAILED = "a verifier failed; what it failed on is left out of accuracy and counts as neither right nor wrong."
@@ -115,7 +115,7 @@ class Scoring:
             self._fault = (
                 f"verifier '{verifier.name}' ({verifier.distribution}) failed on {len(failures)} of {len(judgements)} "
                 f"completions, over failures.stop_share {self._stop_share:g}. The first reason: "
-                f"{str(failures[0].reason).rstrip('.')}. Mend the verifier, then resume the run."
+                f"{str(failures[0].reason).rstrip('.')}. Fix the verifier, then resume the run."
             )
 
     def tell_failures(self, what: str | None = None) -> None:

@@ -225,7 +225,7 @@ class AheadSampler:
         found, before = self._waited(sampling), None
         if not any_of(found is None, "the batch that is sampled ahead"):
             assert found is not None
-            found = self._inner.filled(found, step + 1, unsynced=True)
+            found = self._filled(found, sampling, step)
             apart = self._apart(found)
             if not apart.too_far:
                 return _Ready(sampling.starts, found, apart.mean, apart.largest), {}
@@ -234,12 +234,17 @@ class AheadSampler:
             found = None
         with preserved_randomness(sampling.seed):
             found = self._inner.synced_unless(found, sampling.starts, sampling.prompts)
-            found = self._inner.filled(found, step + 1, unsynced=True)
+        found = self._filled(found, sampling, step)
         apart = self._apart(found)
         if apart.too_far:
             names = self._inner.rollouts.differing()
             raise RunError(mismatch_text(step, before or (apart.mean, apart.largest), apart, names))
         return _Ready(sampling.starts, found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
+
+    def _filled(self, found: Generation, sampling: _Sampling, step: int) -> Generation:
+        """Fills the batch up, from random numbers that are the same when it is sampled again."""
+        with preserved_randomness((sampling.seed + 1) % SEEDS):
+            return self._inner.filled(found, step + 1, unsynced=True)
 
     def _waited(self, sampling: _Sampling) -> Generation | None:
         """Waits for the batch; None where the engine lost its weights, and everything is to be handed over again."""

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from grpo.core.config.sections import LossSection
+from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages
@@ -127,7 +128,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed in their environment '{env}', over "
                 f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} See them "
-                "with `grpo show`, mend the environment, then resume the run."
+                "with `grpo show`, fix the environment, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         outcomes = batch.outcomes_of(reward.name)
@@ -137,7 +138,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
                 f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: "
-                f"{_sentence(failures[0].reason)} See them with `grpo show --failures`, mend the reward, then "
+                f"{_sentence(failures[0].reason)} See them with `grpo show --failures`, fix the reward, then "
                 "resume the run."
             )
 
@@ -158,6 +159,10 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         "frac_reward_zero_std": batch.advantages.no_signal,
         "time/generate": batch.generate_seconds,
         "time/score": batch.score_seconds,
+        **{
+            f"time/rewards/{name}": sum(one.seconds for one in batch.outcomes_of(name)) / processes()
+            for name in batch.outcomes
+        },
     }
     if any(completion.info for completion in batch.completions):
         metrics |= _turn_metrics(batch.completions)

@@ -125,7 +125,7 @@ def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step")
         value = logs.get(name)
         if value is not None and not math.isfinite(value):
             raise RunError(
-                f"{said} of {what} {step} is {float(value)}, and the weights are spoilt; nothing of them was saved. "
+                f"{said} of {what} {step} is {float(value)}, and the weights are unusable; they were not saved. "
                 "Lower the learning rate, or train in float32 with train.dtype='float32'."
             )
 

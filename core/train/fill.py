@@ -129,7 +129,7 @@ class Filler:
         going = self._refilled(filling)
         while going and left >= each > 0:
             flat = self._without_signal(filling, names)
-            groups = self._replaced(filling, flat[: int(left // each)], step) if flat else []
+            groups = self._replaced(filling, flat, int(left // each), step) if flat else []
             if not groups:
                 break
             left -= _tokens_of_all([filling.members[number] for number in filling.of_groups(groups)])
@@ -150,7 +150,8 @@ class Filler:
             lost = [number for number, one in enumerate(filling.members) if self._failed(one)]
             if not any_of(bool(lost), "the completions without a score"):
                 return True
-            if not self._sampled(filling, lost, [filling.members[number].start for number in lost]):
+            starts = [filling.members[number].start for number in lost]
+            if not self._sampled(filling, lost, starts, scored=not self._grouped):
                 return False
             if self._grouped:
                 self._score_groups(filling, {filling.group_of(number) for number in lost})
@@ -166,27 +167,40 @@ class Filler:
         std = advantages_of(outcomes, self._rewards, self._size, "none", CPU).group_std
         return [group for group, one in enumerate(std.tolist()) if one <= NO_SIGNAL]
 
-    def _replaced(self, filling: _Filling, groups: Sequence[int], step: int) -> list[int]:
-        """Puts groups of other prompts in the place of these; returns those for which there was one."""
+    def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
+        """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""
         places = rows_of_all([one.place for one in filling.members], "the prompts of the groups")
         filling.used |= {*places}
         others = self._spares.instead([places[group * self._size] for group in groups], filling.used, step)
-        new = {group: place for group, place in zip(groups, others, strict=True) if place is not None}
+        found = [(group, place) for group, place in zip(groups, others, strict=True) if place is not None]
+        new = dict(found[:most])
         own = filling.of_groups(list(new))
         starts = [replace(self._spares.at(new[group]), group=group) for group in (filling.group_of(one) for one in own)]
         return list(new) if new and self._sampled(filling, own, starts) else []
 
-    def _sampled(self, filling: _Filling, numbers: Sequence[int], starts: Sequence[Episode]) -> bool:
-        """Samples these episodes for these members, in whose place they come; returns False where that cannot be."""
+    def _sampled(
+        self, filling: _Filling, numbers: Sequence[int], starts: Sequence[Episode], *, scored: bool = True
+    ) -> bool:
+        """Samples these episodes for these members, in whose place they come; returns False where that cannot be.
+
+        Args:
+            filling: the batch.
+            numbers: of the members.
+            starts: one for each.
+            scored: at once, or with their groups, in which some rewards compare them.
+        """
         filling.rounds += 1
         count = len(filling.members) * processes()
         found = filling.sample(starts, [filling.rounds * count + filling.first + number for number in numbers])
         if found is None:
             return False
-        for number, new in zip(numbers, self._scored(filling, found), strict=True):
+        if not scored:
+            found.early.drop()
+        new = self._scored(filling, found) if scored else _unscored(found)
+        for number, one in zip(numbers, new, strict=True):
             old = filling.members[number]
             filling.wasted.append(Wasted(filling.group_of(number), old.start, old.prompt, old.rollout, old.outcomes))
-            filling.members[number] = new
+            filling.members[number] = one
         return True
 
     def _score_groups(self, filling: _Filling, groups: set[int]) -> None:
@@ -210,11 +224,13 @@ class Filler:
         """Scores what was sampled."""
         outcomes = self._outcomes(filling, [one.completion for one in found.rollouts], found.early)
         return [
-            _Member(start, prompt, rollout, {name: each[place] for name, each in outcomes.items()})
-            for place, (start, prompt, rollout) in enumerate(
-                zip(found.starts, found.prompts, found.rollouts, strict=True)
-            )
+            replace(one, outcomes={name: each[place] for name, each in outcomes.items()})
+            for place, one in enumerate(_unscored(found))
         ]
+
+
+def _unscored(found: Generation) -> list[_Member]:
+    return [_Member(*one, {}) for one in zip(found.starts, found.prompts, found.rollouts, strict=True)]
 
 
 def _tokens_of_all(members: Sequence[_Member]) -> int:

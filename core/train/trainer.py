@@ -18,7 +18,7 @@ Seams of TRL that are overridden, each with a contract test (tests/core/train/te
 - `training_step`: one micro batch, under the guard.
 - `log`: what a step reported joins what is logged.
 - `save_model`: all weights, whatever the sharding, and proof that they are all there.
-- `_save_checkpoint`, `_load_from_checkpoint`: what the sampler has ready; the trained adapter beside a reference.
+- `_save_checkpoint`: what the sampler has ready; `_load_from_checkpoint`: the trained adapter beside a reference.
 - `_get_per_token_logps_and_entropies`: only with TRL's own head and loss (train.head='trl', mixtures of experts), by
   its name alone, to see the log-probabilities that TRL trains on.
 """
@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
@@ -43,7 +44,7 @@ from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.env.spares import Spares
 from grpo.core.plan import Plan
 from grpo.core.policy.load import end_ids
-from grpo.core.policy.save import save_whole, write_whole
+from grpo.core.policy.save import save_whole
 from grpo.core.policy.whole import is_sharded, unsharded
 from grpo.core.processes.sharding import asked_sharding, refuse_unsharded
 from grpo.core.rollout.limits import tolerance_of
@@ -141,6 +142,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._staleness = 0
         self._doubted = False  # whether the weights that the backend was handed are in doubt
         self._step_began: float | None = None
+        self._save_began: float | None = None
         packs = plan.config.train.share_prompts and can_pack(model.config)
         pack_for = model.config.get_text_config().hidden_size if packs else None
         ours = LogProbs(pack_for, self.args.per_device_train_batch_size, self.accelerator.autocast)
@@ -224,6 +226,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """One micro batch; after the last one of a step, nothing is sampled from its weights any more."""
         if self._step_began is None:
             self._step_began = time.perf_counter()
+            if self._save_began is not None:  # it is made whole by now
+                self._report.add({"time/checkpoint": self._step_began - self._save_began})
+                self._save_began = None
         loss, told = self._guard.micro_batch(partial(self._backward, model, inputs, num_items_in_batch))
         self._report.add(told)
         if self.done == 0:
@@ -257,7 +262,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Logs a step with what it reported; the summary of the whole training has no loss and no report."""
         if "loss" in logs:
-            self._report.add(self._between_steps(self.state.global_step, self.rollouts))
+            began = time.perf_counter()
+            if measured := self._between_steps(self.state.global_step, self.rollouts):
+                self._report.add({**measured, "time/held_out": time.perf_counter() - began})
             logs = {**logs, **self._report.take()}
         super().log(logs, start_time)
 
@@ -270,10 +277,15 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Writes the weights of a checkpoint, all of them; all processes call it."""
-        self._write(write_whole, Path(output_dir or self.args.output_dir))
+        self._write(Path(output_dir or self.args.output_dir), shared=True)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
+        self._save_began = time.perf_counter()
+        try:
+            super()._save_checkpoint(model, trial)
+        except CheckpointException as error:  # of FSDP's shards, on all processes; it is no `Exception`
+            process, (cause, _) = min(error.failures.items())
+            raise RuntimeError(f"process {process} cannot write its shard of the checkpoint: {cause}") from error
         self.sampler.save(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -283,7 +295,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             # Beside a reference in a folder of its own, transformers does not load the trained adapter.
             policy.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
             policy.set_adapter("default")
-        self.sampler.load(Path(resume_from_checkpoint))
 
     def _get_per_token_logps_and_entropies(self, *arguments: Any, **options: Any) -> Any:
         found = super()._get_per_token_logps_and_entropies(*arguments, **options)
@@ -297,7 +308,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def save_final(self, folder: Path) -> None:
         """Writes the policy with its tokenizer; the folder appears whole. All processes call it."""
-        self._write(save_whole, folder)
+        self._write(folder, shared=False)
 
     def refuse_unsharded(self) -> None:
         """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now.
@@ -309,9 +320,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     # What the parts need of TRL.
 
-    def _write(self, write: Callable[..., None], folder: Path) -> None:
+    def _write(self, folder: Path, *, shared: bool) -> None:
         policy, first = self.accelerator.unwrap_model(self.model), self.accelerator.is_main_process
-        write(policy, self.processing_class, folder, self._dtypes, first=first)
+        save_whole(policy, self.processing_class, folder, self._dtypes, first=first, shared=shared)
 
     def _backward(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
@@ -332,12 +343,17 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 policy = self.accelerator.unwrap_model(self.model)
                 reference = Reference(self._logps, frozen=self.ref_model, wrapped=self.model, policy=policy)
                 found.tensors["ref_per_token_logps"] = reference(found.tensors)
-        self._report.add(self._received(found.batch))
+        began = time.perf_counter()
+        said = self._received(found.batch)
+        self._report.add({**said, "time/record": time.perf_counter() - began - said.get("time/canaries", 0.0)})
         return micro_batches(found.tensors, self._plan.accumulation)
 
     @contextmanager
     def _as_it_samples(self) -> Iterator[Any]:
-        """The policy, unwrapped, with its weights whole."""
+        """The policy, unwrapped; with its weights whole where it samples itself."""
+        if not self.rollouts.exact:
+            yield self.accelerator.unwrap_model(self.model_wrapped)
+            return
         whole = unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,

@@ -18,6 +18,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
     config, train, loss = plan.config, plan.config.train, plan.config.loss
     return {
         "output_dir": str(output_dir),
+        "log_level_replica": "error",  # as on the first process, where it is ours to say
         "max_steps": train.steps,
         "num_generations": train.group_size,
         "per_device_train_batch_size": train.micro_batch_size,
@@ -63,6 +64,7 @@ def warmup_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
     train = plan.config.train
     return {
         "output_dir": str(output_dir),
+        "log_level_replica": "error",  # as on the first process, where it is ours to say
         "max_steps": train.warmup_steps,
         "per_device_train_batch_size": train.micro_batch_size,
         "gradient_accumulation_steps": plan.accumulation,

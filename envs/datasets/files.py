@@ -58,7 +58,7 @@ def read_file(path: Path) -> Iterator[Placed]:
     if not path.name.endswith(SUFFIXES):
         raise DatasetError(
             f"{path}: a file named '*{path.suffix}' cannot be read. Use .jsonl (one JSON object per line), .jsonl.gz, "
-            ".json (one list of objects), .csv or .tsv (with a line of names), .parquet or .arrow."
+            ".json (one list of objects), .csv or .tsv (with a header line), .parquet or .arrow."
         )
     if path.suffix in (".parquet", ".arrow"):
         _refuse_pointer(path)
@@ -95,7 +95,7 @@ def _lines(path: Path) -> Generator[bytes]:
         with gzip.open(path) as packed:
             yield from packed
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DatasetError(f"{path}: not readable as gzip: {error}. Pack the file anew.") from error
+        raise DatasetError(f"{path}: not readable as gzip: {error}. Compress the file again.") from error
 
 
 def _read_jsonl(path: Path) -> Iterator[Placed]:
@@ -135,7 +135,7 @@ def _read_csv(path: Path, delimiter: str) -> Iterator[Placed]:
                 if row:
                     yield where, dict(zip(names, row, strict=True))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path}: not readable as a table of texts: {error}. Save it anew, as UTF-8.") from error
+        raise DatasetError(f"{path}: not readable as a table of texts: {error}. Save it again, as UTF-8.") from error
 
 
 def _refuse_pointer(path: Path) -> None:
@@ -158,7 +158,7 @@ def _read_table(path: Path) -> Iterator[Placed]:
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         first = str(error).strip().splitlines()[0]
         raise DatasetError(
-            f"{path}: not readable as {kind} after row {number}: {first} Write the file anew."
+            f"{path}: not readable as {kind} after row {number}: {first} Write the file again."
         ) from error
 
 

@@ -107,7 +107,7 @@ def _read_saved(path: Path, split: str) -> list[Placed]:
     try:
         saved = datasets.load_from_disk(str(path))
     except Exception as error:
-        raise DatasetError(f"{path} cannot be loaded: {_first_line(error)}. Save the data set anew.") from error
+        raise DatasetError(f"{path} cannot be loaded: {_first_line(error)}. Save the data set again.") from error
     splits = dict(saved) if isinstance(saved, dict) else {"train": saved}
 
     def read(found: Any) -> list[Placed]:

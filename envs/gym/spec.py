@@ -169,7 +169,7 @@ def _missing(member: str, error: BaseException) -> PluginNotFound:
     lacks = getattr(error, "name", None)
     told = " ".join(str(error).split()).rstrip(".")
     remedy = f". Install it with: pip install {lacks}" if isinstance(error, ModuleNotFoundError) and lacks else ""
-    return PluginNotFound(f"gym:{member} needs what is not installed here: {told}{remedy}.")
+    return PluginNotFound(f"gym:{member} cannot be made on this machine: {told}{remedy}.")
 
 
 def _turns(spec: Any) -> int:

@@ -61,9 +61,9 @@ def task_rows(url: str, split: str) -> list[Mapping[str, Any]]:
             tasks = _asked(f"{url}/{name}/task_range", _SECONDS, wanted)["tasks"]
             rows += [_row(task, theirs, start + number) for number, task in enumerate(tasks)]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise DatasetError(f"openenv:{url} did not tell its tasks: {type(error).__name__}: {error}") from error
+        raise DatasetError(f"openenv:{url} did not list its tasks: {type(error).__name__}: {error}") from error
     if len(rows) != last - first:
-        raise DatasetError(f"openenv:{url} told {len(rows)} tasks of '{theirs}' where it has {last - first}.")
+        raise DatasetError(f"openenv:{url} listed {len(rows)} tasks of '{theirs}' where it has {last - first}.")
     return rows
 
 

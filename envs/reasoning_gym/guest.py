@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import json
 import keyword
 import operator
@@ -21,6 +22,7 @@ from fractions import Fraction
 from typing import Any
 
 Entry = Mapping[str, Any]
+Clause = frozenset[tuple[str, bool]]
 Recipe = tuple[str, int, int, str, bytes, frozenset[str]]
 
 _TOLERANCE = 1e-4  # of coin_flip
@@ -37,6 +39,7 @@ _OPERATIONS: Mapping[type[ast.AST], Callable[[Fraction, Fraction], Fraction]] = 
     ast.Div: operator.truediv,
 }
 _TO_MAKE = 24
+_MOST_CLAUSES = 4096
 
 
 def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
@@ -193,27 +196,76 @@ def _right_or_wrong(answer: str, entry: Entry) -> str:
     return "" if answer.strip().lower() == str(entry["answer"]).lower() else "it is not the right truth value"
 
 
-def _no_premise(answer: str, entry: Entry) -> str:
-    """Refuses a premise that is repeated."""
-    known = {_bare(premise) for premise in entry["metadata"]["premises"]}
-    return "it repeats a premise" if _bare(answer) in known and answer != entry["metadata"]["example_answer"] else ""
+def _concluded(answer: str, entry: Entry) -> str:
+    """Refuses what says no more than the premises do one by one, in whatever words, unless it is the known conclusion.
+
+    An answer is written as clauses by distribution alone, so that a premise that is weakened, or several of them joined
+    and weakened, stays what it is: each clause follows from one premise. Where premises contradict each other
+    everything follows from them, and only the known conclusion counts.
+    """
+    from reasoning_gym.logic.propositional_logic import Expression
+
+    about = entry["metadata"]
+    said, known, *premises = map(Expression.from_string, (answer, about["example_answer"], *about["premises"]))
+    if str(said) == str(known):
+        return ""
+    names = sorted({*about["variables"], *(name for premise in premises for name in _names(premise))})
+    if strange := _names(said) - set(names):
+        return f"{min(strange)!r} is no variable of the problem"
+    rows = [dict(zip(names, row, strict=True)) for row in itertools.product((False, True), repeat=len(names))]
+    true_in = [[row for row in rows if premise.evaluate(row)] for premise in premises]
+    if not any(all(premise.evaluate(row) for premise in premises) for row in rows):
+        return "the premises contradict each other, so that everything follows"
+    clauses = _clauses(said, negated=False)
+    if clauses is None:
+        return "it is too long to tell what it concludes"
+    alone = (any(all(_holds(clause, row) for row in true) for true in true_in) for clause in clauses)
+    return "it follows from the premises one by one" if all(alone) else ""
 
 
-def _bare(formula: str) -> str:
-    """Returns a formula without spaces and outer brackets."""
-    text = "".join(formula.split())
-    while text.startswith("(") and text.endswith(")") and _closes_at_the_end(text):
-        text = text[1:-1]
-    return text
+def _names(formula: Any) -> set[str]:
+    """Returns the variables of a formula."""
+    if formula.operator is None:
+        return {formula.left}
+    return set().union(*(_names(part) for part in (formula.left, formula.right) if part is not None))
 
 
-def _closes_at_the_end(text: str) -> bool:
-    depth = 0
-    for number, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return number == len(text) - 1
-    return False
+def _holds(clause: Clause, row: Mapping[str, bool]) -> bool:
+    return any(row[name] is sign for name, sign in clause)
+
+
+def _clauses(formula: Any, *, negated: bool) -> frozenset[Clause] | None:
+    """Returns a formula, or its negation, as clauses by distribution; None for more than `_MOST_CLAUSES`."""
+    known: dict[tuple[int, bool], frozenset[Clause] | None] = {}
+
+    def clauses(part: Any, negated: bool) -> frozenset[Clause] | None:
+        if (id(part), negated) not in known:
+            known[id(part), negated] = found(part, negated)
+        return known[id(part), negated]
+
+    def found(part: Any, negated: bool) -> frozenset[Clause] | None:
+        operation, left, right = part.operator, part.left, part.right
+        if operation is None:
+            return frozenset({frozenset({(left, not negated)})})
+        if operation == "\u00ac":
+            return clauses(left, not negated)
+        if operation == "\u2194":
+            one = _joined(clauses(left, True), clauses(right, negated), conjunction=False)
+            other = _joined(clauses(left, False), clauses(right, not negated), conjunction=False)
+            return _joined(one, other, conjunction=True)
+        one = clauses(left, negated != (operation == "\u2192"))
+        return _joined(one, clauses(right, negated), conjunction=(operation == "\u2227") != negated)
+
+    return clauses(formula, negated)
+
+
+def _joined(
+    one: frozenset[Clause] | None, other: frozenset[Clause] | None, *, conjunction: bool
+) -> frozenset[Clause] | None:
+    """Returns the clauses of two formulas that both hold, or of which one does."""
+    if one is None or other is None or len(one) * len(other) > _MOST_CLAUSES:
+        return None
+    return one | other if conjunction else frozenset(left | right for left in one for right in other)
 
 
 def _near(answer: str, entry: Entry) -> str:
@@ -230,7 +282,6 @@ BEFORE: Mapping[str, Callable[[str, Entry], str]] = {
     "game_of_life_halting": _right_or_wrong,
     "number_sorting": _no_nan,
     "polynomial_multiplication": _plain_formula,
-    "propositional_logic": _no_premise,
     "puzzle24": _makes_24,
 }
-AFTER: Mapping[str, Callable[[str, Entry], str]] = {"coin_flip": _near}
+AFTER: Mapping[str, Callable[[str, Entry], str]] = {"coin_flip": _near, "propositional_logic": _concluded}

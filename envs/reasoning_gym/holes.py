@@ -27,7 +27,8 @@ HOLES: Mapping[str, str] = {
     "n_queens": _RUNS,
     "number_sorting": "gives full marks to a list of nan",
     "polynomial_multiplication": f"{_RUNS}, and gives full marks to a call that multiplies out",
-    "propositional_logic": "gives full marks to a premise that is repeated (refused) or weakened (still paid)",
+    "propositional_logic": "gives full marks to premises that are repeated, joined or weakened; "
+    "where the premises contradict each other (a quarter of the problems), to everything",
     "puzzle24": f"{_RUNS}, and takes any four numbers, and 24.9 for 24",
     "simple_integration": f"{_RUNS}, and gives full marks to an integral that is left to the grader",
     "spiral_matrix": _RUNS,

@@ -81,6 +81,9 @@ MADE = (
     "an integral of the question",
     "a call that multiplies out",
     "a premise",
+    "a premise weakened",
+    "all premises",
+    "all premises weakened",
 )
 """Answers that are made of each problem."""
 
@@ -89,6 +92,9 @@ def answers_of(entry: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     """Returns the answers to try on a problem, by what they are."""
     question, about = str(entry["question"]), entry["metadata"]
     items = str(entry["answer"]).count(",") + 1
+    premises = about.get("premises", [])
+    premise, letter = max(premises, key=len, default=""), "".join(about.get("variables", ["x"]))[:1]
+    joined = " \u2227 ".join(f"({one})" for one in premises)
     made = (
         question,
         question[-60:],
@@ -96,7 +102,10 @@ def answers_of(entry: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
         f"[{', '.join(['NaN'] * items)}]",
         f"Integral({about.get('integrand', 'x')}, {about.get('variable', 'x')})",
         f"expand({about.get('polynomial_expr', 'x')})",
-        next(iter(sorted(about.get("premises", []), key=len, reverse=True)), ""),
+        premise,
+        f"({premise}) \u2228 {letter}",
+        joined,
+        f"({joined}) \u2228 {letter}",
     )
     return {**ANSWERS, **dict(zip(MADE, made, strict=True))}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import traceback
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -45,6 +46,8 @@ def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
         with OwnNumbers().used(0):
             game: Any = textarena.make(member, **options)
     except Exception as error:
+        if _was_asking_for_a_model(error):
+            raise _refused(member) from error
         raise OptionError(
             f"textarena:{member} cannot be made with {dict(options) or 'its defaults'}: {type(error).__name__}: "
             f"{' '.join(str(error).split())[:300]}"
@@ -54,10 +57,7 @@ def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
         brackets = brackets or isinstance(game, ActionFormattingWrapper)
         game = game.env
     if asks_a_model(game):
-        raise OptionError(
-            f"textarena:{member} asks another model over the network for its answers, which the sandbox that reads "
-            "moves cannot reach. Name a game that answers by itself."
-        )
+        raise _refused(member)
     return game, brackets
 
 
@@ -90,6 +90,21 @@ def asks_a_model(game: Any) -> bool:
     import textarena
 
     return any(isinstance(value, textarena.Agent) for value in vars(game).values())
+
+
+def _was_asking_for_a_model(error: Exception) -> bool:
+    """Returns whether an error came out of another model that a game wanted: no key, no package, no network."""
+    import textarena
+
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(isinstance(frame.f_locals.get("self"), textarena.Agent) for frame in frames)
+
+
+def _refused(member: str) -> OptionError:
+    return OptionError(
+        f"textarena:{member} asks another model over the network for its answers, which the sandbox that reads "
+        "moves cannot reach. Name a game that answers by itself."
+    )
 
 
 @lru_cache(maxsize=8)

@@ -199,7 +199,7 @@ class _Play:
 
     def _rollout(self) -> PolicyRollout:
         if self._seat.rollout is None:
-            raise RuntimeError(f"verifiers' {type(self._source.env).__name__} let nobody play")
+            raise RuntimeError(f"verifiers' {type(self._source.env).__name__} gave the policy no turn")
         return self._seat.rollout
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

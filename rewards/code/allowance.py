@@ -50,7 +50,8 @@ class Allowance:
 def starved(result: JobResult, tests: JobResult, allowance: Allowance, patience: float) -> bool:
     """Returns whether a program that was late had been waiting for the processor, and was not asleep.
 
-    It also waits while its tests wait for the processor; but not while they wait for what it takes itself.
+    It also waits while its tests wait for the processor; but not while they wait for what it takes itself. A program
+    that began after its tests had been kept waiting too.
 
     Args:
         result: what happened to it.
@@ -62,6 +63,7 @@ def starved(result: JobResult, tests: JobResult, allowance: Allowance, patience:
         waited = result.waited_seconds
         if tests is not result:
             waited += max(0.0, (tests.waited_seconds or 0.0) - result.cpu_seconds)
+            waited += max(0.0, tests.wall_seconds - result.wall_seconds)
         return allowance.wall_seconds * patience - waited < allowance.wall_seconds * _SURELY
     return _ASLEEP * result.wall_seconds < result.cpu_seconds < _AT_WORK * result.wall_seconds
 

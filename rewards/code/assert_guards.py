@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
 from grpo.rewards.code.assert_names import UNITS
+from grpo.rewards.code.assert_pinned import Pinned
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Holder = TypeVar("_Holder", ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -47,16 +48,18 @@ class _Guarded(ast.NodeTransformer):
         self._has_type = "type" not in bound | {node.arg for node in nodes if isinstance(node, ast.arg)}
         self._asserting = asserting
         self._names = names
+        self._pinned = Pinned(every, names)
 
     def visit_Assert(self, node: ast.Assert) -> ast.With:
+        pinned = self._pinned(node)
         self.generic_visit(node)
         node.test = _in_steps(node.test)
-        return _with_guard("assertion", [node])
+        return _with_guard("pinned" if pinned else "assertion", [node])
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        asserts = _is_assertion(node)
+        asserts, pinned = _is_assertion(node), self._pinned(node)
         self.generic_visit(node)
-        return _with_guard("assertion", [node]) if asserts else node
+        return _with_guard("pinned" if pinned else "assertion", [node]) if asserts else node
 
     def visit_Raise(self, node: ast.Raise) -> ast.Raise:
         self.generic_visit(node)
@@ -148,7 +151,7 @@ def _expects(node: ast.expr) -> bool:
     """Returns whether the context of a `with` block expects an exception, which is an assertion too."""
     name = node.func if isinstance(node, ast.Call) else None
     called = name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
-    return called == "raises" or called.startswith("assert")
+    return called in ("raises", "warns") or called.startswith("assert")
 
 
 def _is_unit(node: ast.AST) -> bool:

@@ -5,7 +5,8 @@ unit on their own output, in lines that begin with a secret of this run; what is
 has not passed. A solution that ends or hangs ends the conversation: the test that it ended on has failed, and the
 others go on with fresh sandboxes, up to a limit. A test that was late although the processor was busy elsewhere is
 tried once more, one such test at a time, with more time on the clock. Trouble of a sandbox, and a machine too busy for
-even that, is raised and never becomes a result.
+even that, is raised and never becomes a result. Where a solution answered one question in two ways, all tests run once
+more and hear the first answer each time (`guest.twins`): what passes by a changing answer alone is left undecided.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import contextlib
 import json
 import secrets
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo.plugins.errors import TransientError
@@ -71,6 +72,7 @@ async def judge_asserts(
     tests: list[UnitResult] = []
     tried: set[int] = set()
     ends = 0
+    changed = False
     while True:
         first = len(tests)
         async with retry_lock() if first in tried else contextlib.nullcontext():
@@ -86,8 +88,13 @@ async def judge_asserts(
         ends += 1
         if report.over or ends == _MOST_ENDS:
             tests.extend([report.rest] * (plan.units - len(tests)))
+        changed = changed or report.changed
         if len(tests) >= plan.units or (allowance.stop and not tests[-1].passed):
-            return CodeResult(tuple(tests[: plan.units]), plan.units, integrity, report.degraded)
+            result = CodeResult(tuple(tests[: plan.units]), plan.units, integrity, report.degraded)
+            if changed and result.passed == plan.units:
+                again = _Run(program, plan, 0, entry_point, replace(allowance, stop=True), PATIENCE, consistent=True)
+                _decided(await again.report(pool, integrity), plan.units)
+            return result
 
 
 @dataclass(slots=True)
@@ -100,6 +107,7 @@ class _Report:
         over: running the others again would change nothing.
         starved: the last of them was late, but the solution had hardly any processor.
         waited: how long the solution waited for one, in seconds, or None where that is not known.
+        changed: the solution answered one question in two ways.
     """
 
     tests: list[UnitResult] = field(default_factory=list)
@@ -107,12 +115,13 @@ class _Report:
     over: bool = False
     starved: bool = False
     waited: float | None = None
+    changed: bool = False
     degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of the units from the first one on."""
+    """One run of the units from the first one on; `consistent` repeats the first answer to each question."""
 
     program: str
     plan: Plan
@@ -120,6 +129,7 @@ class _Run:
     entry_point: str
     allowance: Allowance
     patience: int
+    consistent: bool = False
 
     async def report(self, pool: SandboxPool, integrity: Integrity) -> _Report:
         """Runs them; returns what they said.
@@ -147,6 +157,7 @@ class _Run:
                 if ended.passed and _over(parts[3], peer, self.allowance):
                     ended = UnitResult("time_cpu", "it kept its process from being ended in time")
                 _note(report, parts[0] - self.first, ended)
+                report.changed = report.changed or parts[4]
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
@@ -165,9 +176,12 @@ class _Run:
             names=list(plan.names),
             entry_point=leading_name(self.entry_point),
             classes=list(plan.tested_classes),
+            imported=list(plan.imported),
+            optional=list(plan.optional),
             first=self.first,
             seconds=self.allowance.wall_seconds * self.patience,
             stop=self.allowance.stop,
+            consistent=self.consistent,
         )
         solution = arguments(
             before=plan.setup,
@@ -198,6 +212,16 @@ class _Run:
             stop=self.allowance.stop,
         )
         return Job(shared_program(), stdin=both, limits=self._limits())
+
+
+def _decided(again: _Report, units: int) -> None:
+    """Looks at what the tests say where the first answer to each question is repeated.
+
+    Raises:
+        UnusableTests: they do not pass then, so that they passed by answers that changed, and nobody knows why.
+    """
+    if len(again.tests) < units or not all(test.passed for test in again.tests):
+        raise UnusableTests("the program answers one question in two ways, and passes by that alone")
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

@@ -24,7 +24,6 @@ _UNSAFE_MODULES = frozenset({"pickle", "marshal", "shelve", "dill", "importlib",
 # What these do, the solution would have to see: files, the environment, standard input; or calls of several threads.
 _ELSEWHERE = frozenset({"tempfile", "shutil", "threading", "multiprocessing", "concurrent", "sqlite3"})
 _ELSEWHERE_OF_OS = frozenset({"environ", "putenv", "chdir", "mkdir", "makedirs", "remove", "unlink", "rmdir", "rename"})
-_HEARD = frozenset({"assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex", "catch_warnings", "warns"})
 _ELSEWHERE_METHODS = frozenset({"write_text", "write_bytes"})
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}
@@ -55,6 +54,8 @@ _TESTERS = {
 CUSTOMARY = {name: module for name, (module, attribute) in NAMES.items() if attribute}
 """The names that tests use without importing them, and the modules that have them."""
 CUSTOMARY |= {name: module for module, names in _TESTERS.items() for name in names.split()}
+_CONSTANTS = {"ascii_letters", "ascii_lowercase", "ascii_uppercase", "digits", "punctuation"}
+_CONSTANTS |= {"e", "inf", "nan", "pi", "tau"}
 _CLASSES = frozenset({"date", "datetime", "defaultdict", "deque", "namedtuple", "timedelta", "timezone"})
 CUSTOMARY |= {"bisect": "bisect", "copy": "copy"}
 
@@ -106,7 +107,7 @@ def _changes_what_is_elsewhere(node: ast.Attribute) -> bool:
         return node.attr in _ELSEWHERE_OF_OS
     if isinstance(node.ctx, ast.Store) and (owner == "builtins" or ast.unparse(node) in ("sys.stdin", "sys.argv")):
         return True
-    return node.attr in _ELSEWHERE_METHODS or node.attr in _HEARD
+    return node.attr in _ELSEWHERE_METHODS
 
 
 def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_point: str) -> set[str]:
@@ -130,12 +131,15 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     found = imported | ({entry_point} if entry_point else set())
     if (used or imported) and entry_point and not all_of_it:
         found |= {"Solution"} & open_names
-        _refuse_unknown(open_names - found - CUSTOMARY.keys())
+        found |= seen_from_outside(every, open_names - _CONSTANTS)
+        called = {name for name in open_names & CUSTOMARY.keys() if name not in _CONSTANTS}
+        _refuse_unknown(open_names - found - (CUSTOMARY.keys() - _bare_values(every, called)))
     elif imported and not all_of_it:
         _refuse_unknown(open_names - found - CUSTOMARY.keys())
     else:
         asked = _asked_for_alone(every, open_names)
         found |= {name for name in open_names if name not in CUSTOMARY or name in asked}
+        found |= seen_from_outside(every, open_names - _CONSTANTS)
         _refuse_unknown(_bare_values(every, found - imported - {entry_point}) if len(found) > 1 else set())
     return found or {name for name in _outermost_called(every) if name != UNITS}
 
@@ -149,7 +153,18 @@ def _imported_from_solution(every: Sequence[ast.stmt]) -> tuple[set[str], bool]:
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own:
             imported.add(node.attr)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+            imported |= _patched(node, own)
     return imported - {"*"}, "*" in imported
+
+
+def _patched(node: ast.Call, own: set[str]) -> set[str]:
+    """Returns the global of the solution that `monkeypatch.setattr` gives another value."""
+    said = [each.value if isinstance(each, ast.Constant) else ast.unparse(each) for each in node.args]
+    if len(said) == 3 and said[0] in own:
+        return {str(said[1])}
+    module, _, name = str(said[0]).rpartition(".") if said else ("", "", "")
+    return {name} if len(said) == 2 and module in SOLUTION_MODULES else set()
 
 
 def _modules_imported(every: Sequence[ast.stmt]) -> set[str]:
@@ -189,6 +204,22 @@ def _bare_values(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
     compared = {id(side) for side in sides}
     used = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in compared}
     return {name for name in names - used if name == name.lower()}
+
+
+def seen_from_outside(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
+    """Returns the names that tests only compare with values that stand in the tests, as the globals of a solution are.
+
+    So a solution gains nothing by them: `assert items == [3]` asks for just that, and `f(3) == expected` is none of it.
+    """
+    nodes = [node for statement in every for node in ast.walk(statement)]
+    seen: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.Is):
+            sides = [node.left, node.comparators[0]]
+            pairs = [(sides[0], sides[1]), (sides[1], sides[0])]
+            seen |= {id(one) for one, other in pairs if isinstance(one, ast.Name) and is_known(other)}
+    loose = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in seen}
+    return names - loose
 
 
 def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
@@ -249,6 +280,12 @@ def _is_of_namesake(every: Sequence[ast.stmt], name: str) -> bool:
     asked = {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
     module = importlib.import_module(name)
     return not all(hasattr(module, attribute) for attribute in asked)
+
+
+def is_known(node: ast.expr) -> bool:
+    """Returns whether a value stands in the tests."""
+    allowed = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.expr_context)
+    return all(isinstance(each, (*allowed, ast.operator, ast.unaryop)) for each in ast.walk(node))
 
 
 def free_names(every: Sequence[ast.stmt]) -> set[str]:

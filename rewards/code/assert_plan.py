@@ -23,6 +23,7 @@ from grpo.rewards.code.assert_names import (
     missing_imports,
     refuse_foreign_classes,
     refuse_unsafe,
+    seen_from_outside,
     solution_aliases,
     used_as_class,
     wanted_names,
@@ -43,6 +44,8 @@ class Plan:
         names: the globals of the solution that the tests use.
         plain_classes: the classes that `setup` defines.
         tested_classes: the globals of the solution that the tests use as no function is used.
+        imported: the globals of the solution that the tests import by name.
+        optional: those that the tests only look at, and that the task says nothing of.
     """
 
     setup: str
@@ -51,6 +54,8 @@ class Plan:
     names: tuple[str, ...]
     plain_classes: tuple[str, ...]
     tested_classes: tuple[str, ...] = ()
+    imported: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -94,8 +99,16 @@ def plan_tests(
     source = ast.unparse(guarded(arranged.top, every, arranged.asserting, names))
     classes = tuple(node.name for node in setup if isinstance(node, ast.ClassDef))
     tested = {name for name in names if used_as_class(every, name)} | ({entry} if "." in entry_point else set())
+    optional = seen_from_outside(every, names - solution_aliases(every) - {entry, "Solution"}) if entry else ()
     return Plan(
-        ast.unparse(ast.Module(setup, [])), source, arranged.count, tuple(sorted(names)), classes, tuple(sorted(tested))
+        ast.unparse(ast.Module(setup, [])),
+        source,
+        arranged.count,
+        tuple(sorted(names)),
+        classes,
+        tuple(sorted(tested)),
+        tuple(sorted(solution_aliases(every))),
+        tuple(sorted(optional)),
     )
 
 

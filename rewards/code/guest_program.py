@@ -22,7 +22,7 @@ from grpo.plugins.sandbox_job import CHANNEL, SandboxPool
 from grpo.rewards.sandbox.bundle import entry
 
 _PACKAGE = "grpo.rewards.code.guest"
-_SOLUTION = ("values", "channel", "customs", "output", "arguments", "callbacks", "solution")
+_SOLUTION = ("values", "channel", "customs", "output", "arguments", "callbacks", "heard", "solution")
 _TESTS = (
     "values",
     "channel",
@@ -31,10 +31,14 @@ _TESTS = (
     "frozen",
     "decoys",
     "standing",
+    "twins",
     "handles",
     "library",
     "arguments",
     "callbacks",
+    "heard",
+    "module",
+    "functions",
     "errors",
     "kept",
     "remote",

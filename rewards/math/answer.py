@@ -29,6 +29,7 @@ _MARK = lazy_pattern(
     re.IGNORECASE,
 )
 _CLOSING = lazy_pattern(r"</(?:answer|solution)\b[^<>\n]{0,80}>", re.IGNORECASE)
+_ANY_TAG = lazy_pattern(r"</?(?:answer|solution|think|thinking|reasoning)\b[^<>\n]{0,80}>", re.IGNORECASE)
 _BOX = lazy_pattern(r"\\(?:f?boxed|f(?:rame)?box)\s?\{")
 _BRACE = lazy_pattern(r"(?<!\\)[{}]")
 _JOINT = lazy_pattern(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
@@ -134,7 +135,8 @@ def _statement(part: str) -> Statement | None:
                 return boxed
             end = closing_brace(part, mark.end())
             empty = empty or not any(map(str.isalnum, part[max(end, mark.end()) :]))
-    return None if empty else Statement(part[-LONGEST:], "prose")
+    part = part[-LONGEST:]
+    return None if empty else Statement(_ANY_TAG.sub(" ", part) if "<" in part else part, "prose")
 
 
 def _boxed(part: str, start: int) -> Statement | None:

@@ -18,7 +18,7 @@ _CUE = lazy_pattern(
 _LEADING = lazy_pattern(r"\W*(?:[A-Za-z]{2,}\W+){0,3}")
 _FILLER = lazy_pattern(r"\b(?:so|thus|therefore|hence|the|option|choice|answer|letter)\b", re.IGNORECASE)
 _NOT = lazy_pattern(
-    r"(?:\bnot|n['\u2019]t|\bneither|\bnor|\bnever|\u4e0d\u662f|\u4e0d)"
+    r"(?:\b(?:can)?not|n['\u2019]t|\bneither|\bnor|\bnever|\u4e0d\u662f|\u4e0d)"
     r"\W{0,3}(?:(?:be|the|an?|answer|option|choice)\W{1,3}){0,3}\Z",
     re.IGNORECASE,
 )

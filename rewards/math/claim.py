@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement, plain
@@ -45,6 +46,7 @@ _COUNTS = {
 _CASES = lazy_pattern(r"\\begin\{(?:cases|array|aligned)\}")
 
 
+@lru_cache(maxsize=8)  # several steps ask for the clause of one statement
 def claim(prediction: Statement) -> str:
     """Returns the clause of a statement that decides: its marked content, else its first or its last sentence."""
     if prediction.parts:

@@ -39,13 +39,23 @@ _CUE = lazy_pattern(
     re.IGNORECASE | re.MULTILINE,
 )
 _CHOICES = lazy_pattern(r"^[ \t>*]{0,8}B:", re.MULTILINE)
-_IS = lazy_pattern(r"\b(?:is|are|was|were|be|becomes?)\b", re.IGNORECASE)
+_IS = lazy_pattern(
+    r"\b(?:is|are|was|were|be|becomes?|(?:will|would)(?!\s+be\b))\b|\b(?:it|that|this)['\u2019]s\b", re.IGNORECASE
+)
+_SUBJECT = lazy_pattern(
+    r"([A-Z][^\W\d_]+(?:\s[A-Z][^\W\d_]+)?)\s+(?:has|had|is|was|will|would|won|wins|can|did|does|gets?|got|should)\b[^A-Z.!?]*"
+)
+_NAMED = lazy_pattern(
+    r"(?:(?:(?:most|very|highly)\s+)?(?:likely|probably|definitely|certainly|clearly|indeed|therefore|thus|called|named"
+    r"|always|also|simply|just|actually|known\s+as|referred\s+to\s+as)|[a-z]+(?:ed|en|wn|de|lt|ng|on)\s+by)\b[\s,]*",
+    re.IGNORECASE,
+)
 _CLAUSE = lazy_pattern(
     r",\s+|\b(?:if\s+and\s+only\s+if|iff|such\s+that|precisely\s+when|exactly\s+when)\s+", re.IGNORECASE
 )
 _RELATED = lazy_pattern(r"[=<>\u2264\u2265\u2208]")
 _COPULA = lazy_pattern(
-    r"(?:\b(?:is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude|(?:arrive|start|begin|end|finish|leave|depart|return|land|open|close|meet)s?\s+at)\b|[:\uff1a])"
+    r"(?:\b(?:is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude|(?:arrive|start|begin|end|finish|leave|depart|return|land|open|close|meet)s?\s+at|(?:at|is|are)\s+(?:the\s+)?points?)\b|[:\uff1a])"
     rf"(?:\s+(?:us|that|to)\b)?{_ADVERB}\s*:?",
     re.IGNORECASE,
 )
@@ -137,13 +147,21 @@ def behind_cue(prediction: Statement, gold: str) -> Statement:
 
 
 def last_words(prediction: Statement) -> tuple[str, ...]:
-    """Returns what the last sentence of prose says that something is: "an ellipse" in "The graph is an ellipse."."""
+    """Returns what the last sentence of prose says that something is: "an ellipse" in "The graph is an ellipse.".
+
+    So is what a colon ends in ("so the day is two days later: Tuesday").
+    """
     last = _last(prediction)
-    verbs = list(_IS.finditer(last))
-    if prediction.parts or len(verbs) != 1 or last.endswith("?") or _REFUSED.search(last) or _HEDGE.search(last):
+    if prediction.parts or last.endswith("?") or _REFUSED.search(last) or _HEDGE.search(last):
         return ()
-    said = last[verbs[0].end() :].strip(" *_:")
-    return () if len(said.split()) > _FEW else (said,)
+    verbs = list(_IS.finditer(last))
+    colon = last.rfind(":") + 1
+    start = colon or (verbs[0].end() if len(verbs) == 1 else len(last))
+    said = _NAMED.sub("", last[start:].strip(" *_:!"), count=1).strip(" *_:\"'")
+    opening = _LEAD.match(last)
+    subject = _SUBJECT.fullmatch(last[opening.end() :] if opening else last)
+    named = (subject[1],) if subject else ()
+    return named if not said or len(said.split()) > _FEW else (said, *named)
 
 
 def words_behind_cue(text: str) -> tuple[str, ...]:
@@ -177,9 +195,10 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
     opening = _LEAD.match(last)
     yield _stripped(last[opening.end() :]) if opening else last, False
     for part in _CLAUSE.split(last)[1:]:
-        if _RELATED.search(part):
-            opening = _LEAD.match(part)
-            yield _stripped(part[opening.end() :] if opening else part), False
+        opening = _LEAD.match(part)
+        said = _stripped(part[opening.end() :] if opening else part)
+        if _RELATED.search(part) or (known_words(said) is not None and not _REFUSED.search(last.partition(part)[0])):
+            yield said, False
     for copula in _COPULA.finditer(last):
         if _REFUSED.search(last, 0, copula.end()):
             return
@@ -299,6 +318,8 @@ def _formal(text: str) -> bool:
 def _name(word: str) -> bool:
     if word.startswith("\\") or len(word) == 1 or word in NAMES or word.lower() in _FUNCTIONS:
         return True
+    if len(word) == 3 and word.istitle() and word.lower() not in NAMES:
+        return False
     if not word.isascii():
         return all("\u0370" <= c <= "\u03ff" for c in word)
     return len(word) <= 3 and word.lower() not in _COMMON

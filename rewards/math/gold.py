@@ -17,6 +17,7 @@ from grpo.rewards.math.dates import is_date
 from grpo.rewards.math.normalize import choice_label, normalized
 from grpo.rewards.math.number import DIGITS_ALONE, number_of
 from grpo.rewards.numbers.numerals import Number
+from grpo.rewards.numbers.quantity import amounts
 
 _WORDS = lazy_pattern(r"(?!(?:sin|cos|tan|log|sqrt|exp|ln)\w?\b)[^\W\d_]+(?:[\s,'\u2019-]+[^\W\d_]+)*[.!]?")
 _WORD = lazy_pattern(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{2,}|[^\W\d_]{2,}\s+[^\W\d_]")
@@ -36,6 +37,7 @@ class Gold:
         letter: the capital letter that it is, or None.
         number: the number that it is, or None.
         moment: it is a time of day or a date.
+        amount: it is one quantity of a known unit, or of several: "3 hours 20 minutes".
     """
 
     text: str
@@ -47,6 +49,7 @@ class Gold:
     letter: str | None
     number: Number | None
     moment: bool
+    amount: bool
 
 
 def read_gold(answer: object) -> Gold | None:
@@ -63,13 +66,14 @@ def _read(answer: str | float) -> Gold | None:
         return None
     if DIGITS_ALONE.fullmatch(given):
         number = Number(Fraction(given), Fraction(1), given, 0, len(given))
-        return Gold(given, "", given, given, None, None, None, number, "." in given and is_date(given))
+        return Gold(given, "", given, given, None, None, None, number, "." in given and is_date(given), False)
     label, text = choice_label(normalized(given))
     core = marked(text)
     bare = plain(text)
     words = MARKUP.sub(r"\1", text) if _in_words(text) else None
     found = number_of(answer, text, core)
-    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), found, is_date(core))
+    measured = len(amounts(core)) == 1
+    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), found, is_date(core), measured)
 
 
 def marked(text: str) -> str:

@@ -29,6 +29,7 @@ _SWITCH = lazy_pattern(rf"\\(?:color\s?\{{[a-zA-Z]+\}}|(?:bf|bfseries|textstyle|
 _CURLY = {"lbrace": r"\{", "rbrace": r"\}"}
 _CURLY_NAME = lazy_pattern(r"\\([lr]brace)(?![a-zA-Z])\s?")
 _ROW_GAP = lazy_pattern(r"(\\\\)\s*\[-?\d*\.?\d+\s?(?:pt|em|ex|mm|cm)\]")
+_NATURAL = lazy_pattern(r"\\log\s?_\s?(?:e(?![a-zA-Z])|\{\s*e\s*\})")
 _SLANTED = lazy_pattern(r"\\[ns](?:ice)?frac(?![a-zA-Z])")
 _ANGLES = lazy_pattern(
     r"\\(?:left\s?)?\\?langle(?![a-zA-Z])\s*((?:(?!\\langle).){1,400}?)\\(?:right\s?)?\\?rangle(?![a-zA-Z])"
@@ -108,7 +109,7 @@ def _commands(text: str) -> str:
         text, changed = _FACE.subn(_unfaced, text)
         if not changed:
             break
-    text = _SLANTED.sub(r"\\frac", _SWITCH.sub("", text))
+    text = _NATURAL.sub(r"\\ln ", _SLANTED.sub(r"\\frac", _SWITCH.sub("", text)))
     text = _ROW_GAP.sub(r"\1 ", _CURLY_NAME.sub(lambda name: _CURLY[name[1]], text))
     return _DOTS.sub(r"\\ldots ", _ANGLES.sub(r"(\1)", text))
 

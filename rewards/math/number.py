@@ -21,6 +21,8 @@ DIGITS_ALONE = lazy_pattern(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 """A number that is digits, a point and a minus sign at most, as most golds and most answers are."""
 
 _FORMULA = lazy_pattern(r"[\u221a\u03c0!\u00b2\u00b3]|\d[a-zA-Z(]|[-+*/\u00d7\u00b7]\s?[\d(a-zA-Z]")
+_POWERS = lazy_pattern(r"[^\W\d_]{0,20}[\d\s+*/^()=\u00d7\u00b7-]+")
+_ORDINAL = lazy_pattern(r"\b\d+(?:st|nd|rd|th)\b", re.IGNORECASE)
 _EQUATION = lazy_pattern(r"[^,;=\\<>!$]{1,80}(?:=[^,;=\\<>!$]{1,80}){0,2}")
 _CORRECTED = lazy_pattern(r"\W*not\b", re.IGNORECASE)
 _CALCULATED = lazy_pattern(r"[-+*/^\u00d7\u00b7\u00f7\\]|\d[,:]\d")
@@ -69,11 +71,15 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
     """
     if not prediction.parts:
         found = last_number(prediction.text)
-        if found is None or re.search(r"[\\^_]", found.text):
+        if found is None:
+            return None
+        left, equals, outcome = found.text.rpartition("=")
+        worked = equals and _POWERS.fullmatch(left)
+        if re.search(r"[\\^_]", outcome if worked else found.text):
             return None
         if not found.numbers:
             return False
-        outcome = found.text.rpartition("=")[2]
+        outcome = _ORDINAL.sub("", outcome)
         plain = len(found.numbers) == 1 and found.numbers[0].factor == number.factor == 1
         if plain and not _FORMULA.search(outcome) and not formulas(found.text):
             scale = unit_ratio(found.text, gold) or Fraction(0)
@@ -81,7 +87,9 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
             return same or _rounded(found.numbers[0].value * scale, number.value, precision)
         if len(found.numbers) == 1 and is_right(found, number):
             return True
-        return False if found.numbers[0].said_twice else _hedged(found)
+        percent = len(found.numbers) == 1 and found.numbers[0].factor < 1 == number.factor
+        other = percent and number.value.denominator == 1 and not formulas(found.text)
+        return False if found.numbers[0].said_twice or other else _hedged(found)
     left, equals, right = prediction.parts[0].rpartition("=")
     if equals and _EQUATION.fullmatch(left) and read_number(right, units=True) is not None:
         return same_number(replace(prediction, parts=(right,)), number, gold, precision)

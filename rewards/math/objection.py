@@ -30,6 +30,17 @@ _DENIED = lazy_pattern(
     re.IGNORECASE,
 )
 _RELATION = lazy_pattern(r"[<>\u2264\u2265\u2260]|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant|in|ni|mid)(?![a-zA-Z])")
+_NO_ANSWER = lazy_pattern(
+    r"\d[\s$*]*(?:\bis\s+(?:not|n['\u2019]t)|isn['\u2019]t)\s+(?:(?:the|a|an|my|correct|right|final)\s+){0,3}"
+    r"(?:answer|solution|result|value|correct|right)\W*\Z|\d[\s$*]*\bis\s+(?:wrong|incorrect|false)\W*\Z",
+    re.IGNORECASE,
+)
+_EXCLUDED = lazy_pattern(r"\bor\b[^.\d]{0,30}(?:!=|\u2260|\\neq?(?![a-z])|\bnot\b)", re.IGNORECASE)
+_UNKNOWN = lazy_pattern(
+    r"\b(?:I\s+(?:really\s+)?(?:do\s+not|don['\u2019]t|cannot|can['\u2019]t|could\s+not|couldn['\u2019]t)\s+(?:know|determine|solve|tell|say|figure)"
+    r"|(?:I\s+have\s+)?no\s+idea|not\s+sure|unsure|just\s+a\s+guess|(?:just|only)\s+guessing|I\s+give\s+up)\b",
+    re.IGNORECASE,
+)
 _WRONG = lazy_pattern(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
 _UNEVALUATED = lazy_pattern(
     r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det|max|min)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
@@ -59,7 +70,11 @@ def objection(
     one = number is not None or not (several(gold) or is_set(gold))
     if clause.rstrip("$ \\])}").endswith("?") and "?" not in gold:
         return "a question is no answer"
-    if _denies(prediction, clause, number) and not _DENIAL.match(gold):
+    if len(prediction.text) <= _SHORT and _UNKNOWN.search(prediction.text):
+        return "the answer is said to be unknown"
+    if " or " in clause and _EXCLUDED.search(clause) and not _OR.search(gold):
+        return "the answer and its contrary are stated"
+    if (_denies(prediction, clause, number) or _NO_ANSWER.search(clause)) and not _DENIAL.match(gold):
         return "the answer is denied"
     if one and _offers(prediction, clause) and not (_OR.search(gold) or _names_only(clause, number)):
         return "several answers where one is asked"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import verifier
@@ -16,7 +17,16 @@ from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, gold_letter
-from grpo.rewards.math.claim import claim, counted_list, formulas, groups, listed_values, several, without_quantifier
+from grpo.rewards.math.claim import (
+    claim,
+    counted_list,
+    formulas,
+    groups,
+    is_set,
+    listed_values,
+    several,
+    without_quantifier,
+)
 from grpo.rewards.math.cue import behind_cue, last_words, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.gold import Gold, marked, read_gold
@@ -26,15 +36,15 @@ from grpo.rewards.math.number import is_list, same_digits, same_number, term, un
 from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
 from grpo.rewards.math.radix import same_numeral
-from grpo.rewards.numbers.hedges import without_condition
-from grpo.rewards.numbers.quantity import magnitude, turns, unit, unit_ratio
+from grpo.rewards.math.twice import Twice, measured_formula, said_twice
+from grpo.rewards.numbers.adjuncts import main_clause
+from grpo.rewards.numbers.quantity import magnitude, same_amount, turns, unit, unit_ratio
 from grpo.rewards.words import says
 
 TIMEOUT = 60.0
 """Seconds until the scoring engine ends the row: far more than the comparison and the start of its process may take."""
 
 _END = 1000
-_CONDITION = 200
 _LONGEST_LIMIT = 3600.0
 _MOST_DECIMALS = 12
 _DEFINED = lazy_pattern(r"\s*[A-Za-z]_(?:\w|\{[^{}=]{1,30}\})\s*=\s*([^=]+)")
@@ -191,6 +201,13 @@ def _judged(
         moment = next((found for found in (same_date(gold.text, text) for text in said) if found is not None), None)
     if moment is not None:
         return Verdict(moment, extracted, f"{'the' if moment else 'not the'} time or date of the gold")
+    if gold.moment and gold.number is None and not prediction.parts:
+        prediction = _normalized(behind_cue(prediction, gold.text), labels=False)
+        if prediction.parts and gold.plain == plain(prediction.parts[0]):
+            return Verdict(True, extracted, "the time of the gold")
+    measured = same_amount(claim(prediction), gold.core) if gold.amount else None
+    if measured is not None:
+        return Verdict(measured, extracted, f"{'the' if measured else 'not the'} quantity of the gold")
     if gold.words is not None:
         readings = () if prediction.parts else words_behind_cue(prediction.text) or last_words(prediction)
         same = any(says(reading, gold.words) for reading in (_said(prediction), *readings))
@@ -207,16 +224,33 @@ def _judged(
     if reason is not None:
         return _refused(gold, extracted, reason)
     wrong = objection(prediction, gold.core, gold.number, question=question, evaluated=evaluated)
+    right = None
     if wrong is not None:
-        return Verdict(False, extracted, f"{wrong} ({prediction.form})")
-    if gold.number is not None:
+        verdict = Verdict(False, extracted, f"{wrong} ({prediction.form})")
+    elif gold.number is not None:
         right = same_number(prediction, gold.number, gold.text, precision)
-        if right is not None:
-            return Verdict(right, extracted, f"{'equals' if right else 'differs from'} the number {gold.number.text}")
-    return _algebra(gold, prediction, extracted, limit, precision=precision, strict=strict, relations=relations)
+        verdict = Verdict(right, extracted, f"{'equals' if right else 'differs from'} the number {gold.number.text}")
+    options: dict[str, Any] = {"precision": precision, "strict": strict, "relations": relations, "limit": limit}
+    if wrong is None and right is None:
+        verdict = _algebra(gold, prediction, extracted, **options)
+    twice = said_twice(prediction, gold.text) if verdict.ok is False and not several(gold.core) else None
+    return verdict if twice is None else _either(twice, answer, verdict, evaluated=evaluated, **options)
 
 
-def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **options: int | bool) -> Verdict:
+def _either(twice: Twice, answer: object, verdict: Verdict, *, precision: int, **options: Any) -> Verdict:
+    """Right where a value and the same in other words are equal and one is the gold; else the verdict given."""
+
+    def same(value: str, other: object, places: int) -> bool:
+        return _judged(f"<answer>{value}</answer>", None, other, precision=places, **options).ok is True
+
+    places = precision if twice.places is None else min(precision, twice.places)
+    if not same(twice.first, twice.second, places):
+        return verdict
+    right = any(same(value, answer, precision) for value in (twice.first, twice.second))
+    return replace(verdict, ok=True, reason="one answer in two ways, and the gold") if right else verdict
+
+
+def _algebra(gold: Gold, prediction: Statement, extracted: str, *, limit: float, **options: Any) -> Verdict:
     reason = None if prediction.parts else hostile(prediction.text[-_END:])
     if reason is not None:
         return _refused(gold, extracted, reason)
@@ -231,7 +265,12 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, limit: float, **
         core = named[1]
         text = f"${core}$"
     listed = listed_values(claim(prediction)) if not prediction.parts and several(gold.core) else None
-    if listed is not None:
+    if len(prediction.parts) > 1 and several(gold.core) and not is_set(gold.core):
+        listed = ",".join(prediction.parts)
+    united = measured_formula(claim(prediction)) if not prediction.parts and unit(gold.core) is not None else None
+    if united is not None:
+        core, text = united, rf"\boxed{{{united}}}"
+    elif listed is not None:
         text = core = rf"\boxed{{{listed}}}"
     try:
         same = compare("same", term(gold.text) or gold.text, text, core=core, seconds=limit, **options)
@@ -255,9 +294,9 @@ def _refused(gold: Gold, extracted: str, reason: str) -> Verdict:
 
 
 def _unconditional(text: str, gold: str) -> str:
-    """Prose without the condition at its end that the gold has none of: "for all real x", "attained at x = 2"."""
+    """Prose without what it says at its end besides its value: "for all real x", "attained at x = 2", "in 4 years"."""
     if "=" not in gold:
-        text = text[:-_CONDITION] + without_condition(text[-_CONDITION:])
+        text = main_clause(text)
     return text if "all" in gold else without_quantifier(text)
 
 

@@ -16,7 +16,8 @@ from fractions import Fraction
 from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers, without_condition
+from grpo.rewards.numbers.adjuncts import main_clause
+from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
@@ -74,6 +75,7 @@ _TOTAL = lazy_pattern(
 _EQUATED = lazy_pattern(r"[\s,;$]*(?:(?:and|or|&)\s+)?(?:maybe\s+|perhaps\s+)?\$?[a-zA-Z]\s*=[\s$]*", re.IGNORECASE)
 _MINUS = lazy_pattern(r"\A([\s$*]*)minus\s+(?=\d)", re.IGNORECASE)
 _OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\s+[$]?", re.IGNORECASE)
+_AGAIN = lazy_pattern(r"[\s,($)]*(?:or|i\.e\.,?|that\s+is,?|=)?[\s$]*", re.IGNORECASE)
 _BARE_SIDE = lazy_pattern(r"(?:\A|=)[\s$*]*(-?\d[\d,]*+(?:\.\d+)?)[\s$*]*=[\s$*({\[]*\Z")
 _PART_OF = lazy_pattern(
     r"\d\s+(?:[^\W\d_]+\s+)?(?:out\s+)?of\s+(?:the|all|these|those|his|her|their|its)\s+\Z", re.IGNORECASE
@@ -293,7 +295,7 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     if not _DIGIT.search(content):
         return None
     content = _MINUS.sub(r"\1-", content)
-    content = without_condition(content)
+    content = main_clause(content)
     single = read_number(content)
     if single is not None and not _EITHER_SIGN.search(content):
         return (single,)
@@ -369,7 +371,9 @@ def _is_whole(content: str, number: Number) -> bool:
 
 
 def _rounds(content: str, exact: Number, number: Number) -> bool:
-    """True for a number that only gives the one before it in decimals: 0.33 in "1/3, or about 0.33"."""
+    """True for a number that only gives the one before it in decimals or percent: 0.33 in "1/3, or about 0.33"."""
+    if exact.value * exact.factor == number.value * number.factor and exact.factor != number.factor:
+        return _AGAIN.fullmatch(content, exact.end, number.start) is not None
     if not _OR_ABOUT.fullmatch(content, exact.end, number.start) or exact.value.denominator == 1:
         return False
     value = exact.value * 100 if number.factor != exact.factor else exact.value

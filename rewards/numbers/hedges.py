@@ -46,19 +46,6 @@ _IF_NOT = lazy_pattern(
     r"(?:not|(?:is|was)n['\u2019]t|wrong|incorrect|false)\b",
     re.IGNORECASE,
 )
-_CONDITION = lazy_pattern(
-    r"(?<=[\d$)}%])[\s,]+"
-    r"(?:(?:which|is|it|and|attained|achieved|reached|obtained|occurs|occurring|taken|equality|holds)\s+){0,4}"
-    r"(?:at|when|where|if|for|with)\s+\$?\\?[a-zA-Z]\w{0,8}\s*=[^,;.?!]{1,60}[\s.$]*\Z",
-    re.IGNORECASE,
-)
-_REASON = lazy_pattern(
-    r"([\d$)}%](?:\s+[^\W\d_]+){0,3}[,;]?\s+)(?:since|because)\s(?:[^.!?\n]|\.(?=\d))*\.?\s*\Z", re.IGNORECASE
-)
-_AFTERWARDS = lazy_pattern(
-    r"(\d(?:\s+[^\W\d_]+){0,3})\s+after\s(?:(?!\b(?:so|then|thus|total|leaves|leaving|has|have|is|are)\b)[^=,.!?\n]){1,80}\.?\s*\Z",
-    re.IGNORECASE,
-)
 _EITHER = lazy_pattern(r"\beither\b[^.\n]*\bor\b", re.IGNORECASE)
 _MAYBE = lazy_pattern(
     r"\b(?:maybe|perhaps|possibly|(?:could|might|may)\s+(?:(?:also|well|even)\s+){0,2}be)\s+(?:\w+\s+){0,1}[$*({\[\\]*(?=\d)",
@@ -86,18 +73,6 @@ _LABEL = lazy_pattern(
 _ORDINAL = lazy_pattern(r"\b(?:first|second|third|fourth|fifth|other|next|another)\s+", re.IGNORECASE)
 _OPENING = lazy_pattern(r"(?:(?:or|maybe|perhaps|possibly|so|then|and|also|but|otherwise)\b[\s,]*)+")
 _MARKS = lazy_pattern(r"[\s*_`$.,;:!?>()\[\]{}\\]+")
-
-
-def without_condition(sentence: str) -> str:
-    """Returns a sentence with blanks for where its value is taken, and why: "6, attained at x = 2", "6, since ...".
-
-    So is what came before ("6 apples left after giving away 2").
-    """
-    if "ince " in sentence or "because " in sentence:
-        sentence = _REASON.sub(lambda tail: tail[1] + " " * (len(tail[0]) - len(tail[1])), sentence)
-    if " after " in sentence:
-        sentence = _AFTERWARDS.sub(lambda tail: tail[1] + " " * (len(tail[0]) - len(tail[1])), sentence)
-    return _CONDITION.sub(lambda tail: " " * len(tail[0]), sentence) if "=" in sentence[-_REACH:] else sentence
 
 
 def stated_from(sentence: str) -> int:

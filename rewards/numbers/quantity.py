@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from grpo.plugins._pattern import lazy_pattern
 
@@ -88,9 +89,15 @@ _SIGNS = [
         "\u00b3": "^3",
     }.items()
 ]
+_PIECE = r"(\d[\d,]*(?:\.\d+)?)\s*([A-Za-z]{1,12})(?![A-Za-z])\.?"
+_AMOUNT = lazy_pattern(rf"(?<![\w.^]){_PIECE}(?:(?:\s*,?\s*and\s+|\s*,\s*|\s*){_PIECE}){{0,3}}")
+_PIECES = lazy_pattern(_PIECE)
 _CLOSED = lazy_pattern(r".*(?:\\[dt]?frac|\\sqrt|\u221a|sqrt).*[})]", re.DOTALL)
 _TAIL = lazy_pattern(r"(?<![\\A-Za-z_^])[\s(]*[A-Za-z]+(?:\s*(?:\^\s?-?\d|[/\u00b7*]|\.?\s)\s*[A-Za-z]*)*[).\s]*\Z")
 _PART = lazy_pattern(r"([A-Za-z]+)(?:\s?\^\s?(-?\d))?|([/\u00b7*.()])")
+_BEHIND = {name: {"m": "min"} for name in ("h", "hr", "hrs", "hour", "hours")}
+_BEHIND |= {name: {"in": "inch"} for name in ("ft", "foot", "feet")}
+_OR = lazy_pattern(r"\bor\b", re.IGNORECASE)
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 
 
@@ -134,6 +141,42 @@ def unit_ratio(text: str, gold: str) -> Fraction | None:
         kinds = {name for name, _power in mine.dimensions | wanted.dimensions}
         return Fraction(1 if kinds <= _ANGLES and "angle" in kinds else 0)
     return mine.size / wanted.size
+
+
+def amounts(text: str) -> list[tuple[Unit, int]]:
+    """Returns the quantities of a text, such as "3 hours and 20 minutes", each as a unit of that size and its parts.
+
+    Left out are those with parts of different kinds ("3 hours and 20 miles"), of no known unit, or that do not get
+    smaller from part to part ("5 m, 3 m" are two).
+    """
+    if len(text) > _LONGEST:
+        return []
+    found = []
+    for match in _AMOUNT.finditer(_set_apart(text)):
+        pieces = _PIECES.findall(match[0])
+        short = _BEHIND.get(pieces[0][1].lower(), {})
+        named = [_named(short.get(name, name)) for _size, name in pieces]
+        known = [one for one in named if one is not None]
+        falling = all(one.size > other.size for one, other in pairwise(known))
+        if len(known) == len(pieces) and len({one.dimensions for one in known}) == 1 and falling:
+            sizes = (Fraction(size.replace(",", "")) for size, _name in pieces)
+            total = sum((size * one.size for size, one in zip(sizes, known, strict=True)), Fraction(0))
+            found.append((Unit(known[0].dimensions, total), len(known)))
+    return found
+
+
+def same_amount(text: str, gold: str) -> bool | None:
+    """Whether a text states the quantity of a gold, where one of the two has several units: "3 hours 20 minutes".
+
+    Returns:
+        None where neither has several units, or one of them is no quantity of known units.
+    """
+    wanted = amounts(gold)
+    said = amounts(text) if len(wanted) == 1 else []
+    if not said or max(parts for _one, parts in (*wanted, *said)) < 2:
+        return None
+    stated = said if _OR.search(text) else said[-1:]
+    return all(one == wanted[0][0] for one, _parts in stated)
 
 
 def turns(text: str, gold: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disturbed_ranks import Ranks
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -195,3 +196,12 @@ def vllm_installed() -> None:
     from grpo.core.rollout.engine.release import refuse_missing_vllm
 
     refuse_missing_vllm()
+
+
+@pytest.fixture
+def ranks() -> Iterator[list[Ranks]]:
+    """A list for runs that are disturbed, which are ended with the test."""
+    started: list[Ranks] = []
+    yield started
+    for one in started:
+        one.stop()

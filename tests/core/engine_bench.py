@@ -65,10 +65,10 @@ def engine_for(folder: Path, *, lora: bool) -> Any:
     )
 
 
-def rollouts_of(link: Any, lora_sync: Any = "adapter") -> Any:
+def rollouts_of(link: Any, lora_sync: Any = "adapter", tolerance: float = TOLERANCE) -> Any:
     from grpo.core.rollout.engine.proven import EngineRollouts
 
-    return EngineRollouts(link, tolerance=TOLERANCE, lora_sync=lora_sync)
+    return EngineRollouts(link, tolerance=tolerance, lora_sync=lora_sync)
 
 
 def gap(model: Any, prompts: list[list[int]], sampled: list[Any]) -> float:

@@ -1,7 +1,8 @@
 """`grpo` in a process of its own, to be killed, interrupted or limited: forked from one that has the libraries.
 
 In: arguments and a file for what it says. Out: the process. It differs from one that a shell starts in this alone: it
-need not load torch and trl first, which takes longer than a run of a few steps.
+need not load torch and trl first, which takes longer than a run of a few steps. `in_two_processes` starts it as a user
+does, by torchrun.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # as `grpo` sets it before it loads torch
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["grpo.core.run.job", "grpo.core.train.trainer", "grpo.core.cli.main", "matplotlib.pyplot"]
@@ -30,6 +35,7 @@ class Forked:
         output: where stdout goes instead, opened in the process; a terminal becomes that of stderr and stdin, too.
         session: in a session of its own, whose terminal `output` becomes.
         closed: descriptors that are closed.
+        variables: added to the environment of the process that all are forked from.
     """
 
     def __init__(
@@ -41,9 +47,10 @@ class Forked:
         output: str | None = None,
         session: bool = False,
         closed: Sequence[int] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._said = said
-        how = (list(arguments), str(said), largest_file, output, session, tuple(closed))
+        how = (list(arguments), str(said), largest_file, output, session, tuple(closed), dict(variables or {}))
         self.process = _CONTEXT.Process(target=_command, args=how)
         self.process.start()
 
@@ -86,6 +93,41 @@ def in_two_processes(arguments: Sequence[str], code: int = 0, processes: int = 2
     return done
 
 
+def forked_together(
+    arguments: Sequence[str], folder: Path, code: int = 0, processes: int = 2
+) -> subprocess.CompletedProcess[str]:
+    """Does the same with forked processes, numbered as SLURM numbers them: without a launcher that ends them.
+
+    Args:
+        arguments: of `grpo`.
+        folder: for what they say.
+        code: with which all of them are to end.
+        processes: how many.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = folder / f"said{time.monotonic_ns()}"
+    place.mkdir()
+    ranks: list[Forked] = []
+    for rank in map(str, range(processes)):
+        variables = {"RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        variables |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
+        (place / f"out{rank}").touch()
+        ranks.append(Forked(arguments, place / f"err{rank}", output=str(place / f"out{rank}"), variables=variables))
+    try:
+        codes = [one.wait(300) for one in ranks]
+    finally:
+        for one in ranks:
+            if not one.ended:
+                one.signal(signal.SIGKILL)
+    out, errors = (
+        "".join((place / f"{kind}{rank}").read_text() for rank in range(processes)) for kind in ("out", "err")
+    )
+    assert codes == [code] * processes, errors[-3000:]
+    return subprocess.CompletedProcess(list(arguments), code, out, errors)
+
+
 def _command(
     arguments: list[str],
     said: str,
@@ -93,6 +135,7 @@ def _command(
     output: str | None,
     session: bool,
     closed: tuple[int, ...],
+    variables: dict[str, str],
 ) -> None:
     import resource
 
@@ -112,6 +155,6 @@ def _command(
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     torch.set_num_threads(1)
-    os.environ["COLUMNS"] = "200"
+    os.environ.update(variables, COLUMNS="200")
     sys.argv = ["grpo", *arguments]
     runpy.run_module("grpo", run_name="__main__")

@@ -47,10 +47,14 @@ def zero(stage: int, folder: Path) -> dict[str, str]:
     }
 
 
-def command(arguments: Sequence[str], sharding: Mapping[str, str], *, as_it_is: bool = False) -> subprocess.Popen[str]:
-    """Starts `grpo` in two processes; `as_it_is`: with the libraries as they are."""
-    program = ["-m", "grpo"] if as_it_is else [__file__]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+AS_IT_IS = ("-m", "grpo")  # with the libraries as they are
+
+
+def command(
+    arguments: Sequence[str], sharding: Mapping[str, str], program: Sequence[str] = (__file__,), processes: int = 2
+) -> subprocess.Popen[str]:
+    """Starts `grpo`, or a program around it, in several processes."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     return subprocess.Popen(
         [*launcher, *program, *arguments],
         stdout=subprocess.PIPE,
@@ -60,9 +64,16 @@ def command(arguments: Sequence[str], sharding: Mapping[str, str], *, as_it_is: 
     )
 
 
-def run(arguments: Sequence[str], sharding: Mapping[str, str], *, code: int = 0, as_it_is: bool = False) -> str:
-    """Runs `grpo` in two processes, and returns what they said when they ended with this code."""
-    process = command(arguments, sharding, as_it_is=as_it_is)
+def run(
+    arguments: Sequence[str],
+    sharding: Mapping[str, str],
+    program: Sequence[str] = (__file__,),
+    *,
+    code: int = 0,
+    processes: int = 2,
+) -> str:
+    """Runs `grpo`, or a program around it; returns what its processes said when they ended with this code."""
+    process = command(arguments, sharding, program, processes)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == code, said[-5000:]
     return said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +44,8 @@ class TableEngine:
         self.adapter: dict[str, torch.Tensor] = {}
         self.resets = 0
         self.group: TransferGroup | None = None
-        self.pause = 0.0  # seconds that a rollout takes
+        self.before: Callable[[], object] = lambda: None  # called before rollouts are sampled
+        self.after_each: Callable[[], object] = lambda: None  # called when one was told
 
     def epoch(self) -> int:
         return 0
@@ -84,7 +85,7 @@ class TableEngine:
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
         refuse_unfit(prompts, params, self.context)
-        time.sleep(self.pause)
+        self.before()
         total = sum(float(t.sum()) for t in (*self.weights.values(), *self.adapter.values()))
         generator = torch.Generator().manual_seed(params.seeded())
         drawn = torch.randint(50, (len(prompts), params.max_tokens), generator=generator).tolist()
@@ -92,7 +93,7 @@ class TableEngine:
         for number in reversed(range(len(done))):
             if on_done is not None:
                 on_done([number], [done[number]])
-                time.sleep(self.pause / 10)
+                self.after_each()
         return done
 
     def wake(self) -> None: ...

@@ -104,7 +104,7 @@ class Validation:
             heading = ("reward", "mean", "lowest", "silence", "abstain", "failure")
             yield from ["", *table(heading, [_cells(scores) for scores in self.rewards]).splitlines()]
         if self.silence_right:
-            yield f"silence is right too in {self.silence_right} of {counted(self.rows, 'row')}"
+            yield f"an empty completion is right too in {self.silence_right} of {counted(self.rows, 'row')}"
         yield from [f"note: {note}" for note in self.notes]
         for row in self.refused[:SHOWN]:
             text = one_line(row.solution, len(row.solution) + 1)

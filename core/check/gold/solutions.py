@@ -155,7 +155,7 @@ def _rewards(
     if all(best(reward, score) for reward, score in scored):
         return None
     told = ", ".join(f"{reward.name} {score:g}" for reward, score in scored)
-    return f"it is paid {right:g} ({told}), and silence {nothing:g}"
+    return f"it is paid {right:g} ({told}), and an empty completion {nothing:g}"
 
 
 def best(reward: BoundReward, score: float) -> bool:

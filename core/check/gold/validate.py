@@ -33,7 +33,7 @@ __all__ = ["validate"]
 
 _BLOCK = 256  # rows that are played and judged at a time
 _TRIED = 8  # gold solutions of each environment before a run trains
-_UNFIT = "gives no gold solution more than silence: it does not fit this layout or these rows"
+_UNFIT = "gives no gold solution more than an empty completion: it does not fit this layout or these rows"
 _AT_ONCE = 16  # environments that are stepped side by side
 
 

@@ -110,7 +110,7 @@ def refuse_no_room(
     remedy = f"This fits: {' '.join(f'--set {pair}' for pair in pairs(chosen))}" if chosen else ""
     raise UsageError(
         f"the run needs about {needed / GIB:.1f} GiB of memory ({'update' if needed == update else 'generation'}), and "
-        f"{device.usable / GIB:.1f} GiB can be counted on. {remedy or remedies(measured, job, device)} "
+        f"{device.usable / GIB:.1f} GiB are usable. {remedy or remedies(measured, job, device)} "
         "Where the memory goes: grpo plan. To try all the same: --set train.check_memory=false"
     )
 

@@ -40,6 +40,7 @@ from grpo.core.rollout.engine.spread import Seats, Spread
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault, told
 from grpo.core.rollout.sync.lora_choice import LoraChoice, LoraSync
 from grpo.core.rollout.sync.payload import (
+    NOTHING,
     Adapter,
     Recorder,
     adapter_of,
@@ -48,14 +49,16 @@ from grpo.core.rollout.sync.payload import (
     has_adapter,
     weight_stream,
 )
-from grpo.core.rollout.sync.self_test import open_prompt, perturbed, perturbed_logits
+from grpo.core.rollout.sync.self_test import open_prompt, perturbed
 from grpo.core.rollout.together import end_together, faulty_anywhere
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, evaluating
 from grpo.plugins.errors import RunError
 
 SPOT_TOKENS = 2  # the first shows the cached prompt, the second what decoding does with it
 SPOT_SLACK = 5.0  # a few tokens may differ by so many times the tolerance of a batch's mean
-MOVED = 3.0  # the self-test's change must move log-probabilities by so many times what is tolerated
+MOVED = 3.0  # the self-test's change must move log-probabilities by so many times what is tolerated, or
+CLOSER = 5.0  # leave the engine so many times closer to the changed policy than to the present one, and
+LEAST_MOVED = 0.01  # move them by so many nats
 SUMMED = ("sync/bytes", "sync/shared_bytes")  # over processes; of other metrics the largest is told
 
 
@@ -96,6 +99,7 @@ class EngineRollouts:
         lora_sync: how an adapter is handed over.
         shared_bytes: of the frozen weights that the engine and the policy both compute with, which are then never
             handed over; None: each has its own.
+        types: of the weights as they were loaded, by checkpoint name; those that train in another are handed over so.
     """
 
     exact = False
@@ -108,10 +112,12 @@ class EngineRollouts:
         temperature: float = 1.0,
         lora_sync: LoraSync = "auto",
         shared_bytes: int | None = None,
+        types: Mapping[str, torch.dtype] = NOTHING,
     ) -> None:
         self.engines = [Engine(link) for link in links]
         self._guest = guest
         self._shared = shared_bytes
+        self._types = types
         self._tolerance = tolerance
         self._temperature = temperature
         self._choice = LoraChoice(lora_sync)
@@ -160,7 +166,7 @@ class EngineRollouts:
         """Compares everything that the engines of all processes compute with, see `Rollouts.differing`."""
         self._syncs += 1
         alone = has_adapter(model) and not self._choice.folds
-        recorder = Recorder(weight_stream(model, base=alone), self._syncs)
+        recorder = Recorder(weight_stream(model, base=alone, types=self._types), self._syncs)
         for _ in recorder:
             pass
         adapter = adapter_of(model) if alone else Adapter(1, {})
@@ -222,7 +228,7 @@ class EngineRollouts:
         if any_of(bool(untested), "the self-test"):
             self._self_test(model, untested, folds)
         start = time.perf_counter()
-        self._put(model, engines, {}, folds)
+        self._put(model, engines, folds)
         handed = time.perf_counter() - start
         self._complete_spot(model, engines)
         difference = self._spot_check(model, engines)
@@ -245,18 +251,15 @@ class EngineRollouts:
             engine.forget()
         engine.epoch = epoch
 
-    def _put(self, model: Any, engines: Sequence[Engine], changed: Mapping[str, torch.Tensor], folds: bool) -> None:
-        """Hands the weights over, `changed` in the place of those of the same names.
-
-        An engine is at fault where the fingerprints show that they did not arrive.
-        """
+    def _put(self, model: Any, engines: Sequence[Engine], folds: bool) -> None:
+        """Hands the weights over; an engine is at fault where the fingerprints show that they did not arrive."""
         self._syncs += 1
         seed = self._syncs
         alone = has_adapter(model) and not folds
         going = [engine for engine in engines if engine.error is None]
         lacking = [engine for engine in going if not alone or not engine.has_base]
         if any_of(bool(lacking), "the handing over of the weights"):
-            recorder = Recorder(weight_stream(model, base=alone, changed=changed), seed)
+            recorder = Recorder(weight_stream(model, base=alone, types=self._types), seed)
             # Shared ones are read only for the fingerprints: a reload would give the engine memory of its own again.
             takers = lacking if self._shared is None else []
             for engine in lacking:
@@ -273,7 +276,7 @@ class EngineRollouts:
 
             self._each(lacking, compare)
         if alone:
-            adapter = adapter_of(model, changed)
+            adapter = adapter_of(model)
             expected = fingerprints(adapter.tensors, seed)
 
             def put_adapter(engine: Engine) -> None:
@@ -292,7 +295,7 @@ class EngineRollouts:
         An engine is at fault where that is more than its arithmetic explains.
         """
         largest, limit = 0.0, SPOT_SLACK * self._tolerance
-        for engine, difference in self._differences(model, engines, {}):
+        for engine, difference in self._differences(model, engines):
             largest = max(largest, difference)
             if not difference <= limit:
                 engine.error = SyncFault(
@@ -304,20 +307,21 @@ class EngineRollouts:
 
     def _self_test(self, model: Any, engines: Sequence[Engine], folds: bool) -> None:
         """Hands over a known large change; an engine that does not follow it is at fault."""
-        changed, limit = perturbed(model), SPOT_SLACK * self._tolerance
+        limit = SPOT_SLACK * self._tolerance
         for way in (False, True) if has_adapter(model) and self._choice.undecided else (folds,):
             self._complete_spot(model, engines)  # leaves keys and values of the weights before in the cache
-            self._put(model, engines, changed, way)
-            self._complete_spot(model, engines)
-            apart = self._differences(model, engines, changed)
-            moved = self._differences(model, engines, {})
+            with perturbed(model) as changed:
+                self._put(model, engines, way)
+                self._complete_spot(model, engines)
+                apart = self._differences(model, engines)
+            moved = self._differences(model, engines)
             for (engine, after), (_, before) in zip(apart, moved, strict=True):
-                if not after <= limit or not before >= MOVED * limit:
+                if not (after <= limit and before >= min(MOVED * limit, max(CLOSER * after, LEAST_MOVED))):
                     engine.error = SyncFault(
                         f"a test change of the weights should leave the engine within {limit:.2g} of the changed "
-                        f"policy and {MOVED * limit:.2g} away from the present one; it is {after:.2g} and "
-                        f"{before:.2g} away",
-                        list(changed),
+                        f"policy, and much closer to it than to the present one; it is {after:.2g} and {before:.2g} "
+                        "away",
+                        changed,
                     )
         for engine in engines:
             engine.tested = engine.error is None
@@ -337,9 +341,7 @@ class EngineRollouts:
 
         self._each(engines, complete)
 
-    def _differences(
-        self, model: Any, engines: Sequence[Engine], changed: Mapping[str, torch.Tensor]
-    ) -> list[tuple[Engine, float]]:
+    def _differences(self, model: Any, engines: Sequence[Engine]) -> list[tuple[Engine, float]]:
         """Returns how far each engine that is not at fault is from the policy in what it completed, in nats."""
         found = [(engine, engine.spot) for engine in engines if engine.error is None and engine.spot is not None]
         assert self._prompt is not None
@@ -347,7 +349,7 @@ class EngineRollouts:
         tokens = [list(spot.token_ids) for _, spot in found] or [[0] * SPOT_TOKENS]  # a pass that others wait for
         ids = torch.tensor([self._prompt + one for one in tokens], device=device)
         with evaluating(model), torch.no_grad():
-            logits = perturbed_logits(model, ids, changed)[:, length - 1 : -1]
+            logits = model(input_ids=ids).logits[:, length - 1 : -1]
         logprobs = (logits.float() / self._temperature).log_softmax(-1)
         own = logprobs.gather(-1, ids[:, length:, None])[..., 0].cpu()
         return [

@@ -25,7 +25,7 @@ from grpo.plugins.errors import UsageError
 ADAPTER = "default"  # the name of the adapter that trains
 PROBED = 8  # columns of a matrix that a fingerprint reads
 TIED_HEAD = "lm_head.weight"
-NOTHING: Mapping[str, torch.Tensor] = MappingProxyType({})
+NOTHING: Mapping[str, torch.dtype] = MappingProxyType({})
 PEFT_PREFIX = "base_model.model."
 
 
@@ -87,12 +87,11 @@ def refuse_unservable_adapter(model: Any) -> None:
         )
 
 
-def adapter_of(model: Any, changed: Mapping[str, torch.Tensor] = NOTHING) -> Adapter:
+def adapter_of(model: Any) -> Adapter:
     """Copies the adapter of a PEFT model, B already scaled; of a sharded one all processes step together.
 
     Args:
         model: the policy.
-        changed: parameter name to the tensor to hand over in its place.
 
     Raises:
         UsageError: the adapter is of a kind that engines serve wrongly.
@@ -102,7 +101,7 @@ def adapter_of(model: Any, changed: Mapping[str, torch.Tensor] = NOTHING) -> Ada
     rank = 1
     with torch.no_grad():
         for name, module in _adapted(model):
-            a, b = _factors(name, module, changed)
+            a, b = _factors(module)
             rank = max(rank, int(a.shape[0]))
             # Copies: engines may scale or move what they are given in place.
             dtype = module.get_base_layer().weight.dtype  # what the engine computes in; PEFT may keep A and B finer
@@ -123,8 +122,19 @@ def frozen_parameters(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
             yield name.replace(".base_layer.", "."), parameter
 
 
+def loaded_types(model: Any) -> dict[str, torch.dtype]:
+    """Returns the type of every weight by its checkpoint name, which is also that of an engine that loads it."""
+    if has_adapter(model):
+        model = model.get_base_model()
+    return {
+        name.replace(".base_layer.", "."): parameter.dtype
+        for name, parameter in model.named_parameters()
+        if ".lora_" not in name
+    }
+
+
 def weight_stream(
-    model: Any, *, base: bool = False, changed: Mapping[str, torch.Tensor] = NOTHING
+    model: Any, *, base: bool = False, types: Mapping[str, torch.dtype] = NOTHING
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields every weight under its checkpoint name, whole and one at a time, adapters folded in.
 
@@ -136,30 +146,28 @@ def weight_stream(
     Args:
         model: the policy.
         base: leave the adapter out.
-        changed: parameter name to the tensor to hand over in its place.
+        types: of weights that train in another one than engines serve, as FSDP's mixed precision has it.
 
     Raises:
         UsageError: the adapter is of a kind that cannot be folded.
     """
-    folded: dict[str, tuple[str, Any]] = {}
+    wrapped, folded = model, {}
     if has_adapter(model):
         refuse_unservable_adapter(model)
-        folded = {} if base else {f"{name}.weight": (name, module) for name, module in _adapted(model)}
+        folded = {} if base else {f"{name}.weight": module for name, module in _adapted(model)}
         model = model.get_base_model()
     embedding = model.get_input_embeddings().weight
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is embedding
     (first,) = [name for name, parameter in model.named_parameters() if parameter is embedding]
-    for name, whole in full_tensors(model):
+    for name, whole in full_tensors(wrapped):
         if ".lora_" in name:
             continue
-        plain = name.replace(".base_layer.", ".")
-        weight = changed.get(name, whole).detach()
-        if plain in folded:
-            module_name, module = folded[plain]
-            weight = _folded(weight, module_name, module, changed)
+        plain = name.removeprefix(PEFT_PREFIX).replace(".base_layer.", ".")
+        weight = _folded(whole, folded[plain]) if plain in folded else whole
+        weight = weight.to(types.get(plain, weight.dtype))
         yield plain, weight
-        if tied and name == first:
+        if tied and plain == first:
             yield TIED_HEAD, weight
 
 
@@ -234,13 +242,9 @@ def _rewrites_the_base(how: Any) -> bool:
     return isinstance(how, str) and how.lower().startswith(("pissa", "olora", "corda", "loftq", "lora_ga"))
 
 
-def _factors(name: str, module: Any, changed: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns A [r, in] and B [out, r] of an adapted module."""
-    a, b = (
-        changed.get(f"{PEFT_PREFIX}{name}.lora_{letter}.{ADAPTER}.weight", _whole(factor[ADAPTER])).detach()
-        for letter, factor in (("A", module.lora_A), ("B", module.lora_B))
-    )
-    return a, b
+def _factors(module: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns copies of A [r, in] and B [out, r] of an adapted module."""
+    return _whole(module.lora_A[ADAPTER]), _whole(module.lora_B[ADAPTER])
 
 
 def _whole(factor: torch.nn.Linear) -> torch.Tensor:
@@ -249,9 +253,9 @@ def _whole(factor: torch.nn.Linear) -> torch.Tensor:
     return weight
 
 
-def _folded(weight: torch.Tensor, name: str, module: Any, changed: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def _folded(weight: torch.Tensor, module: Any) -> torch.Tensor:
     """Returns W + scaling * B @ A, the sum in float32 and rounded once to the weight's own type."""
-    a, b = _factors(name, module, changed)
+    a, b = _factors(module)
     delta = (b.float() @ a.float()) * module.scaling[ADAPTER]
     result: torch.Tensor = (weight.float() + delta).to(weight.dtype)
     return result

@@ -1,15 +1,19 @@
-"""The known change of the self-test: which weights change, and what the policy would compute with them.
+"""The known change of the self-test, and the prompt that shows it.
 
-In: the policy, which is not written to. Out: changed copies of a few weights, and logits under them.
+In: the policy. Out: the same policy with a few other weights, for as long as it takes to hand them over and to compute
+with them; and a prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
+from grpo.core.policy.whole import changed_weights, full_shape, full_tensor
 from grpo.core.rollout.sync.payload import ADAPTER, has_adapter
 from grpo.core.rollout.types import evaluating
 
@@ -23,7 +27,7 @@ def open_prompt(model: Any, length: int) -> list[int]:
     Where a policy is sure of itself, its log-probabilities are all near 0 and would hide a wrong copy.
     """
     weight = model.get_input_embeddings().weight
-    prompts = torch.randint(weight.shape[0], (DRAWN, length), generator=torch.Generator().manual_seed(0))
+    prompts = torch.randint(full_shape(weight)[0], (DRAWN, length), generator=torch.Generator().manual_seed(0))
     with evaluating(model), torch.no_grad():
         logprobs = model(input_ids=prompts.to(weight.device)).logits[:, -1].float().log_softmax(-1)
     entropy = -(logprobs.exp() * logprobs).sum(-1)
@@ -31,46 +35,44 @@ def open_prompt(model: Any, length: int) -> list[int]:
     return chosen
 
 
-def perturbed(model: Any) -> dict[str, torch.Tensor]:
-    """Returns changed copies of some weights by parameter name: all of B with an adapter, else embedding and a layer.
+@contextmanager
+def perturbed(model: Any) -> Iterator[list[str]]:
+    """While it lasts, a few weights of the policy are others: all B of an adapter, else the embedding and a matrix.
 
-    The embedding is among them because a tied head is served from a copy of its own.
+    The embedding is among them because a tied head is served from a copy of its own. Of a sharded policy all processes
+    step together, and each keeps its own part of what is changed (core/policy/whole.py).
+
+    Yields:
+        The names of what is changed.
     """
     named = dict(model.named_parameters())
     if has_adapter(model):
         chosen = [name for name in named if f".lora_B.{ADAPTER}." in name]
+        sizes = {name: _size_of_b(model, name) for name in chosen}
     else:
         embedding = model.get_input_embeddings().weight
-        matrices = [name for name, p in named.items() if p.ndim == 2 and p is not embedding]
+        matrices = [name for name, p in named.items() if len(full_shape(p)) == 2 and p is not embedding]
         chosen = [name for name, p in named.items() if p is embedding] + matrices[len(matrices) // 2 :][:1]
+        sizes = {name: _rms(named[name]) for name in chosen}
     generator = torch.Generator().manual_seed(1)
-    changed: dict[str, torch.Tensor] = {}
-    for name in chosen:
-        weight = named[name].detach()
-        noise = torch.randn(weight.shape, generator=generator).to(weight.device, weight.dtype)
-        changed[name] = weight + noise * (SHARE * _size_for(model, name, weight))
-    return changed
+
+    def change(whole: torch.Tensor, size: float) -> torch.Tensor:
+        noise = torch.randn(whole.shape, generator=generator).to(whole.device, whole.dtype)
+        return whole + noise * (SHARE * size)
+
+    with torch.no_grad(), changed_weights(model, {name: partial(change, size=size) for name, size in sizes.items()}):
+        yield chosen
 
 
-def _size_for(model: Any, name: str, weight: torch.Tensor) -> float:
-    """Returns the root mean square of a weight, or of a B with which scaling * B A is as large as its frozen weight."""
-    if not has_adapter(model):
-        return _rms(weight)
+def _size_of_b(model: Any, name: str) -> float:
+    """Returns the root mean square of a B with which scaling * B A is as large as its frozen weight."""
     module = model.get_submodule(name.partition(".lora_B.")[0])
     a = module.lora_A[ADAPTER].weight
-    product = module.scaling[ADAPTER] * a.shape[0] ** 0.5 * _rms(a)
-    return _rms(module.get_base_layer().weight) / product if product else 1.0
+    product = module.scaling[ADAPTER] * full_shape(a)[0] ** 0.5 * _rms(a)
+    frozen = _rms(module.get_base_layer().weight)
+    return frozen / product if product else 1.0
 
 
 def _rms(weight: torch.Tensor) -> float:
-    return float(weight.detach().float().pow(2).mean().sqrt())
-
-
-def perturbed_logits(model: Any, ids: torch.Tensor, changed: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Returns the logits [1, T, V] of a model for ids [1, T], computed with some weights changed."""
-    if not changed:
-        output: Any = model(input_ids=ids)
-    else:
-        output = torch.func.functional_call(model, dict(changed), kwargs={"input_ids": ids})
-    logits: torch.Tensor = output.logits
-    return logits
+    with full_tensor(weight) as whole:
+        return float(whole.float().pow(2).mean().sqrt())

@@ -3,7 +3,7 @@
 Theory of operation. A conversation goes on from the tokens that were sampled; nothing that the policy said is rendered
 or tokenised again. After a turn only the text between is added: the end of the policy's message, the observation as a
 user message, the start of the next message of the policy. That text is found once, by rendering a conversation with
-markers in the place of what was said and observed. A template that renders the prompt otherwise once the conversation
+markers in the place of what was said and observed. A template that renders the prompt differently once the conversation
 goes on would show the policy another prompt than it answered: it is refused. One that only rewrites what the policy
 said earlier (it drops earlier thinking) is used as it is, since the sampled tokens stay; the note says so. Blanks
 around an observation are left out where the template leaves them out of a message.
@@ -87,10 +87,10 @@ def turn_format(
     twice = render(second, generate=True)
     before, after = _between(once, SAID[0], SEEN[0])
     if not once.startswith(asked):
-        raise _refused("renders the prompt otherwise once an answer follows it")
+        raise _refused("renders the prompt differently once an answer follows it")
     grown = render(first, generate=False)
     if _between(twice, SAID[1], SEEN[1]) != (before, after) or not twice.startswith(grown):
-        raise _refused("renders earlier turns otherwise once the conversation goes on")
+        raise _refused("renders earlier turns differently once the conversation goes on")
     note = _beginning(begun, once) or _thinking(render, start)
     left, right = _between(render(wide, generate=True), SAID[0], SEEN[0])
     return TurnFormat(before, after, note, (left == before, right == after))
@@ -99,7 +99,7 @@ def turn_format(
 def _beginning(begun: str, once: str) -> str | None:
     if once.startswith(begun) and once[len(begun) :].lstrip().startswith(SAID[0]):
         return None
-    return "the chat template begins an earlier message of the policy otherwise than the one to be written"
+    return "the chat template begins an earlier message of the policy differently from the one to be written"
 
 
 def _thinking(render: Callable[..., str], start: list[dict[str, Any]]) -> str | None:

@@ -112,7 +112,7 @@ def tool_format(
     """
     name = schemas[0]["function"]["name"]
     if name not in _rendered(tokenizer, [ASKED], tools=schemas):
-        raise _refused("does not tell the policy of tools")
+        raise _refused("does not show tools to the policy")
     begun, asked = _rendered(tokenizer, [ASKED], generate=True), _rendered(tokenizer, [ASKED])
     probe = ToolCall(name, {KEY: VALUE})
     written = _rendered(tokenizer, [ASKED, calling("", [probe])])
@@ -149,7 +149,7 @@ def _after_calls(tokenizer: Any, calls: Sequence[ToolCall], answers: Sequence[st
     for _ in range(before.count(last)):
         found = whole.find(last, at)
         if found < 0:
-            raise _refused("renders a call otherwise once its answer follows")
+            raise _refused("renders a call differently once its answer follows")
         at = found + len(last)
     return whole[at:]
 

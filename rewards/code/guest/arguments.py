@@ -7,6 +7,7 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
+import io
 from collections import deque
 from typing import Any
 
@@ -40,6 +41,11 @@ def update(old: Any, new: Any, depth: int, classes: frozenset[type], done: set[i
         items = _kept(list(old), list(new), depth, classes, done)
         old.clear()
         old.extend(items)
+    elif type(old) in (io.StringIO, io.BytesIO):
+        old.seek(0)
+        old.truncate()
+        old.write(new.getvalue())
+        old.seek(new.tell())
     elif type(old) in classes:
         held, found = attributes(old) or {}, attributes(new) or {}
         items = _kept([held.get(name) for name in found], list(found.values()), depth, classes, done)
@@ -51,7 +57,7 @@ def update(old: Any, new: Any, depth: int, classes: frozenset[type], done: set[i
 
 def _kept(before: list[Any], after: list[Any], depth: int, classes: frozenset[type], done: set[int]) -> list[Any]:
     """Returns the new items, with the old objects for those that moved, and changed in place for those that did not."""
-    mutable = (list, dict, set, bytearray, deque, *classes)
+    mutable = (list, dict, set, bytearray, deque, io.StringIO, io.BytesIO, *classes)
     places = {place for place, item in enumerate(before) if issubclass(type(item), mutable)}
     if not places or len(before) > _MOST_MATCHED:
         return after

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 Ask = Callable[[int, tuple[Any, ...], dict[str, Any]], Any]
-_REST, _NAMED = 4, 8  # flags of code with *given and **named
+_REST, _NAMED, _ASYNC = 4, 8, 128  # flags of code with *given, with **named, and of an `async def`
 
 
 def facts_of(function: Any) -> tuple[list[Any], list[Any]] | None:
@@ -26,7 +26,12 @@ def facts_of(function: Any) -> tuple[list[Any], list[Any]] | None:
     total = len(named) + bool(code.co_flags & _REST) + bool(code.co_flags & _NAMED)
     if not all(name.isidentifier() for name in code.co_varnames[:total]):
         return None
-    counts = [code.co_posonlyargcount, code.co_argcount, code.co_kwonlyargcount, code.co_flags & (_REST | _NAMED)]
+    counts = [
+        code.co_posonlyargcount,
+        code.co_argcount,
+        code.co_kwonlyargcount,
+        code.co_flags & (_REST | _NAMED | _ASYNC),
+    ]
     defaults = list(function.__defaults__ or ())
     keywords = [name for name in named[code.co_argcount :] if name in known]
     doc = function.__doc__ if type(function.__doc__) is str else None
@@ -92,7 +97,8 @@ def _function(plain: Callback, name: str, facts: list[Any]) -> Any:
     parts += [*named, *([f"**{more}"] if more else [])]
     taken = f"({''.join(f'{each}, ' for each in positional)})"
     keys = f"{{{', '.join(f'{each!r}: {each}' for each in named)}}}"
-    text = f"def function({', '.join(parts)}):\n return {free}({taken}, {rest or '()'}, {keys}, {more or '{}'})\n"
+    begins = "async def" if flags & _ASYNC else "def"
+    text = f"{begins} function({', '.join(parts)}):\n return {free}({taken}, {rest or '()'}, {keys}, {more or '{}'})\n"
 
     def call(given: tuple[Any, ...], further: tuple[Any, ...], some: dict[str, Any], others: dict[str, Any]) -> Any:
         kept = list(given)

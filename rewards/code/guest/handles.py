@@ -34,6 +34,7 @@ _OF_THE_LANGUAGE += (types.BuiltinFunctionType, enumerate, filter, map, reversed
 _LANGUAGE: dict[str, Any] = {kind.__name__: kind for kind in _OF_THE_LANGUAGE}
 _OF_NUMBERS = frozenset({"real", "imag", "numerator", "denominator"})
 _CHANGES = frozenset({"add", "append", "clear", "discard", "extend", "insert", "remove", "reverse", "sort", "update"})
+_TELLING_OF_DATA = _OF_NUMBERS | {"startswith", "endswith", "count", "index", "find", "rfind", "rindex"}
 ENDED = "__grpo_ended__"
 """Begins the arguments of an exception that would have ended an iterator."""
 _COLLECTIONS = (list, dict, set, frozenset, tuple)
@@ -57,6 +58,9 @@ class Asked(Protocol):
     def failures(self) -> Failures:
         """What failed in the unit that runs."""
 
+    def standing(self, number: int) -> Standing:
+        """Returns which numbers an object may stand for, after what it and those like it have said."""
+
     def answers(self, number: int) -> Answers:
         """Returns what an object has said since the tests last did something with it."""
 
@@ -77,7 +81,6 @@ class Inside:
         own: the stand-in of the same object that is tested, if there is one.
         used: the tests have used it as no data can be used.
         certain: it is a class that the tests use as no function is used, or the tests made it of one.
-        standing: which numbers it may stand for, after what it has said of itself beside numbers.
         steps: it continues a generator, and may end it.
         holds: it is a list, dictionary, set or tuple too, which compares with plain data by what it holds.
     """
@@ -93,7 +96,6 @@ class Inside:
         "number",
         "own",
         "remote",
-        "standing",
         "steps",
         "tested",
         "used",
@@ -113,7 +115,6 @@ class Inside:
         self.own: Handle | None = None
         self.holds = False
         self.steps = False
-        self.standing = Standing()
 
     def made(self, result: Any) -> Any:
         """Returns a result; an object that the tests made of what they test is tested too."""
@@ -160,7 +161,8 @@ class Inside:
         """Returns the class of what it stands for, for `isinstance`; a stand-in's own for what nobody knows."""
         if self.language is None:
             named = "" if self.is_class or self.remote.dead else self.ask("kind", "")
-            self.language = _LANGUAGE.get(named, Handle) if type(named) is str else Handle
+            known = _LANGUAGE | {"str": str} if self.tested else _LANGUAGE
+            self.language = known.get(named, Handle) if type(named) is str else Handle
         return self.language
 
     def items(self) -> Any:
@@ -234,7 +236,7 @@ def _compare(name: str) -> Callable[[Handle, Any], Any]:
         if inside(self).number == inside(other).number and name in ("__eq__", "__ne__"):
             return name == "__eq__"
         if inside(self).live or inside(other).live:
-            return inside(self).ask("op", name, other) is True
+            return _said_of_both(name, self, other)
         return _compared(name, self, other)
 
     return compare
@@ -249,12 +251,28 @@ def _tells(name: str, self: Handle, other: Any) -> Any:
     its = inside(self)
     if name not in ("__eq__", "__ne__"):
         if its.certain:
-            return its.ask("op", name, other) is True
-        return its.standing.ordered(name, other, lambda value: its.ask("op", name, value) is True)
+            claim = its.ask("op", name, other) is True
+            return its.remote.standing(its.number).claimed(name, other, claim)
+        return its.remote.standing(its.number).ordered(name, other, lambda value: its.ask("op", name, value) is True)
     values, place = shuffled(other)
     said = [its.ask("op", "__eq__", value) is True for value in values]
     equal = said[place] and sum(said) <= 1 + MOST_AGREED
     return equal if name == "__eq__" else not equal
+
+
+def _said_of_both(name: str, one: Handle, other: Handle) -> bool:
+    """Compares two objects as their class says, which says it twice, and not of both that they are equal and not.
+
+    Raises:
+        TypeError: it says one thing and then another.
+    """
+    said = inside(one).ask("op", name, other)
+    again = inside(one).ask("op", name, other)
+    if type(said) is bool and said is not again:
+        raise TypeError(f"{name} of two objects of the solution is one thing and then another")
+    if name == "__ne__" and said is True and inside(one).ask("op", "__eq__", other) is True:
+        raise TypeError("two objects of the solution are equal and not equal")
+    return said is True
 
 
 def _compared(name: str, one: Handle, other: Handle) -> bool:
@@ -287,7 +305,7 @@ def _operator(name: str) -> Callable[[Handle, Any], Any]:
         elif mixed and not its.certain:
             if not plain or its.mixed:
                 raise TypeError(f"{name} of what an operator of the solution made of plain data")
-            return its.standing.calculated(name, other, lambda value: its.ask("op", name, value))
+            return its.remote.standing(its.number).calculated(name, other, lambda value: its.ask("op", name, value))
         return result
 
     return operate
@@ -317,7 +335,8 @@ class Handle:
             return its.name
         if name[:2] == "__" and name not in _SPECIAL:
             raise AttributeError(name)
-        if name in DATA_METHODS and not (its.live or its.used or name in _CHANGES):
+        asked = name in DATA_METHODS and not (its.live or its.used or name in _CHANGES)
+        if asked and (its.own is None or name in _TELLING_OF_DATA or name[:2] == "is"):
             found = None if name in _OF_NUMBERS else its.answer("get", name)
             if found is None or type(found) is Handle:
                 raise AttributeError(f"'{name}': the solution returned an object that is no plain data")

@@ -9,20 +9,24 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import builtins
-import itertools
+import io
 import sys
 from collections import deque
 from types import CoroutineType, MemberDescriptorType
 from typing import Any
 
 from grpo.rewards.code.guest.arguments import update
-from grpo.rewards.code.guest.callbacks import facts_of
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late
 from grpo.rewards.code.guest.errors import Errors, is_own, there
 from grpo.rewards.code.guest.failures import Failures
 from grpo.rewards.code.guest.frozen import Answers
+from grpo.rewards.code.guest.functions import Functions, awaited
 from grpo.rewards.code.guest.handles import Handle, Inside, Unjudgeable, inside
+from grpo.rewards.code.guest.heard import say
 from grpo.rewards.code.guest.kept import changes, kept, stands_for, texts_of
+from grpo.rewards.code.guest.module import Globals, Solution
+from grpo.rewards.code.guest.standing import Standing
+from grpo.rewards.code.guest.twins import Twins
 from grpo.rewards.code.guest.values import (
     MOST_SHARED,
     PLACES,
@@ -33,17 +37,17 @@ from grpo.rewards.code.guest.values import (
     attributes,
     is_enumeration,
     member,
+    size,
 )
 
 TESTS = "tests"
-_MOST_TAKEN = 1000
 _MOST_KEPT, _LONGEST_KEPT = 24, 4000
 _QUESTIONS = frozenset({"get", "kind", "number", "items", "held", "isinstance", "issubclass", "type"})
 _UNHELD = 4  # references to a container that nobody has but the list of those that are shared
 _IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
 _CHANGING = frozenset({"__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)})
 _LONG_ANSWER = 2**16  # bytes; before one that long, what is too large is the tests' own
-_IDENTIFIED = (list, dict, set, bytearray, deque)
+_IDENTIFIED = (list, dict, set, bytearray, deque, io.StringIO, io.BytesIO)
 _FAULTS = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -55,6 +59,7 @@ class Remote:
         plain_classes: classes of the tests whose instances cross by value, by name.
         entry_point: the function under test, which is not taken for a class by its name alone; "" if unknown.
         classes: the globals of the solution that the tests use as no function is used.
+        consistent: repeat the first answer to each question; see `guest.twins`.
 
     Attributes:
         dead: why nothing more can be asked: "late", "gone" or "garbled"; "" while all is well.
@@ -62,6 +67,7 @@ class Remote:
         objects_used: the tests use objects of the solution as such, by attributes that no data has; so what they do
             with one may change another.
         apart: the solution runs elsewhere, so that what it raises is known.
+        pinned: what assertions that ask for one value stand in. Where answers are consistent, they prove nothing.
     """
 
     def __init__(
@@ -70,6 +76,8 @@ class Remote:
         plain_classes: dict[str, type],
         entry_point: str = "",
         classes: frozenset[str] = frozenset(),
+        *,
+        consistent: bool = False,
     ) -> None:
         self.channel = channel
         self.dead = ""
@@ -88,16 +96,17 @@ class Remote:
         self._globals: list[Any] = []
         self._serial = 0
         self._data: dict[int, Any] = {}
-        self._function_numbers: dict[int, int] = {}
         self.hashes: dict[int, int] = {}
         self._plain_classes = plain_classes
         self._entry_point = entry_point
         self._classes = classes
-        self._functions: list[Any] = []
-        self._iterators: dict[int, tuple[Any, Any]] = {}
+        self._functions = Functions(self._plain)
         self._theirs: dict[int, Any] = {}
         self._given_back = False
         self._handles: dict[int, Handle] = {}
+        self._values: Globals | None = None
+        self.twins = Twins(consistent=consistent)
+        self.pinned: Any = _Passed(self) if consistent else self
 
     def loaded(self, names: list[str]) -> dict[str, Any] | str:
         """Waits for the solution to load; returns those of its globals that are asked for, or why it did not load.
@@ -119,6 +128,10 @@ class Remote:
                     constructing = found[name] = inside(value).copied()
                     inside(constructing).constructs = True
                     inside(constructing).certain = name in self._classes
+                    if name == "Solution":
+                        self.twins.without_state(inside(value).number)
+                elif type(value) is Handle and not inside(value).is_class:
+                    self.twins.function(inside(value).number)
             return found
         except _FAULTS as error:
             raise self._ended("garbled", Garbled("what it loaded cannot be read")) from error
@@ -131,7 +144,6 @@ class Remote:
             Unjudgeable: an argument is of a kind that cannot cross.
             BaseException: what the solution raised, as the built-in exception that it derives from.
         """
-        acts = kind not in _QUESTIONS and not (kind == "op" and name not in _CHANGING)
         self._named = [number]
         mark = self.failures.mark()
         raised: BaseException | None = None
@@ -146,7 +158,7 @@ class Remote:
                     self._share(each, PLACES * serial + place)
         finally:
             self.failures.returned(mark, raised)
-            if acts:
+            if _acts(kind, name):
                 self._forget()
         if raised is not None:
             self._raised.append(raised)
@@ -168,6 +180,8 @@ class Remote:
             wires = self._codec.write_all([self._ahead(each) for each in handed])
             containers = self._codec.containers
             self._send([kind, number, name, wires, list(named), self._first, shared, serial])
+            own = wires[len(shared) :]
+            key = self.twins.question(kind, number, name, own, list(named), acts=_acts(kind, name))
         except (Unsendable, ValueError, MemoryError) as error:
             if self.channel.longest < _LONG_ANSWER:
                 raise Unjudgeable(f"the tests pass what does not cross: {error}") from error
@@ -192,7 +206,9 @@ class Remote:
                 pairs = list(zip(handed, self._codec.read_all(changed), strict=True))
                 containers = self._codec.containers
             if raised is None:
-                result = self._codec.read_all([wire], containers)[0]
+                result = self.twins.answered(key, wire, self._codec.read_all([wire], containers)[0])
+                if type(result) is Handle and kind in ("make", "get"):
+                    self._known(kind, number, name, own, list(named), result)
             if changed is not None:
                 identified = issubclass(type(result), _IDENTIFIED) or self._is_own(type(result))
                 back = [pair for pair in pairs if result is pair[1] and identified]
@@ -204,11 +220,21 @@ class Remote:
                 else:
                     self._later.extend(pair for pair in pairs if id(pair[0]) not in at_once)
                     self._returned.extend((result, old) for old, _ in back[:1])
-            if text:
-                sys.stdout.write(str(text))
+            self._beside(*text)
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("an answer cannot be read")) from fault
         return result, raised, serial
+
+    def _known(self, kind: str, number: int, name: str, wires: list[Wire], named: list[str], result: Handle) -> None:
+        """Notes where an object comes from."""
+        if kind == "make":
+            self.twins.made(number, wires, named, inside(result).number)
+        else:
+            self.twins.has(number, name, inside(result).number)
+
+    def standing(self, number: int) -> Standing:
+        """Returns which numbers an object may stand for, after what it and those like it have said."""
+        return self.twins.standing(number)
 
     def answers(self, number: int) -> Answers:
         """Returns what an object has said since the tests last did something with it."""
@@ -221,11 +247,32 @@ class Remote:
             if answers and answers.items and answers.items.once:
                 self.answers(number).items = answers.items  # what was taken of an iterator is not there any more
 
+    def module(self, found: dict[str, Any], space: dict[str, Any], imported: list[str]) -> Solution:
+        """Returns the solution as a module, and keeps what it and the tests have of its globals up to date."""
+        made = Solution(found, lambda name, value: self.ask("global", 0, name, (value,), {}))
+        self._values = Globals(found, space, made, imported)
+        return made
+
+    def _beside(self, printed: Any, values: list[Any], said: list[Any]) -> None:
+        """Takes what came with an answer: what the solution printed, its globals that changed, what it let be heard."""
+        if printed:
+            sys.stdout.write(str(printed))
+        for name, wire in values:
+            if self._values is not None:
+                self._values.now(name, self._fresh().read(wire))
+        for line in said:
+            say(line, self._errors.class_of)
+
     def begin_unit(self) -> None:
         """Begins a unit, for all of whose calls together the solution has its processor time."""
         self._first = True
         self.failures.begin()
         self._raised, self._returned = [], []
+
+    @property
+    def changed(self) -> bool:
+        """Whether a question had two answers."""
+        return self.twins.changed
 
     def caused(self, error: BaseException | None) -> bool:
         """Returns whether the solution raised that in this unit."""
@@ -282,7 +329,10 @@ class Remote:
         except _FAULTS as fault:
             raise self._ended("garbled", Garbled("a call cannot be read")) from fault
         try:
-            answer = ["returned", self._codec.write(function(*given, **keywords))]
+            result = function(*given, **keywords)
+            if type(result) is CoroutineType and result.cr_code is not Remote._coroutine.__code__:
+                result = awaited(result)
+            answer = ["returned", self._codec.write(result)]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             kinds = [kind.__name__ for kind in type(error).__mro__]
             if type(error).__module__ == TESTS:
@@ -346,34 +396,10 @@ class Remote:
         if type(value) is CoroutineType and value.cr_code is Remote._coroutine.__code__:
             raise TypeError("a coroutine of the solution, which nothing has awaited, is no argument")
         if callable(value):
-            return self._function(value)
+            return self._functions.function(value)
         if hasattr(kind, "__next__") and not hasattr(kind, "read"):
-            return ["I", self._iterator(value)]
+            return ["I", self._functions.number_of_iterator(value)]
         raise Unjudgeable(f"the tests pass a {kind.__name__}, which does not cross")
-
-    def _function(self, value: Any) -> Wire:
-        """Returns the wire form of a function of the tests: its number, its name, and what is known of a `def`."""
-        if id(value) not in self._function_numbers:
-            self._function_numbers[id(value)] = len(self._functions)
-            self._functions.append(value)
-        name = getattr(value, "__name__", "")
-        found = facts_of(value)
-        facts = None if found is None else [*found[0], [self._plain(each) for each in found[1]]]
-        return ["k", self._function_numbers[id(value)], name if type(name) is str else "", facts]
-
-    def _iterator(self, value: Any) -> int:
-        """Returns the number of a function that takes so many more items of an iterator of the tests."""
-        for number, (known, _) in self._iterators.items():
-            if known is value:
-                return number
-
-        def take(count: Any) -> Any:
-            taken = list(itertools.islice(value, min(count, _MOST_TAKEN)))
-            return taken, len(taken) < count
-
-        self._functions.append(take)
-        self._iterators[len(self._functions) - 1] = (value, take)
-        return len(self._functions) - 1
 
     def _resolve(self, tag: str, wire: list[Any], codec: Codec) -> Any:
         if tag in ("h", "a", "H"):
@@ -393,7 +419,7 @@ class Remote:
         if tag == "x":
             return self._errors.made(wire[1:])
         if tag == "I":
-            return self._iterators[wire[1]][0]
+            return self._functions.iterator(wire[1])
         if tag == "o":
             _, name, pairs = wire
             return self._object(self._plain_classes[name], pairs, codec)
@@ -473,7 +499,7 @@ class Remote:
 
     def _share(self, result: Any, serial: int) -> None:
         """Keeps a container that the solution returned or was given the same on both sides while the tests have it."""
-        if not issubclass(type(result), _IDENTIFIED) or len(result) > MOST_SHARED:
+        if not issubclass(type(result), _IDENTIFIED) or size(result) > MOST_SHARED:
             return
         if any(result is one for one, _ in self._shared.values()):
             return
@@ -521,6 +547,31 @@ class Remote:
     def _is_own(self, kind: Any) -> bool:
         """Returns whether a class is one that the prompt defines."""
         return self._plain_classes.get(kind.__name__) is kind
+
+
+class _Passed:
+    """What an assertion stands in that has passed already.
+
+    Args:
+        remote: holds back changes of arguments in an assertion.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def __enter__(self) -> None:
+        """Begins it."""
+        self._remote.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        failed = isinstance(error, AssertionError) and not self._remote.caused(error)
+        self._remote.__exit__(*((None, None, None) if failed else (kind, error, trace)))
+        return failed
+
+
+def _acts(kind: str, name: str) -> bool:
+    """Returns whether a request may change something."""
+    return kind not in _QUESTIONS and not (kind == "op" and name not in _CHANGING)
 
 
 class _Own(BaseException):

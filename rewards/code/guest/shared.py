@@ -32,6 +32,7 @@ class Here:
         dead: nothing ends here but the process.
         failures: what failed; nothing can be kept from the tests by another sandbox.
         apart: what the solution raises cannot be told from what the tests raise.
+        changed: nothing is known of what answered whom.
         channel: has the deadline that `Units` sets; nobody keeps it.
     """
 
@@ -40,12 +41,18 @@ class Here:
         self.dead = ""
         self.failures = Failures()
         self.apart = False
+        self.changed = False
         self.channel = types.SimpleNamespace(deadline=None)
 
     def begin_unit(self) -> None:
         """Begins a unit: the process is ended when it takes more processor time."""
         self.failures.begin()
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
+
+    @property
+    def pinned(self) -> Here:
+        """What assertions that ask for one value stand in: the same as all others."""
+        return self
 
     def caused(self, error: BaseException | None) -> bool:
         """Returns False: what the solution raises cannot be told from what the tests raise."""

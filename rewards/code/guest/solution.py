@@ -14,6 +14,7 @@ import builtins
 import copy
 import functools
 import importlib
+import io
 import math
 import operator
 import signal
@@ -26,11 +27,13 @@ from typing import Any
 from grpo.rewards.code.guest.arguments import update
 from grpo.rewards.code.guest.callbacks import Callbacks
 from grpo.rewards.code.guest.channel import Channel, Gone, given
-from grpo.rewards.code.guest.customs import customary
+from grpo.rewards.code.guest.customs import customary, mentions
+from grpo.rewards.code.guest.heard import Heard
 from grpo.rewards.code.guest.output import MOST_OUTPUT, Output
 from grpo.rewards.code.guest.values import (
     MOST_SHARED,
     PLACES,
+    VALUES,
     Codec,
     Malformed,
     Unsendable,
@@ -38,13 +41,14 @@ from grpo.rewards.code.guest.values import (
     attributes,
     is_enumeration,
     member,
+    size,
 )
 
 MODULE = "solution"
 _MOST_ATTRIBUTES = 16
 _ONE_BY_ONE, _MORE = 1000, 500
 _COLLECTIONS: Any = (list, dict, set, frozenset, tuple)
-_CHANGING: Any = (list, dict, set, bytearray, deque)
+_CHANGING: Any = (list, dict, set, bytearray, deque, io.StringIO, io.BytesIO)
 _PLAIN_ROW: Any = namedtuple("_PLAIN_ROW", "x")
 _WITH_NAMES = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
 _DEEPEST_CAUSE = 2
@@ -105,6 +109,8 @@ class Server:
         self._waiting: dict[int, Exception] = {}
         self._theirs: list[tuple[BaseException, int]] = []
         self._output = Output()
+        self._heard = Heard(lambda kind: [self._named(base) for base in kind.__mro__])
+        self._values: dict[str, Any] = {}
         self._loop: Any = None
         self._module = types.ModuleType(MODULE)
 
@@ -119,6 +125,7 @@ class Server:
                 code = compile(text, f"<{MODULE}>", "exec", dont_inherit=True)
                 offered = {name: value for name, value in customary(code).items() if name not in space}
                 space.update(offered)
+                self._heard.listen(mentions(code))
                 exec(code, space)
         except BaseException as error:  # the program may also call sys.exit()
             self._answer(["failed", self._error(error)])
@@ -132,6 +139,7 @@ class Server:
             elif name in space:
                 found[name] = self._safe(space[name])
         self._shared = {-place: space[name] for place, name in enumerate(names, start=1) if _is_shared(space.get(name))}
+        self._values = {name: space[name] for name in names if name in space and type(space[name]) in VALUES}
         self._answer(["ready", found, sorted(self._shared)])
         return True
 
@@ -162,7 +170,8 @@ class Server:
             changed = self._changed(wires, read)
             made = kind == "make" and _is_own_collection(result, self._objects[number])
             known = containers if changed is None else self._codec.containers
-            wire = ["H", *self._kept(result)[1:]] if made else self._safe(result, known)
+            own = kind == "make" and _is_own_text(result, self._objects[number])
+            wire = ["H", *self._kept(result)[1:]] if made else self._kept(result) if own else self._safe(result, known)
         except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
             theirs = next((place for one, place in self._theirs if one is error), None)
             self._answer(["raise", self._error(error), theirs, self._changed(wires, read)])
@@ -209,6 +218,8 @@ class Server:
         return found
 
     def _carried_out(self, kind: str, number: int, name: str, given: list[Any], named: dict[str, Any]) -> Any:
+        if kind == "global":
+            return setattr(self._module, name, given[0])
         target = self._objects[number]
         if kind in ("call", "make"):
             return target(*given, **named)
@@ -225,7 +236,7 @@ class Server:
         if kind in ("isinstance", "issubclass"):
             return (isinstance if kind == "isinstance" else issubclass)(given[0], target)
         if kind == "kind":
-            return type(target).__name__
+            return "str" if isinstance(target, str) else type(target).__name__
         if kind == "copy":
             return getattr(copy, name)(target)
         if kind == "library":
@@ -295,12 +306,19 @@ class Server:
         return self._awaited(following())  # type: ignore[no-any-return]
 
     def _answer(self, answer: list[Any]) -> None:
-        text = self._output.taken()
+        text = [self._output.taken(), self._other_values(), self._heard.taken()]
         try:
             self._channel.send([*answer, text])
         except ValueError as error:
             told = [["ValueError", "Exception"], str(error), [str(error)], [], None, None]
             self._channel.send(["raise", told, None, None, text])
+
+    def _other_values(self) -> list[Wire]:
+        """Returns those of the plain globals that have another value than before."""
+        space = vars(self._module)
+        changed = [(name, space.get(name)) for name, value in self._values.items() if space.get(name) is not value]
+        self._values.update(changed)
+        return [[name, self._safe_part(value)] for name, value in changed]
 
     def _safe(self, value: Any, known: Sequence[Any] = ()) -> Wire:
         """Returns the wire form of a result; what cannot cross by value stays here as an object."""
@@ -482,7 +500,7 @@ class Given:
 
 def _is_shared(value: Any) -> bool:
     """Returns whether that is a container that the tests and the solution may both change, and small enough."""
-    return isinstance(value, _CHANGING) and len(value) <= MOST_SHARED
+    return isinstance(value, _CHANGING) and size(value) <= MOST_SHARED
 
 
 def _is_more_than_data(value: Any) -> bool:
@@ -515,6 +533,14 @@ def _is_own_collection(value: Any, target: Any) -> bool:
     bases = [base for base in kind.__mro__ if base.__module__ == MODULE]
     methods = {name for base in bases for name, part in vars(base).items() if isinstance(part, _METHODS)}
     return not issubclass(kind, tuple) or any(not name.startswith("_") for name in methods)
+
+
+def _is_own_text(value: Any, target: Any) -> bool:
+    """Returns whether a class of the solution made a text that compares in its own way."""
+    kind = type(value)
+    if kind is not target or not issubclass(kind, str) or is_enumeration(kind):
+        return False
+    return any("__eq__" in vars(base) for base in kind.__mro__ if base.__module__ == MODULE)
 
 
 def _number(value: Any) -> int | float | None:

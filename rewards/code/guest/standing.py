@@ -67,6 +67,16 @@ class Standing:
         self._narrow(max(stood) + width, below=True, strict=False)
         return said[other]
 
+    def claimed(self, name: str, other: Any, said: bool) -> bool:
+        """Returns what an object of a class says of its order beside a number; it may be beside no number at all.
+
+        Raises:
+            TypeError: it is above a number and below a smaller one.
+        """
+        if said and type(other) in (int, float):
+            self._narrow(other, below=_BELOW[name], strict=name in ("__lt__", "__gt__"))
+        return said
+
     def _narrow(self, value: Any, *, below: bool, strict: bool) -> None:
         """Notes that the number is below a value, or not."""
         if below and (value < self._high or (value == self._high and strict)):

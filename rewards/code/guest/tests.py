@@ -26,7 +26,9 @@ from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, given
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES, Captured, customary, mentions, offer_pytest
 from grpo.rewards.code.guest.failures import Failures, Guard
 from grpo.rewards.code.guest.handles import Patterns, Unjudgeable
+from grpo.rewards.code.guest.heard import Lines, offer_warns
 from grpo.rewards.code.guest.library import offer_library
+from grpo.rewards.code.guest.module import Patch
 from grpo.rewards.code.guest.remote import TESTS, Remote
 
 UNITS = "__grpo_units__"
@@ -42,6 +44,12 @@ class Other(Protocol):
     failures: Failures
     apart: bool
     channel: Any
+
+    @property
+    def changed(self) -> bool: ...
+
+    @property
+    def pinned(self) -> Any: ...
 
     def begin_unit(self) -> None: ...
 
@@ -88,6 +96,11 @@ class Units:
     def assertion(self) -> Any:
         """Holds back changes of arguments while an assertion is decided; for use in a `with` statement."""
         return self._remote
+
+    @property
+    def pinned(self) -> Any:
+        """The same for an assertion that asks for one value; see `assert_pinned`."""
+        return self._remote.pinned
 
     @property
     def patterns(self) -> Patterns:
@@ -140,7 +153,7 @@ class Units:
             self._report(["unjudged", fault[:_LONGEST]])
             raise Stop
         how, why = self._ending(kept or error)
-        self._report(["unit", unit, how, why, time.monotonic() - self._began])
+        self._report(["unit", unit, how, why, time.monotonic() - self._began, self._remote.changed])
         self._remote.channel.deadline = time.monotonic() + self._seconds
         if self._remote.dead or (self._stop and how != "passed"):
             raise Stop
@@ -230,8 +243,8 @@ class Units:
 
     def _fixture(self, name: str, ended: list[Any], owner: Any) -> Any:
         made: Any = getattr(owner, name, self.space.get(name))
-        if made is None and name == "capsys":
-            ended.append(_capturing())
+        if made is None and name in _FIXTURES:
+            ended.append(_until_the_end(_FIXTURES[name]()))
             return next(ended[-1])
         if not getattr(made, "grpo_fixture", False):
             raise Unjudgeable(f"the tests ask for the fixture '{name}', which is not here")
@@ -243,10 +256,12 @@ class Units:
         return next(value)
 
 
-def _capturing() -> Iterator[Captured]:
-    captured = Captured()
-    yield captured
-    captured.end()
+_FIXTURES: dict[str, Callable[[], Any]] = {"capsys": Captured, "caplog": Lines, "monkeypatch": Patch}
+
+
+def _until_the_end(fixture: Any) -> Iterator[Any]:
+    yield fixture
+    fixture.end()
 
 
 def _near(result: Any, expected: Any, tolerance: float) -> bool:
@@ -304,9 +319,12 @@ def main(
     names: list[str],
     entry_point: str,
     classes: list[str],
+    imported: list[str],
+    optional: list[str],
     first: int,
     seconds: float,
     stop: bool,
+    consistent: bool,
 ) -> None:
     """Runs tests against the solution at the other end of a descriptor and reports on them.
 
@@ -319,9 +337,12 @@ def main(
         names: the globals of the solution that the tests use.
         entry_point: the function under test, or "".
         classes: those of the names that the tests use as no function is used.
+        imported: those of the names that the tests import from the solution.
+        optional: those that a solution need not define, without which the tests mean nothing.
         first: the first unit to run.
         seconds: wall time of one unit, and of loading.
         stop: end at the first unit that fails.
+        consistent: repeat the first answer to each question; see `guest.twins`.
     """
     output = os.dup(1)
     os.dup2(2, 1)
@@ -336,7 +357,7 @@ def main(
     plain: dict[str, type] = {}
     channel = Channel(descriptor, trusted=True)
     channel.deadline = time.monotonic() + seconds
-    remote = Remote(channel, plain, entry_point, frozenset(classes))
+    remote = Remote(channel, plain, entry_point, frozenset(classes), consistent=consistent)
     try:
         _run_setup(setup, space, names, plain)
         found = remote.loaded(names)
@@ -350,9 +371,12 @@ def main(
     if isinstance(found, str):
         report(["load", "raised", found[:_LONGEST]])
         return
+    unknown = next((name for name in optional if name not in found), "")
+    if unknown:
+        report(["unjudged", f"the tests use '{unknown}', which neither they nor the task define"])
+        return
     space.update(found)
-    module: Any = types.ModuleType("solution")
-    vars(module).update(found)
+    module = remote.module(found, space, imported)
     for name in SOLUTION_MODULES:
         sys.modules[name] = module
     units = Units(remote, report, first, seconds, stop)
@@ -404,6 +428,7 @@ def _run_tests(source: str, compiled: list[str], space: dict[str, Any], remote: 
         mentioned = mentions(code)
         if "pytest" in mentioned:
             offer_pytest()
+            offer_warns()
         offer_library(mentioned)
         exec(code, space)
     except Stop:

@@ -12,6 +12,7 @@ This module runs inside sandboxes too: it needs the standard library alone, and 
 from __future__ import annotations
 
 import builtins
+import io
 import sys
 from collections import Counter, OrderedDict, UserDict, UserList, UserString, defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
@@ -28,6 +29,7 @@ MOST_VALUES = 2_000_000
 MOST_SHARED, PLACES = 200, 8
 _SMALL = 2**62
 _SORTED = 500
+_LINE = 20
 _HEX = "0123456789abcdef-"
 
 
@@ -56,13 +58,15 @@ DATA_METHODS = frozenset(
 )
 """What a test may ask of plain data by name; the solution's objects do not answer to these names."""
 _TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
-_CONTAINERS = frozenset({list, dict, set, deque, Counter, OrderedDict, defaultdict})
+_CONTAINERS = frozenset({list, dict, set, deque, Counter, OrderedDict, defaultdict, io.StringIO, io.BytesIO})
 _MAPPINGS: dict[str, Any] = {"d": dict, "C": Counter, "O": OrderedDict, "u": defaultdict}
 _SUBCLASSED = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict, deque)
 _CHANGING = (list, dict, set, bytearray, deque)
 _CLOCK = ("date", "datetime", "time", "timedelta")
 _MEMBERS: dict[tuple[str, str, Any], Any] = {}
 _MEMBER_NAMES: dict[type, tuple[str, Any]] = {}
+VALUES = (bool, int, float, str, bytes, complex, tuple, frozenset, type(None))
+"""What cannot change in place."""
 _VIEWS: dict[type, str] = {type({}.keys()): "K", type({}.values()): "V", type({}.items()): "P"}
 
 
@@ -221,6 +225,8 @@ class Codec:
 
     def _write_library(self, value: Any, kind: type, depth: int) -> Wire:
         """Writes types of the standard library, and subclasses of built-in ones as what they hold."""
+        if kind is io.StringIO or kind is io.BytesIO:
+            return self._write_stream(value, kind, depth)
         if kind is deque:
             return ["q", value.maxlen, [self._write(item, depth) for item in value]]
         if kind in (Counter, OrderedDict, defaultdict):
@@ -244,6 +250,12 @@ class Codec:
         if issubclass(kind, _SUBCLASSED):
             return self._write_owned(value, kind, depth)
         return self._refer(value, self)
+
+    def _write_stream(self, value: Any, kind: Any, depth: int) -> Wire:
+        """Writes a stream of text or bytes: what it holds, and where it stands."""
+        if value.closed:
+            raise Unsendable("a stream that is closed")
+        return ["w", self._write(kind.getvalue(value), depth), kind.tell(value)]
 
     def _write_owned(self, value: Any, kind: type, depth: int) -> Wire:
         """Writes an instance of a subclass of a built-in type: what it holds, and its number if it is more."""
@@ -329,6 +341,11 @@ class Codec:
             self.containers.append(queue)
             queue.extend([self._read(item, deeper) for item in _listed(items)])
             return queue
+        if tag == "w":
+            place = len(self.containers)
+            self.containers.append(None)
+            stream = self.containers[place] = _stream(self._read(wire[1], deeper), wire[2])
+            return stream
         if tag == "r":
             return range(*(self._whole(part) for part in wire[1:4]))
         if tag == "F":
@@ -385,6 +402,23 @@ def _replaced(row: Any, **changes: Any) -> Any:
 
 def _row_text(row: Any) -> str:
     return f"{type(row).__name__}({', '.join(f'{name}={item!r}' for name, item in _as_dict(row).items())})"
+
+
+def _stream(held: Any, place: Any) -> io.StringIO | io.BytesIO:
+    """Returns a stream that holds a text or bytes and stands at a place."""
+    if type(held) not in (str, bytes) or type(place) is not int:
+        raise Malformed("not a stream")
+    stream: Any = io.StringIO(newline="") if type(held) is str else io.BytesIO()
+    stream.write(held)
+    stream.seek(place)
+    return stream  # type: ignore[no-any-return]
+
+
+def size(value: Any) -> int:
+    """Returns how much a container holds, in items; a stream in lines of an ordinary length."""
+    if type(value) in (io.StringIO, io.BytesIO):
+        return MOST_SHARED + 1 if value.closed else len(value.getvalue()) // _LINE
+    return len(value)
 
 
 def is_enumeration(kind: Any) -> bool:

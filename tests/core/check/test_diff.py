@@ -1,4 +1,4 @@
-"""What a change of rewards does: flips, groups that die or revive, by the advantages that the trainer computes."""
+"""What a change of rewards does: flips, signal lost and gained, by the advantages that the trainer computes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,19 @@ def compared(
 
 def test_nothing_changes_when_the_rewards_do_not() -> None:
     difference = compared(scores(1, 0, 1, 1), scores(1, 0, 1, 1))
-    assert (difference.flips, difference.died, difference.revived, difference.mean_shift) == ((), (), (), 0.0)
+    assert (difference.flips, difference.lost_signal, difference.gained_signal, difference.mean_shift) == (
+        (),
+        (),
+        (),
+        0.0,
+    )
     assert difference.worst(9) == []
 
 
-def test_a_flip_a_death_and_a_revival_are_told_apart() -> None:
+def test_a_flip_and_a_signal_lost_or_gained_are_told_apart() -> None:
     difference = compared(scores(1, 0, 3, 3, 1, 0), scores(0, 1, 3, 2, 2, 2), "aabbcc")
     assert [change.index for change in difference.flips] == [0, 1]
-    assert (difference.died, difference.revived) == (("c",), ("b",))
+    assert (difference.lost_signal, difference.gained_signal) == (("c",), ("b",))
     assert (difference.groups, difference.mean_old, difference.mean_new) == (3, 8 / 6, 10 / 6)
     assert {change.group for change in difference.worst(2)} == {"a"}
 
@@ -56,7 +61,7 @@ def test_failures_and_abstentions_have_no_total_and_no_advantage() -> None:
     difference = compared(scores(1, 0, None, 1), scores(1, "boom", None, 1))
     assert (difference.unscored_old, difference.unscored_new) == (1, 2)
     assert difference.changes[1].new == difference.changes[1].new.__class__(None, 0.0)
-    assert difference.died == ("a",)
+    assert difference.lost_signal == ("a",)
     nothing = compared(scores(None, None), scores(None, None), "aa")
     assert (nothing.mean_old, nothing.mean_new) == (None, None)
 
@@ -94,10 +99,10 @@ def test_the_command_compares_a_file() -> None:
     rewards = ("--old", "gsm8k.correctness:variant=gist", "--new", "gsm8k.correctness", "--new", "length:weight=0.1")
     printed = grpo("rows.jsonl", *rewards)
     assert "4 completions in 2 groups" in printed
-    assert "groups that revive 1 (a)" in printed
+    assert "signal gained      1 group (a)" in printed
     assert "\x1b" not in printed
     values = json.loads(grpo("rows.jsonl", *rewards, "--json", "--limit", "1"))
-    assert (values["revived"], values["died"], values["flips"], len(values["worst"])) == (["a"], [], 0, 1)
+    assert (values["gained_signal"], values["lost_signal"], values["flips"], len(values["worst"])) == (["a"], [], 0, 1)
 
 
 @pytest.mark.usefixtures("folder")

@@ -78,7 +78,7 @@ def test_an_episode_that_goes_otherwise_the_second_time_is_found() -> None:
             return "", 0.0, True, False, {"mood": random.random()}
 
     found = check_env(spec_of(Moody)).of("error")
-    assert any("the same actions get other answers" in finding.message for finding in found)
+    assert any("the same actions get different observations" in finding.message for finding in found)
 
 
 def test_instances_that_share_state_are_found_when_they_run_side_by_side() -> None:

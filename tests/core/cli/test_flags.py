@@ -53,7 +53,7 @@ def test_every_flag_shows_its_text_and_its_default() -> None:
         "--steps INTEGER Optimizer steps. Default: 60 for the embedded model, else from epochs.",
         "--rollout BACKEND Who samples: hf, vllm, vllm-server. Default: hf.",
         "--temperature FLOAT Sampling temperature. Default: 1.",
-        "--overlap Samples the next batch with vLLM while the policy trains on the present one.",
+        "--overlap Samples the next batch with vLLM while the policy trains on the current one.",
         "--lora / --full Trains a low-rank adapter and freezes the model, or trains all weights. Default: --full.",
         "--report-to A,B Trackers that also receive the metrics: wandb, tensorboard, trackio.",
         "--server-url URL Where grpo serve-rollouts listens; several: A,B. Default: http://127.0.0.1:8271.",

@@ -85,3 +85,14 @@ def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(capsys, mon
     first, told = read()
     assert first == "--resume"
     assert "holds a run already" in told
+
+
+def test_a_script_that_says_something_else_is_not_written_over(capsys, monkeypatch, tmp_path):
+    script, words = tmp_path / "job.sh", ("--slurm", "-o", str(tmp_path / "job.sh"), "--", *RUN, "--out", "o")
+    assert launch(capsys, monkeypatch, *words)[0] == 0
+    written = script.read_text()
+    assert launch(capsys, monkeypatch, *words)[0] == 0  # the same again
+    script.write_text(written + "module load cuda\n")
+    code, _, told = launch(capsys, monkeypatch, *words)
+    assert (code, script.read_text()) == (2, written + "module load cuda\n")
+    assert "exists already and differs" in told

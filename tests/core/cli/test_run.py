@@ -163,6 +163,18 @@ def test_a_dry_run_shows_the_plan_loads_no_weights_and_writes_nothing(
     assert sorted(place.rglob("*")) == before
 
 
+def test_a_dry_run_needs_no_rollout_server_and_says_that_the_run_will(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--rollout", "vllm-server", "--server-url", "http://127.0.0.1:9"]  # the port that discards: nobody listens
+    done = grpo(["--dry-run", *flags], monkeypatch, capsys)
+    assert done.code == 0
+    assert "nothing was trained" in done.out
+    assert "would not start: no rollout server answers at http://127.0.0.1:9" in done.err
+    assert "grpo serve-rollouts" in done.err
+    assert grpo(flags, monkeypatch, capsys).code == 2
+
+
 @pytest.mark.slow
 def test_rubbish_for_weights_is_noticed_when_they_are_loaded(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

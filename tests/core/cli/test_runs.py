@@ -232,6 +232,8 @@ def test_show_refuses_folders_that_are_no_runs(tmp_path: Path) -> None:
         grpo("show", tmp_path)
     with pytest.raises(UsageError, match="does not exist"):
         grpo("show", tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="For a plugin: grpo plugins show gym:CartPole-v1"):
+        grpo("show", "gym:CartPole-v1")
     with pytest.raises(UsageError, match="no rollouts yet"):
         grpo("show", run_in(tmp_path, "new", "running").path)
 

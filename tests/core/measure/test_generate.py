@@ -26,7 +26,7 @@ def weights(tiny_model: Path) -> Weights:
 
 
 def told(weights: Weights, *questions: str, **changed: Any) -> list[list[Answer]]:
-    settings = {"samples": 1, "temperature": 1.0, "max_tokens": 6, "seed": 0, **changed}
+    settings = {"samples": 1, "temperature": 1.0, "max_tokens": 6, "seed": 0, "loaded": lambda: None, **changed}
     model = read_model(weights.base)
     prompts = encode_fitting(model, asked(*questions), settings["max_tokens"])
     return answers(weights, model.tokenizer, prompts, **settings)

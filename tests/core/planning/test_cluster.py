@@ -7,32 +7,17 @@ import sys
 from dataclasses import replace
 
 import pytest
+from plain_shape import plain_shape
 
 from grpo.core.cli.main import main
 from grpo.core.planning.cluster.hardware import Gpu, Share, gpu_of, known_gpu
 from grpo.core.planning.cluster.step import CHANGED, Cluster, Work, place, whole_sync
-from grpo.core.planning.memory.activations import Activations
 from grpo.core.planning.memory.budget import GIB
-from grpo.core.planning.memory.estimate import Shape
 from grpo.plugins.errors import UsageError
 
 KIB = 2**10
 # A GiB of weights, as much of gradients and twice as much of optimizer; a KiB of cache for each token.
-MODEL = Shape(
-    parameters=GIB // 2,
-    hidden=1,
-    vocabulary=2,
-    layers=10,
-    itemsize=2,
-    weights=GIB,
-    adapter=0,
-    gradients=GIB,
-    optimizer=2 * GIB,
-    reference=0,
-    head_trains=False,
-    cache=KIB,
-    activations=Activations(layer=KIB, outside=0.0, boundary=KIB / 10, layers=10),
-)
+MODEL = plain_shape(KIB)
 LARGE = replace(MODEL, parameters=16 * GIB, weights=32 * GIB, gradients=32 * GIB, optimizer=64 * GIB)
 GPU = Gpu("plain", 80 * GIB, products=1e15, bandwidth=1e12, link=1e11, network=1e10)
 WHOLE = Share(training=1.0, prefill=1.0, decoding=1.0, wire=1.0, round=0.0, exchange=0.0)

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.load import load_policy
-from grpo.core.policy.whole import full_tensors, is_sharded, unsharded, whole_state
+from grpo.core.policy.whole import changed_weights, full_tensors, is_sharded, unsharded, whole_state
 
 
 @pytest.fixture
@@ -58,6 +58,33 @@ def test_weights_stay_whole_for_any_number_of_passes_and_are_sharded_again(tiny_
     assert all(hasattr(parameter, "full_tensor") for parameter in policy.parameters())
     assert [group.post_forward_mesh_info for group in groups] == before
     policy(input_ids=ids).logits.sum().backward()
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("keeps_whole", [False, True])
+def test_changed_weights_of_shards_are_computed_with_and_leave_nothing_behind(
+    tiny_model: Path, keeps_whole: bool
+) -> None:
+    """Also where the weights of the outermost module stay whole after a forward pass."""
+    policy = load_policy(str(tiny_model), "float32", LoraSection())
+    plain = load_policy(str(tiny_model), "float32", LoraSection())
+    ids = torch.arange(3, 9)[None]
+    name = "model.embed_tokens.weight"
+    for layer in policy.model.layers:
+        fully_shard(layer)
+    fully_shard(policy, reshard_after_forward=not keeps_whole)
+    with torch.no_grad():
+        before = policy(input_ids=ids).logits
+        with changed_weights(policy, {name: lambda whole: whole * 2, "model.norm.weight": lambda whole: whole + 1}):
+            dict(plain.named_parameters())[name].mul_(2)
+            plain.model.norm.weight.add_(1)
+            torch.testing.assert_close(policy(input_ids=ids).logits, plain(input_ids=ids).logits)
+            for each, tensor in full_tensors(policy):
+                torch.testing.assert_close(tensor, dict(plain.named_parameters())[each])
+                tensor.numpy()  # as fingerprints are made
+        assert torch.equal(policy(input_ids=ids).logits, before)
+        assert not torch.equal(plain(input_ids=ids).logits, before)
+    policy(input_ids=ids).logits.sum().backward()  # FSDP can still free what it puts together
 
 
 def test_an_adapters_state_leaves_its_base_where_it_is(tiny_model: Path) -> None:

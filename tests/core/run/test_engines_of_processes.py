@@ -6,7 +6,10 @@ The run has rollouts of one turn and of several in each batch, is evaluated, and
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sharded_command
+from disturbed_ranks import REWARD, Ranks
 from engine_bench import REAL_VLLM
 from forked_command import in_two_processes
 from rollout_server import Server
@@ -35,10 +40,13 @@ def servers() -> Iterator[list[Server]]:
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("settings") / "run.toml"
+    folder = tmp_path_factory.mktemp("settings")
+    (folder / "mine.py").write_text(REWARD)
+    file = folder / "run.toml"
     file.write_text(
         f"""
 env = ["gsm8k:weight=0.5", "guess:weight=0.5"]
+rewards = ["{folder}/mine.py:vowels"]
 train = {{ steps = {STEPS}, lr = 1e-2, prompts_per_step = 4, group_size = 4 }}
 lora = {{ enabled = true }}
 evaluation = {{ size = 10 }}
@@ -159,3 +167,79 @@ def test_a_server_that_stays_away_ends_both_processes_with_one_line(
     assert said.count("and did not come back within 2 s") == 1, said
     assert took < 30
     assert not (out / "model").exists()
+
+
+def disturbed_at_random(
+    command: Sequence[str], out: Path, ranks: list[Ranks], servers: list[Server], victims: Sequence[str], draw: Any
+) -> None:
+    """Kills what it is told to at random moments of a run: servers are started again, and a run is resumed on them."""
+    run = Ranks(command, out)
+    ranks.append(run)
+    loading: set[Server] = set()
+
+    def served() -> None:
+        while loading:
+            loading.pop().wait()
+
+    for victim in victims:
+        reach(run, draw.randrange(STEPS))
+        time.sleep(draw.uniform(0.0, 2.0))
+        if victim == "server":
+            server = draw.choice(servers)
+            server.kill()
+            server.start()
+            loading.add(server)
+        elif victim == "worker" and (workers := run.workers()):
+            os.kill(draw.choice(workers), signal.SIGKILL)
+        elif victim == "rank" and (processes := list(run.processes().values())):
+            os.kill(draw.choice(processes), signal.SIGKILL)
+            run.ended_within(60)
+            if (out / "model").exists():  # it was done
+                break
+            served()
+            run = Ranks(["run", "--resume", str(out)] if (out / "config.json").exists() else command, out)
+            ranks.append(run)
+    run.launcher.wait(400)
+    served()
+    assert (out / "model").exists(), run.said
+
+
+def reach(run: Ranks, step: int) -> None:
+    """Waits until a run has done a step, or is over."""
+    while run.launcher.poll() is None:
+        if (run.out / "metrics.jsonl").exists() and any(row["step"] >= step for row in metrics(run.out)):
+            return
+        time.sleep(0.02)
+
+
+def test_a_killed_server_and_a_killed_process_change_no_number(
+    with_engines: Path, settings: Path, servers: list[Server], tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    command = ["run", "--config", str(settings), "--out", str(tmp_path / "run"), *on(*servers)]
+    disturbed_at_random(command, tmp_path / "run", ranks, servers, ["server", "rank"], random.Random(1))
+    assert learned(tmp_path / "run") == learned(with_engines)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(8))
+def test_many_kills_at_random_moments_change_no_number(
+    seed: int, with_engines: Path, settings: Path, servers: list[Server], tmp_path: Path, ranks: list[Ranks]
+) -> None:
+    draw = random.Random(seed)
+    command = ["run", "--config", str(settings), "--out", str(tmp_path / "run"), *on(*servers)]
+    victims = draw.choices(["server", "worker", "rank"], k=4)
+    disturbed_at_random(command, tmp_path / "run", ranks, servers, victims, draw)
+    assert learned(tmp_path / "run") == learned(with_engines)
+
+
+@pytest.mark.nightly
+@pytest.mark.deepspeed
+def test_a_run_of_deepspeed_goes_on_with_the_batches_that_were_ready(settings: Path, tmp_path: Path) -> None:
+    run, sharding = tmp_path / "run", sharded_command.zero(2, tmp_path)
+    sharded_command.run(["run", "--config", str(settings), "--out", str(run), "--rollout", "vllm"], sharding)
+    whole = learned(run)
+    assert [row["sampling/staleness"] for row in whole[1:]] == [0.0] + [1.0] * (STEPS - 1)
+    shutil.rmtree(run / "model")
+    shutil.rmtree(run / "checkpoints" / "checkpoint-4")
+    sharded_command.run(["run", "--resume", str(run)], sharding)
+    assert learned(run) == whole

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_command import in_two_processes
+from forked_command import forked_together
 
 from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.record.browse import read_step, to_completion
@@ -138,5 +138,5 @@ def test_two_processes_score_whole_groups(tiny_model: Path, tmp_path: Path) -> N
         f"--model {tiny_model} --out {tmp_path}/run --steps 2 --prompts-per-step 2 --group-size 4 --eval-size 0 "
         "--max-completion-length 12"
     )
-    in_two_processes(words.split())
+    forked_together(words.split(), tmp_path)
     again(tmp_path / "run", ["early", "late"])

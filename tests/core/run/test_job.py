@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_command import Forked, in_two_processes
+from forked_command import Forked, forked_together
 
 from grpo.core.policy.load import policy_source
 from grpo.plugins.errors import UsageError
@@ -142,8 +142,7 @@ def test_two_processes_fill_a_batch_up_as_one_does(filled: list[str], tmp_path: 
     one, two = tmp_path / "one", tmp_path / "two"
     first = [*filled, "--steps", "1", "--eval-size", "0", "--prompts-per-step", "3"]  # a group is split among them
     here([*first, "--out", str(one)])
-    done = in_two_processes([*first, "--out", str(two)])
-    assert done.returncode == 0, done.stderr
+    forked_together([*first, "--out", str(two)], tmp_path)
     assert sampled(two, 1) == sampled(one, 1)
     gone = [sorted((row["group"], row["completion"]) for row in sampled(run, 1, wasted=True)) for run in (one, two)]
     assert gone[0] == gone[1]
@@ -226,7 +225,7 @@ def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small:
     fails = "    if os.environ['RANK'] == '1':\n        raise ValueError('here')\n    return"
     (tmp_path / "mine.py").write_text("import os\n" + REWARD.replace("    return", fails))
     command = [*small, "--out", str(tmp_path / "run"), "--set", "failures.stop_share=0.4"]
-    done = in_two_processes(command, code=1)
+    done = forked_together(command, tmp_path, code=1)
     assert done.stderr.count("warning: a reward failed; its completion is masked, never a zero.") == 1
     assert done.stderr.count("failed on 4 of 8 completions in step 1, over failures.stop_share 0.4") == 1
     assert "row 4: ValueError: here" in done.stderr  # of the batch of all processes

@@ -5,103 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_command import ONE_THREAD, Forked, in_two_processes, launched
+from disturbed_ranks import REWARD, Ranks
+from forked_command import ONE_THREAD, Forked, forked_together, launched
 
 pytestmark = pytest.mark.slow
-
-REWARD = """
-from grpo import reward
-
-@reward(version=1, range=(0.0, 1.0), isolation="process")
-def vowels(completion: str) -> float:
-    return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
-"""
-
-
-class Ranks:
-    """A run of two processes that is being disturbed.
-
-    Args:
-        arguments: of `grpo`.
-        out: the run directory.
-    """
-
-    def __init__(self, arguments: Sequence[str], out: Path) -> None:
-        self.out = out
-        self._said = out.with_suffix(f".{time.monotonic_ns()}")
-        environment = {**os.environ, **ONE_THREAD, "GRPO_TEST": str(out)}
-        with self._said.open("wb") as file:
-            self.launcher = subprocess.Popen(launched(arguments), stdout=file, stderr=file, env=environment)
-
-    @property
-    def said(self) -> str:
-        """What the processes said, without the launcher's own lines."""
-        lines = self._said.read_text().splitlines()
-        return "\n".join(line for line in lines if not re.match(r"[WE]\d{4} ", line))
-
-    def processes(self) -> dict[int, int]:
-        """The processes of the run, by their rank."""
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                command, environment = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
-            except OSError:
-                continue
-            rank = re.search(rb"(?:^|\0)RANK=(\d+)", environment)
-            ours = f"GRPO_TEST={self.out}".encode() in environment and b"\0-m\0grpo\0" in command
-            if rank and ours and b"torch.distributed" not in command:
-                found[int(rank[1])] = int(folder.name)
-        return found
-
-    def workers(self) -> list[int]:
-        """The processes that score."""
-        ranks = {*self.processes().values()}
-        parents = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except OSError:
-                continue
-        return [pid for pid, parent in parents.items() if parent in ranks and pid not in ranks]
-
-    def until_step(self, step: int) -> None:
-        file, deadline = self.out / "metrics.jsonl", time.monotonic() + 120
-        while not (file.exists() and f'"step": {step},' in file.read_text()):
-            assert self.launcher.poll() is None, self.said
-            assert time.monotonic() < deadline, "the run never got there"
-            time.sleep(0.02)
-
-    def ended_within(self, seconds: float) -> None:
-        """Waits for the end of all processes."""
-        deadline = time.monotonic() + seconds
-        while self.processes():
-            assert time.monotonic() < deadline, f"still going: {self.processes()}\n{self.said}"
-            time.sleep(0.1)
-        self.launcher.wait(60)
-
-    def stop(self) -> None:
-        for pid in (*self.processes().values(), self.launcher.pid):
-            if self.launcher.poll() is None:
-                os.kill(pid, signal.SIGKILL)
-        self.launcher.wait(60)
-
-
-@pytest.fixture
-def ranks() -> Iterator[list[Ranks]]:
-    started: list[Ranks] = []
-    yield started
-    for one in started:
-        one.stop()
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +36,7 @@ def arguments(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
 def two(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run in two processes, undisturbed."""
     out = tmp_path_factory.mktemp("two") / "run"
-    done = in_two_processes([*arguments, "--out", str(out)])
+    done = forked_together([*arguments, "--out", str(out)], out.parent)
     for line in ("done after step 8", "loading the model", "held-out accuracy after 8 steps", "step 3 "):
         assert done.stdout.count(line) == 1
     assert "Warning" not in done.stderr
@@ -158,7 +74,7 @@ def test_one_two_and_four_processes_sample_and_learn_the_same(arguments: list[st
     one, four, small, few = tmp_path / "one", tmp_path / "four", tmp_path / "small", [*arguments, "--steps", "3"]
     alone([*few, "--eval-size", "0", "--out", str(one)], tmp_path)
     alone([*few, "--eval-size", "0", "--out", str(small), "--set", "rollout.batch_size=3"], tmp_path)
-    in_two_processes([*few, "--eval-size", "0", "--out", str(four)], processes=4)
+    forked_together([*few, "--eval-size", "0", "--out", str(four)], tmp_path, processes=4)
     for other in (two, four, small):
         for step in range(1, 4):
             assert rollouts(other, step) == rollouts(one, step)
@@ -166,20 +82,31 @@ def test_one_two_and_four_processes_sample_and_learn_the_same(arguments: list[st
     assert len({text for step in range(1, 4) for _, text in rollouts(one, step)}) > 16
 
 
-def test_a_run_goes_on_with_another_number_of_processes(
-    arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
-) -> None:
-    """Two, then one, then two of them again."""
+def test_a_run_goes_on_with_another_number_of_processes(arguments: list[str], two: Path, tmp_path: Path) -> None:
+    """Two, then one, then four of them."""
     out = tmp_path / "run"
     shutil.copytree(two, out)
-    for last, resumed in ((4, alone), (6, lambda command, _: in_two_processes(command))):
+
+    def lose(last: int) -> list[str]:
         shutil.rmtree(out / "model")
         for checkpoint in (out / "checkpoints").iterdir():
             if int(checkpoint.name.removeprefix("checkpoint-")) > last:
                 shutil.rmtree(checkpoint)
-        resumed(["run", "--resume", str(out)], tmp_path)
+        return ["run", "--resume", str(out)]
+
+    def goes_on() -> None:
         close(metrics(out), metrics(two))
         assert [rollouts(out, step) for step in range(1, 9)] == [rollouts(two, step) for step in range(1, 9)]
+
+    alone(lose(4), tmp_path)
+    goes_on()
+    done = forked_together(lose(6), tmp_path, processes=4)
+    goes_on()
+    assert (
+        done.stdout.count("the processes of this run were 2, and are 4 now: metrics continue up to rounding; micro")
+        == 1
+    )
+    assert "trainer_state.json" not in done.stderr, "what transformers makes of other micro batches"
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -191,12 +118,13 @@ def test_a_killed_process_ends_all_with_one_line_and_the_run_resumes(
     disturbed.until_step(5)
     os.kill(disturbed.processes()[rank], signal.SIGKILL)
     disturbed.ended_within(15)
-    assert disturbed.said.count(f"grpo: process {rank} of 2 ended without a word: it was killed") == 1
+    assert disturbed.said.count(f"grpo: process {rank} of 2 ended without a message: it was killed") == 1
     assert disturbed.said.count("grpo: ") == 1
     assert "Traceback" not in disturbed.said.split("torch/distributed/run.py")[0].rsplit("Traceback", 1)[0]
     assert not (tmp_path / "run" / "model").exists()
     if rank == 0:  # from either, the random moments below
-        in_two_processes(["run", "--resume", str(tmp_path / "run")])
+        done = forked_together(["run", "--resume", str(tmp_path / "run")], tmp_path)
+        assert done.stdout.count("resuming after step 4") == 1
         assert metrics(tmp_path / "run") == metrics(two)
 
 
@@ -212,14 +140,14 @@ def test_a_stop_of_one_process_is_a_stop_of_all_after_the_same_step(
     assert "grpo: " not in stopped.said
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "interrupted"
     assert not (tmp_path / "run" / "model").exists()
-    in_two_processes(["run", "--resume", str(tmp_path / "run")])
+    forked_together(["run", "--resume", str(tmp_path / "run")], tmp_path)
     assert metrics(tmp_path / "run") == metrics(two)
 
 
 def test_what_all_processes_refuse_is_said_once(arguments: list[str], tmp_path: Path) -> None:
-    early = in_two_processes(["run", "--env", "gsm8k", "--steps", "none"], code=1)
+    early = forked_together(["run", "--env", "gsm8k", "--steps", "none"], tmp_path, code=2)
     assert early.stderr.count("Invalid value for '--steps'") == 1
-    late = in_two_processes([*arguments, "--group-size", "3", "--prompts-per-step", "1"], code=1)
+    late = forked_together([*arguments, "--group-size", "3", "--prompts-per-step", "1"], tmp_path, code=2)
     assert late.stderr.count("grpo: 1 prompts x 3 completions = 3 cannot be shared by 2 processes") == 1
 
 
@@ -261,7 +189,7 @@ def disturbed_at_random(arguments: list[str], out: Path, ranks: list[Ranks], kil
         if (out / "model").exists():  # a worker was replaced, or the process was done
             return
         command = ["run", "--resume", str(out)] if (out / "config.json").exists() else command
-    in_two_processes(command)
+    forked_together(command, out.parent)
 
 
 def test_kills_at_random_moments_change_no_number(

@@ -20,6 +20,7 @@ import psutil
 import pytest
 import sharded_command
 import torch
+from forked_command import Forked, forked_together
 from safetensors.torch import load_file
 
 from grpo.core.config.sections import LoraSection
@@ -78,12 +79,14 @@ class Runs:
     def sharding(self, way: str) -> Mapping[str, str]:
         if way.startswith("zero"):
             return sharded_command.zero(int(way[-1]), self.folder)
-        return sharded_command.FSDP if way == "fsdp" else {}
+        return sharded_command.FSDP
 
     def whole(self, kind: str, way: str) -> Path:
         """A run from its first step to its last."""
         path = self.path(kind, way)
-        if not path.exists():
+        if not path.exists() and way == "ddp":
+            forked_together(self.arguments(kind, way), self.folder)
+        elif not path.exists():
             self.said[path.name] = sharded_command.run(self.arguments(kind, way), self.sharding(way))
         return path
 
@@ -210,7 +213,7 @@ def test_a_sharded_adapter_exports_alone_and_merged(runs: Runs, tmp_path: Path) 
 
 
 def test_fsdp_that_would_not_happen_is_refused_before_a_model_loads(runs: Runs) -> None:
-    said = sharded_command.run(runs.arguments("full", "lost"), sharded_command.FSDP, code=1, as_it_is=True)
+    said = sharded_command.run(runs.arguments("full", "lost"), sharded_command.FSDP, sharded_command.AS_IT_IS, code=1)
     assert "FSDP 2 was asked for, and accelerate would not shard" in said
     assert "loading the model" not in said
     assert not runs.path("full", "lost").exists()
@@ -231,3 +234,16 @@ def test_settings_of_deepspeed_that_contradict_the_plan_are_refused(runs: Runs) 
     file.write_text(json.dumps({**json.loads(file.read_text()), "gradient_clipping": 1.0}))
     said = sharded_command.run(runs.arguments("full", "lost"), variables, code=1)
     assert "gradient_clipping is 1.0" in said
+
+
+@pytest.mark.deepspeed
+def test_a_run_of_deepspeed_is_resumed_by_as_many_processes_with_its_sharding_only(runs: Runs, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs.broken("full", "zero2", signal.SIGTERM), run)
+    shutil.rmtree(run / "model")
+    alone = Forked(["run", "--resume", str(run)], tmp_path / "alone")
+    assert alone.wait(120) == 2
+    assert "shared DeepSpeed ZeRO-2, and nothing now: the optimizer's state in its checkpoints" in alone.said
+    three = sharded_command.run(["run", "--resume", str(run)], runs.sharding("zero2"), code=1, processes=3)
+    assert three.count("were 2, and are 3 now: DeepSpeed wrote the optimizer's state in 2 parts") == 1
+    assert "loading the model" not in alone.said + three

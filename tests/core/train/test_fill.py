@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from grpo.core.train.sampler import PolicySampler
 
 CPU = torch.device("cpu")
 REWARDS = """
+from pathlib import Path
+
 from grpo import reward
 
 @reward(version=1, range=(0.0, 1.0), isolation="inline")
@@ -43,6 +46,8 @@ def flat(completion: str) -> float:
 
 @reward(version=1, range=(0.0, 1.0), isolation="inline", scope="group")
 def ranked(completions: list[str]) -> list[float]:
+    with Path(__file__).with_name("sizes.txt").open("a") as file:
+        print(len(completions), file=file)
     if any(sum(map(ord, one)) % 100 < 5 for one in completions):
         raise RuntimeError("cannot read one of these")
     return [sorted(completions).index(one) / 10 for one in completions]
@@ -171,6 +176,19 @@ def test_where_there_is_no_other_prompt_the_group_stays(collect: Collect) -> Non
     assert len(found.batch.wasted) == 4
 
 
+def test_where_one_environment_has_no_other_prompt_the_groups_of_another_are_replaced() -> None:
+    envs = [
+        SimpleNamespace(name=name, train=rows, env=SimpleNamespace(ordered=False))
+        for name, rows in (("small", (0, 1)), ("large", range(9)))
+    ]
+    spares = Spares(envs, seed=0)  # type: ignore[arg-type]
+    gone = [("small", 0), ("large", 0), ("small", 1)]
+    found = spares.instead(gone, gone, step=3)
+    assert found[0] == found[2] is None
+    assert found[1] is not None
+    assert found[1][0] == "large"
+
+
 def test_the_same_step_is_filled_alike_again_and_another_one_otherwise(collect: Collect) -> None:
     settings = {"refill": 2, "dynamic": 3.0}
     once, again, other = collect("even", **settings), collect("even", **settings), collect("even", step=2, **settings)
@@ -178,7 +196,7 @@ def test_the_same_step_is_filled_alike_again_and_another_one_otherwise(collect: 
     assert [one.row for one in once.batch.completions] != [one.row for one in other.batch.completions]
 
 
-def test_a_reward_of_groups_scores_the_whole_group_again(collect: Collect) -> None:
+def test_a_reward_of_groups_scores_the_whole_group_again(collect: Collect, tmp_path: Path) -> None:
     before, after = collect("ranked"), collect("ranked", refill=8)
     assert "failure" in kinds(before, "ranked")
     assert kinds(after, "ranked") == ["score"] * 16
@@ -187,3 +205,4 @@ def test_a_reward_of_groups_scores_the_whole_group_again(collect: Collect) -> No
         texts = [one.text for one in after.batch.completions[members]]
         scores = [one.score for one in after.batch.outcomes["ranked"][members]]
         assert scores == [sorted(texts).index(text) / 10 for text in texts]
+    assert {*(tmp_path / "sizes.txt").read_text().split()} == {"4"}

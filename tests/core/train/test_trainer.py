@@ -101,6 +101,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     import torch
     from transformers import set_seed
     from trl import GRPOTrainer
+    from trl.models import unwrap_model_for_generation
 
     from grpo.core.config.schema import parse_config
     from grpo.core.planning.decide import make_plan
@@ -111,7 +112,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     from grpo.core.rollout.types import sampling_params
     from grpo.core.train import trl_arguments
     from grpo.core.train.data import prompt_rows
-    from grpo.core.train.trainer import PolicyTrainer, grpo_config
+    from grpo.core.train.trainer import grpo_config
     from grpo.plugins.host import Host
 
     def plain_descent(*arguments: Any) -> dict[str, Any]:
@@ -130,7 +131,9 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
 
         def _generate_single_turn(self, prompt_ids: Any, *_: Any) -> Any:
             params = sampling_params(plan.config.rollout, self.eos_token_ids, self.processing_class.pad_token_id)
-            rollouts = SyncedRollouts(HfRollouts(), lambda: PolicyTrainer._as_it_samples(self))
+            rollouts = SyncedRollouts(
+                HfRollouts(), lambda: unwrap_model_for_generation(self.model_wrapped, self.accelerator)
+            )
             keys = keys_of(plan.config.seed, self.state.global_step + 1, range(len(prompt_ids)))
             own = replace(params, keys=keys)
             done, _synced = rollouts.roll_out(lambda backend: backend.generate(prompt_ids, own))

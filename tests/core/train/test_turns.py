@@ -212,10 +212,10 @@ def test_a_model_whose_template_knows_no_tools_is_refused_before_it_loads(tiny_m
     from grpo.core.cli.main import cli
     from grpo.plugins.errors import UsageError
 
-    with pytest.raises(UsageError, match="does not tell the policy of tools"):
+    with pytest.raises(UsageError, match="does not show tools to the policy"):
         run(tiny_model, tmp_path / "run", "python-tool:dataset=embedded,size=12")
     assert not (tmp_path / "run").exists()
     asked = ["eval", "--env", "python-tool:dataset=embedded,size=12", "--model", str(tiny_model)]
     done = CliRunner().invoke(cli, asked)
     assert done.exit_code != 0
-    assert "does not tell the policy of tools" in done.output + str(done.exception)
+    assert "does not show tools to the policy" in done.output + str(done.exception)

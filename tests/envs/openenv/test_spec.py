@@ -300,5 +300,5 @@ def test_the_server_that_is_played_here_passes_the_package_s_own_validation(pack
 def test_a_server_that_does_not_tell_splits_has_no_tasks(answer: str) -> None:
     with answering(json.loads(answer or "{}")) as address:
         assert not offers_tasks(address)
-        with pytest.raises(DatasetError, match="did not tell its tasks"):
+        with pytest.raises(DatasetError, match="did not list its tasks"):
             task_rows(address, "train")

@@ -1,5 +1,6 @@
 """What cheats the graders of reasoning-gym is known, written down and refused; the table is what a probe finds."""
 
+# ruff: noqa: RUF001
 from __future__ import annotations
 
 import importlib.util
@@ -101,6 +102,30 @@ def test_rules_refuse_what_cheats_and_nothing_that_is_only_written_otherwise() -
         assert BEFORE["simple_integration"](text, {}), text
     assert BEFORE["polynomial_multiplication"]("expand(x)", {})
     assert BEFORE["polynomial_multiplication"]("x**2*y + 3*x - (2)", {}) == ""
+
+
+def test_a_conclusion_is_more_than_the_premises_one_by_one() -> None:
+    from grpo.envs.reasoning_gym.guest import AFTER
+
+    about = {"variables": ["P", "Q", "R"], "premises": ["(P ∨ Q)", "(¬Q ∧ R)"], "example_answer": "(¬Q ∨ P)"}
+    chain, problem = AFTER["propositional_logic"], {"metadata": about}
+    weak = ["P ∨ Q", "(¬Q ∧ R)", "R", "¬Q", "R ∨ P", "Q → R", "(P ∨ Q) ∧ R", "¬(¬(P ∨ Q) ∨ ¬(¬Q ∧ R))"]
+    for said in (*weak, "((P ∨ Q) ∧ (¬Q ∧ R)) ∨ P", "P ∨ ¬P", "(P ∨ Q) ↔ (R ∨ ¬R)", "P ∨ x"):
+        assert chain(said, problem), said
+    for said in ("¬¬P", "P ∧ R", "P ↔ R", "P ∧ ¬Q", "(¬Q ∨ P)", "¬Q ∨ P"):
+        assert chain(said, problem) == "", said
+    assert chain(" ↔ ".join(["(P ∧ Q)"] * 40), problem)
+    letters = "ABCDEFGHIJKLMN"
+    long = {"metadata": {"variables": [*letters], "premises": ["(A ∧ B)"], "example_answer": "A"}}
+    assert chain(" ↔ ".join(letters), long) == "it is too long to tell what it concludes"
+
+
+def test_everything_follows_from_premises_that_contradict_each_other_so_only_the_known_conclusion_counts() -> None:
+    from grpo.envs.reasoning_gym.guest import AFTER
+
+    about = {"variables": ["P", "Q"], "premises": ["(P ∨ P)", "¬P", "Q"], "example_answer": "(Q ∨ P)"}
+    assert AFTER["propositional_logic"]("P ∧ ¬P", {"metadata": about})
+    assert AFTER["propositional_logic"]("Q ∨ P", {"metadata": about}) == ""
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ LEFT_OPEN = {
     "calls of threads": "import threading\nassert f(1) == 4",
     "a library that is not here": "def test_f():\n    import numpy\n    assert f(1) == 4",
     "a library without its import": "assert np.allclose(f(1), 4)",
-    "a stream of text": "import io\nassert f(io.StringIO('4')) == 4",
+    "a stream of a class of its own": "import io\nclass S(io.StringIO): pass\nassert f(S('4')) == 4",
 }
 
 

@@ -156,8 +156,7 @@ def test_an_object_beside_a_number_may_answer_as_one(passes):
 @pytest.mark.parametrize(
     "tests",
     [
-        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        with self.assertLogs('a'): f(1)",
-        "import warnings\nwith warnings.catch_warnings(record=True) as w: f(1)\nassert len(w) == 1",
+        "def test_f(monkeypatch):\n    monkeypatch.setenv('A', 'b')\n    assert f(1) == 1",
         "class D(E): pass\nassert f(D) == D",
     ],
 )

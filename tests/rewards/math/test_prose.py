@@ -3,8 +3,53 @@
 import pytest
 
 from grpo.rewards.math.verifier import math
+from grpo.rewards.numbers.quantity import same_amount
 
 READ = {
+    "one answer in two ways": [
+        ("So the angle is $60^\\circ$, or $\\frac{\\pi}{3}$ radians.", "60^\\circ", "30^\\circ"),
+        ("So the angle is $60^\\circ$, or $\\frac{\\pi}{3}$ radians.", "\\frac{\\pi}{3}", "\\frac{\\pi}{4}"),
+        ("So $y = 3x - 4$, or equivalently $3x - y = 4$.", "y=3x-4", "y=3x+4"),
+        ("Thus the side length is $2\\sqrt{3}$ (approximately 3.46).", "2\\sqrt{3}", "3\\sqrt{2}"),
+        ("So the car's speed is 20 m/s, or 72 km/h.", "72 km/h", "20 km/h"),
+        ("The boxes hold \\boxed{\\frac{1}{2} \\text{ or } 0.5}.", "0.5", "0.25"),
+    ],
+    "one quantity of several units": [
+        ("The journey takes 3 hours and 15 minutes.", "3 hours 15 minutes", "3 hours 50 minutes"),
+        ("The total time is 90 minutes, which is 1 hour and 30 minutes.", "1 hour 30 minutes", "1 hour 20 minutes"),
+        ("\\boxed{3 \\text{ hours } 20 \\text{ minutes}}", "200 minutes", "320 minutes"),
+        ("He is 5 ft 6 in tall.", "5 feet 6 inches", "6 feet 5 inches"),
+        ("It takes 3h 20m.", "3 hours and 20 minutes", "3 hours"),
+        ("The pressure is $1.01 \\times 10^5$ Pa.", "1.01\\times10^5 Pa", "1.01\\times10^5 kPa"),
+    ],
+    "times": [
+        ("The train arrives at 10:30.", "10:30", "10:40"),
+        ("The movie ends at 10:45.", "10:45", "9:45"),
+    ],
+    "ranges, moments and powers": [
+        ("There are 4 solutions in the interval [0, 2\u03c0].", "4", "2"),
+        ("v = 10 m/s at t = 2 s.", "10 m/s", "2"),
+        ("2^6 = 64 cells after 6 hours.", "64", "6"),
+        ("It would decrease.", "decrease", "increase"),
+    ],
+    "points and what does not exist": [
+        ("The lines intersect at the point (3, 4).", "(3,4)", "(4,3)"),
+        ("Since the one-sided limits are different, the limit does not exist.", "DNE", "0"),
+    ],
+    "names": [
+        ("Hamlet was written by William Shakespeare.", "William Shakespeare", "Marlowe"),
+        ("Sarah has more money.", "Sarah", "Tom"),
+        ("The price will increase.", "increase", "decrease"),
+        ("So the sum is always even.", "even", "odd"),
+        ("It's a parallelogram!", "parallelogram", "square"),
+        ("The process is called **photosynthesis**.", "photosynthesis", "respiration"),
+        ("The marble is most likely blue.", "blue", "green"),
+        ("100 = 14 * 7 + 2, so the day is two days after Sunday: Tuesday.", "Tuesday", "Sunday"),
+    ],
+    "several boxes": [
+        ("The roots are $\\boxed{1}$, $\\boxed{2}$, and $\\boxed{3}$.", "1,2,3", "1,2"),
+        ("\\boxed{\\log_e 2}", "\\ln 2", "\\log 3"),
+    ],
     "where and for what": [
         ("The minimum value of $f$ is thus $6$, attained at $x = 2$.", "6", "2"),
         ("Thus the smallest such $n$ is $1006$, since for $n = 1005$ the construction fails.", "1006", "1005"),
@@ -69,3 +114,27 @@ def test_what_is_left_to_compute_or_nested_without_end_is_wrong(text):
 )
 def test_words_that_are_denied_offered_or_asked_are_not_said(text):
     assert math(text, "ellipse").ok is False
+
+
+@pytest.mark.parametrize(
+    ("text", "gold"),
+    [
+        ("So the angle is $60^\\circ$, or $\\frac{\\pi}{4}$ radians.", "60^\\circ"),
+        ("It takes 3 hours or 3 hours and 20 minutes.", "3 hours 20 minutes"),
+        ("<answer></answer> 72 73 74", "72"),
+        ("The answer cannot be A.", "A"),
+        ("I don't know. 0", "0"),
+        ("6 is not the answer.", "6"),
+        ("The answer is the number such that x = 6 or x != 6.", "6"),
+        ("Sarah has less money than Tom.", "Sarah"),
+        ("75% of the students (90 out of 120) passed the exam.", "120"),
+    ],
+)
+def test_two_values_none_and_another_one_are_wrong(text, gold):
+    assert math(text, gold).ok is False
+
+
+def test_sizes_that_get_no_smaller_are_quantities_of_their_own():
+    assert same_amount("5 m, 3 m", "8 m") is None
+    assert same_amount("1 h 30 min", "90 min") is True
+    assert same_amount("90 min", "90 min") is None

@@ -6,7 +6,7 @@ from grpo.rewards.gsm8k.proximity import proximity
 from grpo.rewards.gsm8k.verifier import gsm8k
 from grpo.rewards.math.verifier import math
 from grpo.rewards.numbers.answers import final_answer
-from grpo.rewards.numbers.hedges import doubtful, rivals, stated_from, without_condition
+from grpo.rewards.numbers.hedges import doubtful, rivals, stated_from
 
 HEDGES = {
     "near it": ["near 72", "a number near 72", "almost 72", "close to 72", "other than 72", "anything but 72"],
@@ -99,12 +99,6 @@ def test_sentences_in_the_same_words_are_rivals_until_one_is_taken_back():
 def test_only_what_follows_a_retraction_counts():
     assert "72, no wait, 71"[stated_from("72, no wait, 71") :].strip() == ", 71"
     assert stated_from("72, no wait") == 0
-
-
-def test_a_condition_or_reason_behind_a_value_is_left_out():
-    assert without_condition("It is 6, attained at x = 2.").strip() == "It is 6"
-    assert without_condition("It is 6 because 2 * 3 = 6.").strip() == "It is 6 because 2 * 3 = 6."[:8].strip()
-    assert without_condition("Since 2 * 3 = 6, it is 6.") == "Since 2 * 3 = 6, it is 6."
 
 
 def test_hedges_are_read_in_linear_time():

@@ -195,7 +195,7 @@ def test_a_verifier_that_accepts_silence_everywhere_is_no_pass(mine: Path) -> No
 
     report = validate(spec_of(Generous, rewards=("environment",), verifier="environment", scores_itself=True))
     assert (report.ok, report.refused, report.silence_right) == (False, (), 6)
-    assert "silence is right too in 6 of 6 rows" in str(report)
+    assert "an empty completion is right too in 6 of 6 rows" in str(report)
 
 
 class Steps(Sums):

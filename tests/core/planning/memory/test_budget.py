@@ -7,10 +7,10 @@ import re
 import sys
 
 import pytest
+from plain_shape import plain_shape
 
 import grpo.core.planning.memory.budget as budget
 from grpo.core.cli.main import main
-from grpo.core.planning.memory.activations import Activations
 from grpo.core.planning.memory.budget import (
     GIB,
     Device,
@@ -22,26 +22,11 @@ from grpo.core.planning.memory.budget import (
     largest_group,
     parse_size,
 )
-from grpo.core.planning.memory.estimate import Shape
 from grpo.plugins.errors import UsageError
 
 MIB = 2**20
 # One MiB for each token in memory, whatever is done with it, and four GiB that are always there.
-MODEL = Shape(
-    parameters=GIB // 2,
-    hidden=1,
-    vocabulary=2,
-    layers=10,
-    itemsize=2,
-    weights=GIB,
-    adapter=0,
-    gradients=GIB,
-    optimizer=2 * GIB,
-    reference=0,
-    head_trains=False,
-    cache=MIB,
-    activations=Activations(layer=MIB, outside=0.0, boundary=MIB / 10, layers=10),
-)
+MODEL = plain_shape(MIB)
 
 
 @pytest.mark.parametrize(

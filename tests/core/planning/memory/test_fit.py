@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plain_shape import plain_shape
 
 from grpo.core.config.schema import parse_config
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.planning.batch import BatchPart
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.memory import fit
-from grpo.core.planning.memory.activations import Activations
 from grpo.core.planning.memory.budget import GIB, Device
 from grpo.core.planning.memory.estimate import Shape
 from grpo.core.planning.memory.fit import Load, decide_memory
@@ -23,21 +23,7 @@ from grpo.plugins.host import Host
 
 MIB = 2**20
 # One MiB for each token in memory, whatever is done with it, and four GiB that are always there.
-MODEL = Shape(
-    parameters=GIB // 2,
-    hidden=1,
-    vocabulary=2,
-    layers=10,
-    itemsize=2,
-    weights=GIB,
-    adapter=0,
-    gradients=GIB,
-    optimizer=2 * GIB,
-    reference=0,
-    head_trains=False,
-    cache=MIB,
-    activations=Activations(layer=MIB, outside=0.0, boundary=MIB / 10, layers=10),
-)
+MODEL = plain_shape(MIB)
 
 
 def with_memory(monkeypatch: pytest.MonkeyPatch, total: float) -> None:
@@ -98,7 +84,7 @@ def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse
 
     check("vllm", 0.3)  # its 12 GiB, and 3 of the policy
     check("vllm", 0.85)  # 34 GiB, which are the policy's again in an update
-    with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB can be counted on"):
+    with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB are usable"):
         check("vllm", 0.85, overlap=True)
     with pytest.raises(UsageError, match=r"\(update\)"):
         check("vllm", 0.85, sleep=False)
@@ -153,5 +139,5 @@ def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch
     )
     alone = Load(BatchPart(1), optimizer, rollout, longest_prompt=91)
     decide_memory(config, alone, None)
-    with pytest.raises(UsageError, match=r"and 2\.9 GiB can be counted on"):
+    with pytest.raises(UsageError, match=r"and 2\.9 GiB are usable"):
         decide_memory(config, Load(BatchPart(1), optimizer, rollout, longest_prompt=91, processes=4), None)

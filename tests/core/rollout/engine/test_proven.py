@@ -248,10 +248,13 @@ def test_keys_and_values_of_earlier_weights_stop_the_run(full: tuple[Any, Any]) 
         sync_with(rollouts_of(link), link, model, 0.05, reset_prefix_cache=lambda: None)
 
 
-def test_weights_that_never_arrive_are_caught_before_the_first_step(full: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize("tolerance", [TOLERANCE, 10.0], ids=["tight", "more-than-the-change-moves"])
+def test_weights_that_never_arrive_are_caught_before_the_first_step(full: tuple[Any, Any], tolerance: float) -> None:
     """Fingerprints of what was sent instead of what is served would let this pass; the self-test does not."""
     link, model = full
+    rollouts_of(link, tolerance=tolerance).sync(model)
     sent: dict[str, torch.Tensor] = {}
-    rollouts = rollouts_of(Faulty(link, put_weights=sent.update, fingerprints=lambda seed: fingerprints(sent, seed)))
+    faulty = Faulty(link, put_weights=sent.update, fingerprints=lambda seed: fingerprints(sent, seed))
+    rollouts = rollouts_of(faulty, tolerance=tolerance)
     with pytest.raises(RunError, match="a test change of the weights should leave the engine within"):
         rollouts.sync(model)

@@ -53,7 +53,7 @@ def rollouts_of(url: str, lora_sync: Any = "adapter", **rollout: Any) -> Any:
     from grpo.plugins.host import Host
 
     plan = make_plan(config_of(url, rollout={"lora_sync": lora_sync, **rollout}), Host.discover())
-    return open_rollouts(plan, None)
+    return open_rollouts(plan, embedded())
 
 
 def embedded() -> Any:

@@ -83,16 +83,19 @@ def test_completions_come_back_whole_and_a_seed_repeats_them(running: list[Runni
 
 def test_completions_are_told_as_they_end(running: list[Running]) -> None:
     link = link_to(running[0].url)
-    running[0].engine.pause = 1.5
-    told: list[tuple[float, int, Sampled]] = []
+    told: list[tuple[int, Sampled]] = []
+    heard = threading.Semaphore(0)
+    each: list[bool] = []
+    running[0].engine.after_each = lambda: each.append(heard.acquire(timeout=60))  # it goes on when this one was heard
 
     def on_done(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
-        told.extend((time.monotonic(), number, one) for number, one in zip(numbers, done, strict=True))
+        told.extend(zip(numbers, done, strict=True))
+        heard.release()
 
     found = link.generate([[1], [2], [3]], PARAMS, on_done)
-    assert [number for _, number, _ in told] == [2, 1, 0]
-    assert [one for _, _, one in reversed(told)] == found
-    assert told[1][0] - told[0][0] > 0.05, "the first is not held back until the last is there"
+    assert each == [True] * 3, "the first is not held back until the last is there"
+    assert [number for number, _ in told] == [2, 1, 0]
+    assert [one for _, one in reversed(told)] == found
 
 
 def test_weights_are_streamed_and_never_all_there_at_once(running: list[Running]) -> None:
@@ -373,12 +376,19 @@ def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine() -> 
 
 def test_the_state_is_told_while_the_engine_works(running: list[Running]) -> None:
     link = link_to(running[0].url)
-    running[0].engine.pause = 1.0
+    works, asked = threading.Event(), threading.Event()
+
+    def work() -> None:
+        works.set()
+        assert asked.wait(60)
+
+    running[0].engine.before = work
     sampling = threading.Thread(target=link.generate, args=([[1]], PARAMS))
     sampling.start()
-    start = time.monotonic()
+    assert works.wait(60)
     state_of(running[0].url)
-    assert time.monotonic() - start < 0.8
+    assert sampling.is_alive()
+    asked.set()
     sampling.join()
 
 
@@ -452,7 +462,7 @@ def test_no_server_is_an_error_with_the_command_that_starts_one() -> None:
 
 if __name__ == "__main__":  # what the test of the killed server starts
     slow = TableEngine()
-    slow.pause = 30.0
+    slow.before = lambda: time.sleep(30.0)
     RolloutServer(("127.0.0.1", int(sys.argv[1])), None).serve(slow, CARD)
 
 

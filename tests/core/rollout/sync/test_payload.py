@@ -14,6 +14,7 @@ from grpo.core.rollout.sync.payload import (
     differing,
     fingerprint,
     fingerprints,
+    loaded_types,
     probe,
     weight_stream,
 )
@@ -49,6 +50,16 @@ def test_a_stream_has_every_weight_once_and_the_tied_head_under_its_own_name() -
     assert sorted(names) == sorted({*dict(model.named_parameters()), "lm_head.weight"})
     tensors = dict(weight_stream(model))
     assert torch.equal(tensors["lm_head.weight"], tensors["model.embed_tokens.weight"])
+
+
+def test_weights_that_train_in_a_finer_type_go_as_they_were_loaded() -> None:
+    """As under FSDP's mixed precision, which keeps bfloat16 weights in float32."""
+    model = load(embedded()).to(torch.bfloat16)
+    due = {name: tensor.clone() for name, tensor in weight_stream(model)}
+    types = loaded_types(model)
+    for _, tensor in weight_stream(model.float(), types=types):
+        assert tensor.dtype == torch.bfloat16
+    assert all(torch.equal(tensor, due[name]) for name, tensor in weight_stream(model, types=types))
 
 
 def test_a_stream_copies_nothing(tiny_model: Path) -> None:

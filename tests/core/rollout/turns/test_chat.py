@@ -93,7 +93,7 @@ def test_tools_that_move_to_the_last_message_of_the_user_are_refused(tokenizer: 
     last = "{% if tools and loop.last %}TOOLS{{ tools | length }}\n{% endif %}"
     tokenizer.chat_template = HEAD + PLAIN.replace("{{ m.content }}", last + "{{ m.content }}") + TAIL
     assert turn_format(tokenizer, PROMPT).note is None
-    with pytest.raises(UsageError, match="renders the prompt otherwise"):
+    with pytest.raises(UsageError, match="renders the prompt differently"):
         turn_format(tokenizer, PROMPT, [{"type": "function", "function": {"name": "weigh"}}])
 
 
@@ -101,11 +101,11 @@ def test_tools_that_move_to_the_last_message_of_the_user_are_refused(tokenizer: 
     ("template", "why"),
     [
         (HEAD + "{% if loop.last %}" + PLAIN + "{% endif %}" + TAIL, "leaves out messages"),
-        ("{{ messages | length }}" + HEAD + PLAIN + TAIL, "renders the prompt otherwise"),
+        ("{{ messages | length }}" + HEAD + PLAIN + TAIL, "renders the prompt differently"),
         (
             HEAD + "{% if m.role == 'assistant' and messages | length > 5 %}{% if loop.index0 > 3 %}"
             "" + PLAIN + "{% endif %}{% else %}" + PLAIN + "{% endif %}" + TAIL,
-            "renders earlier turns otherwise",
+            "renders earlier turns differently",
         ),
         (HEAD + "{% if m.role == 'assistant' %}{{ raise_exception('no') }}{% endif %}" + PLAIN + TAIL, "refuses"),
     ],

@@ -283,5 +283,5 @@ def test_tools_are_refused_where_they_cannot_be_used(tokenizer: Any) -> None:
         player_of_desk(env, tokenizer, episodes)
     plain = load_tokenizer(str(embedded_model_path()))
     plain.chat_template = PLAIN_CHAT_TEMPLATE
-    with pytest.raises(UsageError, match="does not tell the policy of tools"):
+    with pytest.raises(UsageError, match="does not show tools to the policy"):
         player_of_desk(bound(), plain, episodes)

@@ -1,0 +1,76 @@
+"""Where the time of a run went: rows of metrics in, seconds of each part of a step out.
+
+The parts follow each other on the first process, so they add up. What goes on beside them (the samples of the next
+batch with --overlap, scores of completions that ended early) counts where something waited for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SAMPLING, SCORING, WAITING = "sampling", "scoring", "waiting for samples"
+RECORDS, CANARIES, UPDATE = "records", "canaries", "update"
+HELD_OUT, CHECKPOINTS = "held-out accuracy", "checkpoints"
+INSIDE = {  # of time/step; what is left of it is the update
+    SAMPLING: "time/generate",
+    SCORING: "time/score",
+    WAITING: "time/overlap_wait",
+    RECORDS: "time/record",
+    CANARIES: "time/canaries",
+}
+BETWEEN = {HELD_OUT: "time/held_out", CHECKPOINTS: "time/checkpoint"}
+CALLS = "time/rewards/"
+SHOWN = 0.03  # the least share of the time that is worth a word
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Seconds of a run by what they were spent on.
+
+    Attributes:
+        steps: how many steps they are of.
+        parts: part to seconds; together all of the time of these steps.
+        sync: seconds of handing weights over, which are part of sampling.
+        calls: reward to seconds of its calls, one after the other, however many there were at a time.
+    """
+
+    steps: int
+    parts: Mapping[str, float]
+    sync: float
+    calls: Mapping[str, float]
+
+    @property
+    def total(self) -> float:
+        """Seconds of all parts."""
+        return sum(self.parts.values())
+
+    def share(self, part: str) -> float:
+        """Returns which share of the time a part took; 0 of no time at all."""
+        return self.parts[part] / self.total if self.total else 0.0
+
+    def text(self) -> str:
+        """Returns the shares, largest first, as one line; "" of no time at all."""
+        shares = sorted(((self.share(part), part) for part in self.parts), reverse=True)
+        return ", ".join(f"{share:.0%} {part}" for share, part in shares if share >= SHOWN)
+
+
+def timeline(rows: Sequence[Mapping[str, Any]]) -> Timeline:
+    """Adds up the time of steps.
+
+    Args:
+        rows: metrics; those without a step's time (what was measured before the first) do not count, nor does the
+            first and the last of four and more: with them comes what happens once in a run.
+    """
+    steps = [row for row in rows if row.get("time/step")]
+    steps = steps[1:-1] if len(steps) > 3 else steps
+    parts = {part: _sum(steps, name) for part, name in (INSIDE | BETWEEN).items()}
+    parts[UPDATE] = max(0.0, _sum(steps, "time/step") - sum(parts[part] for part in INSIDE))
+    rewards = sorted({name for row in steps for name in row if name.startswith(CALLS)})
+    calls = {name.removeprefix(CALLS): _sum(steps, name) for name in rewards}
+    return Timeline(len(steps), parts, _sum(steps, "sync/seconds"), calls)
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    return sum(row.get(name) or 0.0 for row in rows)

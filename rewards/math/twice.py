@@ -1,0 +1,86 @@
+"""Answers that are said twice: a statement in, both readings of its value out, for whoever can tell whether they agree.
+
+"$60^\\circ$, or $\\frac{\\pi}{3}$ radians", "2\u221a3 (about 3.46)" and "y = 3x - 4, or equivalently 3x - y = 4"
+are one answer each; "5 or 6" is none. Nothing is compared here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.math.answer import Statement
+from grpo.rewards.math.claim import claim
+from grpo.rewards.math.cue import behind_cue
+from grpo.rewards.numbers.quantity import unit
+
+_LONGEST = 400
+_JOINT = lazy_pattern(
+    r"(?:\s*,?\s*(?:\\(?:text|mathrm)\s?\{\s*,?\s*)?(?:or|i\.e\.,?|that\s+is,?|which\s+(?:is|equals))\s*\}?|\s+(?P<bracket>\())"
+    r"\s*(?:(?:is|be|or|i\.e\.,?|equivalently,?|(?:equivalent|equal)\s+to)\s+){0,2}"
+    r"(?P<rough>(?:about|approximately|approx\.?|roughly|around|\\approx|\u2248)\s*)?(?=[-\d$\\a-zA-Z(])",
+    re.IGNORECASE,
+)
+_FORMULA_AND_UNIT = lazy_pattern(
+    r"\$([^$]{1,200})\$\s*(?P<unit>[A-Za-z][A-Za-z/\u00b7\u00b2\u00b3^*23\s-]{0,30})?[\s.]*\Z"
+)
+_PLACES = lazy_pattern(r"\.(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """A value and the same value in other words, if it is that.
+
+    Attributes:
+        first: the value as it was said first.
+        second: as it was said then.
+        places: decimals to which the second is meant, where it is said to be about the value; else None.
+    """
+
+    first: str
+    second: str
+    places: int | None
+
+
+def said_twice(prediction: Statement, gold: str) -> Twice | None:
+    """Returns what stands before and behind the one "or", "i.e." or bracket of a statement; None for other statements.
+
+    Args:
+        prediction: the statement, in prose or with one marked content.
+        gold: the gold as text.
+    """
+    if len(prediction.parts) > 1:
+        return None
+    clause = claim(prediction)[-_LONGEST:]
+    joints = [joint for joint in _JOINT.finditer(clause) if clause[: joint.start()].count("$") % 2 == 0]
+    if len(joints) != 1:
+        return None
+    first, second = clause[: joints[0].start()].strip(" ,"), clause[joints[0].end() :].rstrip(" .")
+    if joints[0]["bracket"]:
+        first, second = (first, second[:-1]) if second.endswith(")") else ("", "")
+    values = [value if prediction.parts else _value(value, gold) for value in (first, second)]
+    if not all(values):
+        return None
+    places = _PLACES.search(second)
+    rough = (len(places[1]) if places else 0) if joints[0]["rough"] else None
+    return Twice(str(values[0]), str(values[1]), rough)
+
+
+def measured_formula(text: str) -> str | None:
+    """Returns the formula that a text ends in with the unit behind it as LaTeX; None where no known unit follows."""
+    found = _FORMULA_AND_UNIT.search(text[-_LONGEST:])
+    if found is None or not found["unit"] or unit(f"1 {found['unit'].strip()}") is None:
+        return None
+    return f"{found[1]}\\text{{ {found['unit'].strip()}}}"
+
+
+def _value(text: str, gold: str) -> str | None:
+    """The value that a piece of prose states."""
+    if "$" in text:
+        found = _FORMULA_AND_UNIT.search(text)
+        if found is None:
+            return None
+        return measured_formula(text) or (None if found["unit"] else found[1])
+    stated = behind_cue(Statement(text, "prose"), gold).parts
+    return stated[0] if stated else None

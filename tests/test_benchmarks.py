@@ -1,0 +1,57 @@
+"""The benchmarks whose tables stand in docs/scale.md, at their smallest: they end well and measure both sides."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+SMALLEST = ("--rounds", "1", "--steps", "3", "--prompts", "2", "--group-size", "2", "--tokens", "4", "--syncs", "1")
+NUMBER = re.compile(r"[\d.,]+")
+
+
+def run(name: str, *arguments: str) -> str:
+    command = [sys.executable, str(BENCHMARKS / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def rows(printed: str) -> list[list[str]]:
+    """The cells of each row of the tables, heads and rules left out."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in printed.splitlines() if line[:1] == "|"]
+    return [cells for cells in lines[2:] if not cells[0].startswith("-")]
+
+
+@pytest.mark.slow
+def test_a_step_of_two_processes_that_share_the_policy_is_measured_beside_plain_trl() -> None:
+    printed = run("scale.py", "--only", "steps", "--sharding", "FSDP 2", *SMALLEST)
+    ((processes, sharding, *figures),) = rows(printed)
+    assert (processes, sharding) == ("2", "FSDP 2")
+    assert len(figures) == 5
+    assert all(NUMBER.match(figure) for figure in figures), printed
+    assert "Not measured" not in printed
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_each_way_of_a_sync_is_measured_on_a_rollout_server() -> None:
+    printed = run("scale.py", "--only", "syncs", "--sharding", "whole", *SMALLEST)
+    sizes = {sent: float(share.rstrip("%")) for sent, _, _, share, *_ in rows(printed)}
+    assert "Not measured" not in printed
+    assert len(sizes) == 4
+    assert sizes["everything"] == 100.0
+    assert sizes["the adapter"] < 50.0
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_rewards_are_measured_on_one_node_and_on_two() -> None:
+    printed = run("ray_scoring.py", "--rows", "64", "--rewards", "code", "nothing")
+    found = rows(printed)
+    assert [name for name, *_ in found] == ["`code`", "`nothing`"]
+    assert all(NUMBER.match(rate) for _, *rates, _ in found for rate in rates), printed
