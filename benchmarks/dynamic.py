@@ -26,7 +26,7 @@ LEVELS = ("easy", "medium", "hard")
 Curve = list[tuple[float, float]]  # thousands of tokens and held-out accuracy
 
 
-def write_mixed(folder: Path, each: int = 300) -> None:
+def write_mixed(folder: Path, each: int = 40) -> None:
     """Writes rows of three difficulties, and held-out ones of the middle one."""
     from grpo.envs.datasets.word_problems import generate
 
