@@ -17,8 +17,8 @@ def gdpo(scores: GroupScores) -> torch.Tensor:
     """Rewards normalised one by one within the group, summed by weight, and normalised over the batch.
 
     GDPO, arXiv 2601.05242: with Z_k = (S_k - mean(S_k)) / (std(S_k) + 1e-4) of reward k over the group, and
-    B = sum_k w_k Z_k, A = (B - mean(B)) / (std(B) + 1e-4) over the batch. Completions that differ in their mix of rewards
-    and have the same total stay apart. An abstention adds nothing.
+    B = sum_k w_k Z_k, A = (B - mean(B)) / (std(B) + 1e-4) over the batch. Completions with
+    the same total and another mix of rewards stay apart. An abstention adds nothing.
     """
     each = scores.scores
     normalised = (each - each.nanmean(dim=1, keepdim=True)) / (deviation(each, dim=1)[:, None] + EPSILON)
