@@ -193,7 +193,7 @@ class LossSection(Section):
         PluginRef,
         About(
             "What tokens cost, for example dapo:epsilon_high=0.28.",
-            "`grpo plugins show loss:NAME` prints the formula and the options of each; see "
+            "`grpo plugins show loss:dapo` prints its formula and options; see "
             "[losses.md](losses.md). A table has the key `name` and may have `options`.",
             kind="SPEC or table",
             flag=Flag("--loss", "SPEC"),

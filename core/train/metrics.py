@@ -47,7 +47,7 @@ def update_sums(
     )
 
 
-def update_metrics(gathered: torch.Tensor, names: Sequence[str], *, kl: bool, weighted: bool) -> dict[str, float]:
+def update_metrics(gathered: torch.Tensor, names: Sequence[str] = (), *, kl: bool, weighted: bool) -> dict[str, float]:
     """Turns the sums of all processes, [processes, 7 + M], into means per token; M metrics of the loss are named."""
     sums = gathered.sum(dim=0)
     means = (sums / sums[0].clamp(min=1)).tolist()
