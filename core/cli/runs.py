@@ -73,6 +73,7 @@ def runs(folder: Path | None, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(min=0), help=f"Completions to show; 0: all. Default: {SHOWN}.")
 @click.option("--group", type=click.IntRange(min=0), help="Only the completions of this group.")
 @click.option("--failures", is_flag=True, help="Only completions that a reward failed on.")
+@click.option("--wasted", is_flag=True, help="What was sampled in vain: replaced by others in its step.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list (of all, without --limit).")
 def show(
     run: Path,
@@ -82,6 +83,7 @@ def show(
     limit: int | None,
     group: int | None,
     failures: bool,
+    wasted: bool,
     as_json: bool,
 ) -> None:
     """Show recorded completions of RUN: prompt, completion, what each reward said, advantage."""
@@ -93,7 +95,10 @@ def show(
         raise UsageError("--ascending needs --sort reward, advantage or length.")
     if not run.exists():
         raise UsageError(f"{run} does not exist. List the runs with: grpo runs. For a plugin: grpo plugins show {run}")
-    step, recorded = read_step(open_run_dir(run), step)
+    step, recorded = read_step(open_run_dir(run), step, wasted=wasted)
+    if wasted and not recorded:
+        click.echo("[]" if as_json else f"step {step} of {run}: nothing was sampled in vain.")
+        return
     matching = choose(recorded, sort=sort, ascending=ascending, group=group, failures=failures)
     if limit is None:
         limit = len(matching) if as_json else SHOWN

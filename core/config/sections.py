@@ -321,6 +321,23 @@ class RolloutSection(Section):
             flag=Flag("--overlap"),
         ),
     ] = False
+    refill: Annotated[
+        Count,
+        About(
+            "How often a completion without a score is sampled again in its step.",
+            "One that a reward failed on, or that its environment lost; 0: it leaves its group smaller.",
+            flag=Flag("--refill"),
+        ),
+    ] = 0
+    dynamic: Annotated[
+        NotNegative,
+        About(
+            "Replaces groups whose scores are all alike by groups of other prompts, in the same step.",
+            "For at most so many times the tokens of the step's first samples; 0: they stay, and teach nothing. See "
+            "[rollouts.md](rollouts.md).",
+            flag=Flag("--dynamic", "TIMES"),
+        ),
+    ] = 0.0
     share_weights: Annotated[
         bool,
         About(

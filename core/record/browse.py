@@ -52,8 +52,10 @@ class Rollout:
         return any(outcome.outcome == "failure" for outcome in self.outcomes.values())
 
 
-def read_step(run: RunDir, step: int | None) -> tuple[int, list[Rollout]]:
+def read_step(run: RunDir, step: int | None, *, wasted: bool = False) -> tuple[int, list[Rollout]]:
     """Reads the rollouts of a step, or of the last one for None; returns the step too.
+
+    With `wasted` those that were sampled in vain, which may be none.
 
     Raises:
         UsageError: there are none.
@@ -63,7 +65,7 @@ def read_step(run: RunDir, step: int | None) -> tuple[int, list[Rollout]]:
         if not steps:
             raise UsageError(f"{run.path} has no rollouts yet. They appear with the first step.")
         step = steps[-1]
-    return step, [from_table(number, row) for number, row in enumerate(read_rollouts(run, step))]
+    return step, [from_table(number, row) for number, row in enumerate(read_rollouts(run, step, wasted=wasted))]
 
 
 def choose(

@@ -18,6 +18,7 @@ import xxhash
 
 from grpo.core.record.run_dir import (
     STEP_FILE,
+    WASTED_FILE,
     RunDir,
     ordinary_modes,
     read_json,
@@ -111,6 +112,7 @@ def rewind(run: RunDir, step: int) -> None:
     for recorded in rollout_steps(run):
         if recorded > step:
             (run.rollouts / STEP_FILE.format(recorded)).unlink()
+            (run.rollouts / WASTED_FILE.format(recorded)).unlink(missing_ok=True)
     for folder in run.checkpoints.glob(NAMED):
         whole = (folder / COMPLETE).is_file() and damage(folder, thorough=False) is None
         if checkpoint_step(folder) > step or not whole:

@@ -4,7 +4,7 @@
     versions.json       versions of python and of the libraries, and the lock of every plugin
     state.json          status, process id, last step
     metrics.jsonl       one object per step
-    rollouts/           step-000001.parquet: one row per completion
+    rollouts/           step-000001.parquet: one row per completion; wasted-000001.parquet: what was sampled in vain
     base/               the weights that it began with, where another run had trained them
     warmup/             the policy after the supervised steps, if there were any
     checkpoints/        checkpoint-20/, whole once it holds complete.json; see core/record/checkpoint.py
@@ -34,6 +34,7 @@ from grpo.plugins.errors import UsageError
 
 ORIGIN = "origin.json"  # beside weights that a run begins with: which run they are from
 STEP_FILE = "step-{:06d}.parquet"
+WASTED_FILE = "wasted-{:06d}.parquet"
 # The columns of rollouts but those of outcomes, of which each reward has three.
 PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
 PLAIN += ("messages", "info", "reward", "advantage", "env")
@@ -312,8 +313,15 @@ def read_metrics(run: RunDir) -> list[dict[str, Any]]:
     return rows
 
 
-def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow]) -> None:
-    """Writes the completions of one step as one Parquet file."""
+def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted: bool = False) -> None:
+    """Writes the completions of one step as one Parquet file.
+
+    Args:
+        run: where.
+        step: the optimizer step, from 1.
+        rows: what was sampled for it.
+        wasted: in vain; it has a file of its own.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -323,7 +331,7 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow]) -> None:
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]
     written = {key: [encodable(one) if isinstance(one, str) else one for one in own] for key, own in columns.items()}
     table = pa.table({key: pa.array(values, type=_type_of(key)) for key, values in written.items()})
-    with whole_file(run.rollouts / STEP_FILE.format(step)) as unfinished:
+    with whole_file(run.rollouts / (WASTED_FILE if wasted else STEP_FILE).format(step)) as unfinished:
         pq.write_table(table, unfinished, write_page_checksum=True)
 
 
@@ -332,8 +340,8 @@ def rollout_steps(run: RunDir) -> list[int]:
     return sorted(int(file.stem.removeprefix("step-")) for file in run.rollouts.glob("step-*.parquet"))
 
 
-def read_rollouts(run: RunDir, step: int) -> list[dict[str, Any]]:
-    """Reads the completions of one step.
+def read_rollouts(run: RunDir, step: int, *, wasted: bool = False) -> list[dict[str, Any]]:
+    """Reads the completions of one step: those that trained, or those that were sampled in vain, which may be none.
 
     Raises:
         UsageError: the step has none, or its file was damaged.
@@ -346,6 +354,10 @@ def read_rollouts(run: RunDir, step: int) -> list[dict[str, Any]]:
         steps = rollout_steps(run)
         have = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has none yet"
         raise UsageError(f"{run.path} has no rollouts of step {step}; {have}.")
+    if wasted:
+        file = run.rollouts / WASTED_FILE.format(step)
+        if not file.is_file():
+            return []
     try:
         table = pq.read_table(file, page_checksum_verification=True)
         _refuse_other_columns(table.schema)

@@ -7,22 +7,22 @@ divided. The generator counts (Philox), so a stream needs no state but its key.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 
 
-def keys_of(seed: int, step: int, first: int, count: int) -> tuple[int, ...]:
+def keys_of(seed: int, step: int, numbers: Iterable[int]) -> tuple[int, ...]:
     """Returns the keys of completions.
 
     Args:
         seed: of the run.
         step: the optimizer step that first trains on them.
-        first: the number of the first one in the step, over all processes; members of a group are adjacent.
-        count: how many there are.
+        numbers: theirs in the step, over all processes; members of a group are adjacent. What is sampled in the
+            place of others is numbered after all of these.
     """
-    places = (f"{seed} {step} {number}".encode() for number in range(first, first + count))
+    places = (f"{seed} {step} {number}".encode() for number in numbers)
     return tuple(int.from_bytes(hashlib.blake2b(place, digest_size=15).digest()) for place in places)
 
 

@@ -21,6 +21,7 @@ from grpo.core.train.callbacks import metrics_row
 from grpo.core.train.env_metrics import env_metrics
 from grpo.plugins.events import StepEnded
 from grpo.plugins.host import Host
+from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch
@@ -58,6 +59,8 @@ class Books:
         """
         self._batch = batch
         rows = rollout_rows(batch)
+        if batch.wasted:  # before the others, by which a step counts as recorded
+            write_rollouts(self._run_dir, batch.step, wasted_rows(batch), wasted=True)
         write_rollouts(self._run_dir, batch.step, rows)
         for warning in self._health.batch(batch.step, batch.completions, [row.reward for row in rows]):
             self._progress.warned(warning)
@@ -94,23 +97,47 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
     totals: Sequence[float] = batch.advantages.totals.tolist()
     values: Sequence[float] = batch.advantages.values.tolist()
     return [
-        RolloutRow(
-            step=batch.step,
-            group=i // batch.group_size,
-            prompt=json.dumps(list(completion.prompt), ensure_ascii=False),
-            completion=completion.text,
-            tokens=len(completion.token_ids),
-            finish_reason=completion.finish_reason,
-            columns=json.dumps(dict(completion.row), ensure_ascii=False, default=str),
-            messages=json.dumps(list(completion.messages), ensure_ascii=False) if completion.info else None,
-            info=json.dumps(dict(completion.info), ensure_ascii=False) if completion.info else None,
+        _row(
+            batch.step,
+            i // batch.group_size,
+            completion,
+            {name: outcomes[i] for name, outcomes in batch.outcomes.items()},
             reward=None if totals[i] != totals[i] else totals[i],
             advantage=values[i],
-            outcomes={n: (o[i].kind, o[i].score, o[i].reason) for n, o in batch.outcomes.items() if o[i] != ELSEWHERE},
-            env=completion.env,
         )
         for i, completion in enumerate(batch.completions)
     ]
+
+
+def wasted_rows(batch: Batch) -> list[RolloutRow]:
+    """Makes the records of what was sampled in vain; a total it has none."""
+    return [_row(batch.step, one.group, one.rollout.completion, one.outcomes) for one in batch.wasted]
+
+
+def _row(
+    step: int,
+    group: int,
+    completion: Completion,
+    outcomes: Mapping[str, Outcome],
+    *,
+    reward: float | None = None,
+    advantage: float = 0.0,
+) -> RolloutRow:
+    return RolloutRow(
+        step=step,
+        group=group,
+        prompt=json.dumps(list(completion.prompt), ensure_ascii=False),
+        completion=completion.text,
+        tokens=len(completion.token_ids),
+        finish_reason=completion.finish_reason,
+        columns=json.dumps(dict(completion.row), ensure_ascii=False, default=str),
+        messages=json.dumps(list(completion.messages), ensure_ascii=False) if completion.info else None,
+        info=json.dumps(dict(completion.info), ensure_ascii=False) if completion.info else None,
+        reward=reward,
+        advantage=advantage,
+        outcomes={name: (one.kind, one.score, one.reason) for name, one in outcomes.items() if one != ELSEWHERE},
+        env=completion.env,
+    )
 
 
 def _shown(outcome: Outcome) -> str:

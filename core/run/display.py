@@ -289,6 +289,7 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("length", "completions/mean_length"),
         *((label, key) for label, key in TURNS if (row.get("turns/most") or 0) > 1 or key == CALLS),
         ("no signal", "frac_reward_zero_std"),
+        *((label, key) for label, key in (("wasted", "sampling/wasted"),) if row.get(key)),
         ("loss", "loss"),
         ("kl", "kl"),
     ]

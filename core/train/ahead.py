@@ -34,6 +34,7 @@ import torch
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_starts
+from grpo.core.env.spares import Place
 from grpo.core.processes.group import any_of
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import SyncFault
@@ -107,10 +108,12 @@ class _Ready:
     """A batch that was sampled ahead and proven.
 
     Attributes:
+        starts: the episodes that were asked for; some may have given their place to others.
         generation: the rollouts.
         mean, largest: difference in nats between the engine that sampled it and the policy.
     """
 
+    starts: Sequence[Episode]
     generation: Generation
     mean: float
     largest: float
@@ -125,16 +128,24 @@ class AheadSampler:
         tolerance: mean difference in nats that the engine's arithmetic explains.
         device: where the policy is.
         gather: collects tensors of all processes.
+        episode_at: returns an episode by its place.
     """
 
     def __init__(
-        self, inner: PolicySampler, probe: Probe, tolerance: float, device: torch.device, gather: Gather
+        self,
+        inner: PolicySampler,
+        probe: Probe,
+        tolerance: float,
+        device: torch.device,
+        gather: Gather,
+        episode_at: Callable[[Place], Episode],
     ) -> None:
         self._inner = inner
         self._probe = probe
         self._tolerance = tolerance
         self._device = device
         self._gather = gather
+        self._episode_at = episode_at
         self._sampling: _Sampling | None = None
         self._ready: _Ready | None = None
         self._recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
@@ -142,7 +153,7 @@ class AheadSampler:
     def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns the batch as it was sampled ahead, else samples it now."""
         ready, self._ready = self._ready or self._resumed(starts), None
-        fits = ready is not None and self._sampling is None and list(ready.generation.starts) == list(starts)
+        fits = ready is not None and self._sampling is None and list(ready.starts) == list(starts)
         if not any_of(not fits, "the batch that was sampled ahead") and ready is not None:
             found = replace(ready.generation, staleness=1, metrics=difference_metrics(ready.mean, ready.largest))
         else:  # the first batch, or one that has to be sampled again
@@ -177,8 +188,7 @@ class AheadSampler:
     def save(self, checkpoint: Path) -> None:
         """Writes the batch that is ready."""
         if self._ready is not None:
-            found = self._ready.generation
-            write_ahead(checkpoint, found.prompts, found.rollouts, mean=self._ready.mean, largest=self._ready.largest)
+            write_ahead(checkpoint, self._ready.generation, mean=self._ready.mean, largest=self._ready.largest)
 
     def load(self, checkpoint: Path) -> None:
         """Reads the batch that was ready.
@@ -200,31 +210,41 @@ class AheadSampler:
         recorded, self._recorded = self._recorded, None
         if recorded is None:
             return None
-        prompts = encode_starts(self._inner.tokenizer, starts)
-        rollouts = recorded.rollouts_of(starts, prompts)
+        answered = recorded.starts_of(starts, self._episode_at)
+        prompts = encode_starts(self._inner.tokenizer, answered)
+        rollouts = recorded.rollouts_of(answered, prompts)
         if rollouts is None:
             return None
-        early = self._inner.begin_scoring()
-        early.begin(range(len(rollouts)), [one.completion for one in rollouts])
-        return _Ready(Generation(starts, prompts, rollouts, early), recorded.mean, recorded.largest)
+        early, wasted = self._inner.begin_scoring(), recorded.wasted_of(self._episode_at)
+        if recorded.outcomes is None:
+            early.begin(range(len(rollouts)), [one.completion for one in rollouts])
+        found = Generation(answered, prompts, rollouts, early, outcomes=recorded.outcomes_of_all(), wasted=wasted)
+        return _Ready(starts, found, recorded.mean, recorded.largest)
 
     def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
         found, before = self._waited(sampling), None
         if not any_of(found is None, "the batch that is sampled ahead"):
             assert found is not None
+            found = self._filled(found, sampling, step)
             apart = self._apart(found)
             if not apart.too_far:
-                return _Ready(found, apart.mean, apart.largest), {}
+                return _Ready(sampling.starts, found, apart.mean, apart.largest), {}
             before = apart.mean, apart.largest
             found.early.drop()
             found = None
         with preserved_randomness(sampling.seed):
             found = self._inner.synced_unless(found, sampling.starts, sampling.prompts)
+        found = self._filled(found, sampling, step)
         apart = self._apart(found)
         if apart.too_far:
             names = self._inner.rollouts.differing()
             raise RunError(mismatch_text(step, before or (apart.mean, apart.largest), apart, names))
-        return _Ready(found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
+        return _Ready(sampling.starts, found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
+
+    def _filled(self, found: Generation, sampling: _Sampling, step: int) -> Generation:
+        """Fills the batch up, from random numbers that are the same when it is sampled again."""
+        with preserved_randomness((sampling.seed + 1) % SEEDS):
+            return self._inner.filled(found, step + 1, unsynced=True)
 
     def _waited(self, sampling: _Sampling) -> Generation | None:
         """Waits for the batch; None where the engine lost its weights, and everything is to be handed over again."""

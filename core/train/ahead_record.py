@@ -7,16 +7,19 @@ the policy said. Of several processes that train together, each has a file of it
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from grpo.core.env.episodes import Episode
+from grpo.core.env.spares import Place
 from grpo.core.processes.rank import rank
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.turns.play import Trajectory, completed
 from grpo.core.rollout.types import Sampled
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.sampler import Generation, Wasted
 
 
 def file_of(process: int) -> str:
@@ -32,12 +35,49 @@ class AheadRecord:
         prompts: token ids, one prompt for each rollout.
         rollouts: what `rollouts_of` makes rollouts of.
         mean, largest: difference in nats between the engine that sampled it and the policy.
+        places: environment and number of the episode of each rollout, where some were replaced; else empty.
+        outcomes: of a batch that was filled up, reward name to what it said of each rollout; else None.
+        wasted: what was sampled in vain.
     """
 
     prompts: list[list[int]]
     rollouts: list[Mapping[str, Any]]
     mean: float
     largest: float
+    places: list[list[Any]] = field(default_factory=list)
+    outcomes: Mapping[str, list[Mapping[str, Any]]] | None = None
+    wasted: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def starts_of(self, asked: Sequence[Episode], episode_at: Callable[[Place], Episode]) -> list[Episode]:
+        """Returns the episodes that the rollouts answer.
+
+        Args:
+            asked: those that were asked for.
+            episode_at: returns an episode by its place.
+        """
+        if len(self.places) != len(asked):
+            return list(asked)
+        places = [(env, index) for env, index in self.places]
+        return [
+            one if (one.env, one.index) == place else replace(episode_at(place), group=one.group)
+            for one, place in zip(asked, places, strict=True)
+        ]
+
+    def outcomes_of_all(self) -> dict[str, list[Outcome]] | None:
+        """Returns reward name to outcomes, None where the batch was not scored yet."""
+        if self.outcomes is None:
+            return None
+        return {name: [Outcome(**one) for one in every] for name, every in self.outcomes.items()}
+
+    def wasted_of(self, episode_at: Callable[[Place], Episode]) -> tuple[Wasted, ...]:
+        """Returns what was sampled in vain."""
+        found = []
+        for one in self.wasted:
+            env, index = one["place"]
+            start = replace(episode_at((env, index)), group=one["group"])
+            outcomes = {name: Outcome(**outcome) for name, outcome in one["outcomes"].items()}
+            found.append(Wasted(one["group"], start, one["prompt"], _restored(start, one["rollout"]), outcomes))
+        return tuple(found)
 
     def rollouts_of(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[Trajectory] | None:
         """Returns the rollouts, or None when these are not the prompts that they answer.
@@ -51,16 +91,27 @@ class AheadRecord:
         return [_restored(episode, one) for episode, one in zip(starts, self.rollouts, strict=True)]
 
 
-def write_ahead(
-    folder: Path, prompts: Sequence[Sequence[int]], rollouts: Sequence[Trajectory], *, mean: float, largest: float
-) -> None:
+def write_ahead(folder: Path, found: Generation, *, mean: float, largest: float) -> None:
     """Writes a batch into a checkpoint."""
-    written = {
-        "prompts": [list(prompt) for prompt in prompts],
-        "rollouts": [_written(one) for one in rollouts],
+    written: dict[str, Any] = {
+        "prompts": [list(prompt) for prompt in found.prompts],
+        "rollouts": [_written(one) for one in found.rollouts],
         "mean": mean,
         "largest": largest,
     }
+    if found.outcomes is not None:
+        written["places"] = [_place(one) for one in found.starts]
+        written["outcomes"] = {name: [_said(one) for one in every] for name, every in found.outcomes.items()}
+        written["wasted"] = [
+            {
+                "group": one.group,
+                "place": _place(one.start),
+                "prompt": list(one.prompt),
+                "rollout": _written(one.rollout),
+                "outcomes": {name: _said(outcome) for name, outcome in one.outcomes.items()},
+            }
+            for one in found.wasted
+        ]
     with whole_file(folder / file_of(rank())) as unfinished:
         unfinished.write_text(json.dumps(written), encoding="utf-8")
 
@@ -73,6 +124,14 @@ def read_ahead(folder: Path) -> AheadRecord | None:
     """
     found = read_json(folder / file_of(rank()))
     return None if found is None else AheadRecord(**found)
+
+
+def _place(one: Episode) -> Place:
+    return one.env, one.index
+
+
+def _said(one: Outcome) -> dict[str, Any]:
+    return {**asdict(one), "metrics": None if one.metrics is None else dict(one.metrics)}
 
 
 def _written(one: Trajectory) -> dict[str, Any]:

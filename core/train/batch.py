@@ -13,6 +13,7 @@ from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages
+from grpo.core.train.sampler import Wasted
 from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
@@ -30,6 +31,7 @@ class Batch:
         advantages: what the policy is trained with.
         group_size: members per group.
         generate_seconds, score_seconds: wall time on this process.
+        wasted: what was sampled beside them in vain, of all processes.
     """
 
     step: int
@@ -39,6 +41,16 @@ class Batch:
     group_size: int
     generate_seconds: float
     score_seconds: float
+    wasted: tuple[Wasted, ...] = ()
+
+    @property
+    def sampled(self) -> tuple[Completion, ...]:
+        """Every completion that was sampled for it, those in vain last."""
+        return (*self.completions, *(one.rollout.completion for one in self.wasted))
+
+    def outcomes_of(self, name: str) -> list[Outcome]:
+        """Returns what a reward said of each completion that was sampled for it."""
+        return [*self.outcomes[name], *(one.outcomes[name] for one in self.wasted)]
 
 
 def advantages_of(
@@ -112,9 +124,10 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
     Raises:
         RunError: names the environment or the reward, its distribution and the first reason.
     """
-    ended = [number for number, one in enumerate(batch.completions) if one.finish_reason != "error"]
-    for env in dict.fromkeys(one.env for one in batch.completions):
-        own = [one for one in batch.completions if one.env == env]
+    sampled = batch.sampled
+    ended = [number for number, one in enumerate(sampled) if one.finish_reason != "error"]
+    for env in dict.fromkeys(one.env for one in sampled):
+        own = [one for one in sampled if one.env == env]
         failed = [one for one in own if one.finish_reason == "error"]
         if len(failed) > limit * len(own):
             raise RunError(
@@ -123,8 +136,9 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
                 "with `grpo show`, fix the environment, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
-        failures = [batch.outcomes[reward.name][i] for i in ended if batch.outcomes[reward.name][i].kind == "failure"]
-        count = len({*ended} & {*_own(batch.completions, reward.env)})
+        outcomes = batch.outcomes_of(reward.name)
+        failures = [outcomes[i] for i in ended if outcomes[i].kind == "failure"]
+        count = len({*ended} & {*_own(sampled, reward.env)})
         if len(failures) > limit * count:
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
@@ -151,8 +165,8 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         "time/generate": batch.generate_seconds,
         "time/score": batch.score_seconds,
         **{
-            f"time/rewards/{name}": sum(one.seconds for one in each) / processes()
-            for name, each in batch.outcomes.items()
+            f"time/rewards/{name}": sum(one.seconds for one in batch.outcomes_of(name)) / processes()
+            for name in batch.outcomes
         },
     }
     if any(completion.info for completion in batch.completions):
@@ -175,6 +189,16 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
             figures = [outcome.metrics[key] for outcome in outcomes if outcome.metrics and key in outcome.metrics]
             metrics[f"rewards/{name}/{key}"] = mean(figures)
     return metrics
+
+
+def waste_metrics(batch: Batch) -> dict[str, float]:
+    """Returns what was sampled in vain, as a share of all tokens, and completions sampled for each that trains."""
+    trained = sum(len(one.token_ids) for one in batch.completions)
+    wasted = sum(len(one.rollout.completion.token_ids) for one in batch.wasted)
+    return {
+        "sampling/wasted": wasted / max(trained + wasted, 1),
+        "sampling/per_completion": len(batch.sampled) / len(batch.completions),
+    }
 
 
 def _moments(scores: torch.Tensor) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -18,30 +18,16 @@ from grpo.core.env.episodes import Episode
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered, rows_of_all
 from grpo.core.processes.rank import rank
-from grpo.core.scoring.early import EarlyCalls
-from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import (
     Batch,
     advantages_of,
     batch_metrics,
     length_metrics,
     trained_of,
+    waste_metrics,
 )
-from grpo.core.train.sampler import Sampler
+from grpo.core.train.sampler import BatchScoring, Sampler, Wasted
 from grpo.core.train.tensors import Tensors, counted, padded
-from grpo.plugins.types import Completion
-
-
-class BatchScoring(Protocol):
-    """Scores the completions of a batch."""
-
-    def begin(self) -> EarlyCalls:
-        """Returns what begins to score the completions of a batch as they end."""
-        ...
-
-    def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
-        """Scores the whole batch, with what was begun; reward name to one outcome per completion."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +90,9 @@ class Collector:
         generation = self._sampler.next(starts, step, again=again)
         sampled = time.perf_counter()
         completions = [one.completion for one in generation.rollouts]
-        outcomes = self._scoring.score(completions, generation.early)
+        outcomes = generation.outcomes
+        if outcomes is None:
+            outcomes = self._scoring.score(completions, generation.early)
         scored = time.perf_counter()
         sizes = [
             (len(prompt), sum(one.sampled), bool(one.token_ids) and one.token_ids[-1] in self._end_ids)
@@ -113,7 +101,9 @@ class Collector:
         names = list(outcomes)
         rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), strict=True))
         rows = rows_of_all(rows, "the scored completions")
-        batch = self._batch(names, rows, step, sampled - began, scored - sampled)
+        wasted = rows_of_all(generation.wasted, "what was sampled in vain")
+        early = generation.score_seconds if not generation.staleness else 0.0  # else while the last batch trained
+        batch = self._batch(names, rows, wasted, step, sampled - began - early, scored - sampled + early)
         tensors = padded(generation.prompts, generation.rollouts, self._pad_id, self._device)
         self._enter(tensors, batch)
         lengths, ended = [row[1][1] for row in rows], [row[1][2] for row in rows]
@@ -121,15 +111,26 @@ class Collector:
             batch=batch,
             tensors=tensors,
             staleness=generation.staleness,
-            tokens=sum(row[1][0] for row in rows) + sum(lengths),
+            tokens=sum(row[1][0] for row in rows)
+            + sum(lengths)
+            + sum(len(one.prompt) + sum(one.rollout.sampled) for one in wasted),
             metrics={
                 **generation.metrics,
                 **length_metrics(lengths, ended),
                 **batch_metrics(batch, self._plan.rewards),
+                **(waste_metrics(batch) if generation.outcomes is not None else {}),
             },
         )
 
-    def _batch(self, names: Sequence[str], rows: Sequence[Any], step: int, generate: float, score: float) -> Batch:
+    def _batch(
+        self,
+        names: Sequence[str],
+        rows: Sequence[Any],
+        wasted: Sequence[Wasted],
+        step: int,
+        generate: float,
+        score: float,
+    ) -> Batch:
         outcomes = {name: [row[2][number] for row in rows] for number, name in enumerate(names)}
         size = self._plan.config.train.group_size
         return Batch(
@@ -140,6 +141,7 @@ class Collector:
             group_size=size,
             generate_seconds=generate,
             score_seconds=score,
+            wasted=tuple(wasted),
         )
 
     def _enter(self, tensors: Tensors, batch: Batch) -> None:

@@ -6,7 +6,7 @@ same form, `Sampler`, and stands around another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,48 @@ from grpo.core.env.prompts import encode_starts
 from grpo.core.processes.rank import rank
 from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.rollout.together import faulty_anywhere
 from grpo.core.rollout.turns.play import Player, Trajectory, completed
 from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
 from grpo.core.scoring.early import EarlyCalls
+from grpo.core.scoring.outcome import Outcome
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Begin = Callable[[Sequence[int], Sequence[Completion]], None]
+
+
+class BatchScoring(Protocol):
+    """Scores the completions of a batch."""
+
+    def begin(self) -> EarlyCalls:
+        """Returns what begins to score the completions of a batch as they end."""
+        ...
+
+    def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
+        """Scores the whole batch, with what was begun; reward name to one outcome per completion."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wasted:
+    """What was sampled and is not trained on.
+
+    Attributes:
+        group: the number of the group of the batch that it was sampled for.
+        start: the episode that it answers.
+        prompt: token ids.
+        rollout: what followed.
+        outcomes: what each reward said of it: a failure, or what the others of its group were given too.
+    """
+
+    group: int
+    start: Episode
+    prompt: Sequence[int]
+    rollout: Trajectory
+    outcomes: Mapping[str, Outcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +72,9 @@ class Generation:
         early: the calls of rewards that were begun for them.
         staleness: optimizer steps between the policy that sampled them and the one that they were asked for.
         metrics: what sampling says about itself.
+        outcomes: reward name to one outcome per rollout; None where they were not scored yet.
+        wasted: what was sampled beside them in vain.
+        score_seconds: wall time of these outcomes.
     """
 
     starts: Sequence[Episode]
@@ -47,6 +83,15 @@ class Generation:
     early: EarlyCalls
     staleness: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    outcomes: dict[str, list[Outcome]] | None = None
+    wasted: tuple[Wasted, ...] = ()
+    score_seconds: float = 0.0
+
+
+# Episodes, and the numbers of their random draws among those of the step, to their rollouts; None where they cannot be
+# had from the same weights any more.
+SampleMore = Callable[[Sequence[Episode], Sequence[int]], Generation | None]
+Fill = Callable[[Generation, int, SampleMore], Generation]  # a batch, its step and what samples more to a full one
 
 
 class Sampler(Protocol):
@@ -93,6 +138,7 @@ class PolicySampler:
         params: how tokens are chosen; the length is that of one turn.
         begin_scoring: returns what begins to score the completions of a batch as they end.
         seed: of the run, where each completion can have random numbers of its own; None where the backend draws.
+        fill: fills a batch up within its step, or None where it is trained on as it is sampled.
     """
 
     def __init__(
@@ -103,6 +149,7 @@ class PolicySampler:
         params: SamplingParams,
         begin_scoring: Callable[[], EarlyCalls],
         seed: int | None,
+        fill: Fill | None = None,
     ) -> None:
         self.rollouts = rollouts
         self.tokenizer = tokenizer
@@ -110,13 +157,31 @@ class PolicySampler:
         self._players = players
         self._params = params
         self._seed = seed
+        self._fill = fill
 
     def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
-        """Syncs and samples."""
-        if self._seed is not None:
-            count = len(starts)
-            self._params = replace(self._params, keys=keys_of(self._seed, step, rank() * count, count))
-        return self.synced(starts, encode_starts(self.tokenizer, starts), again=again)
+        """Syncs, samples, and fills the batch up."""
+        first = rank() * len(starts)
+        self._number(step, range(first, first + len(starts)))
+        return self.filled(self.synced(starts, encode_starts(self.tokenizer, starts), again=again), step)
+
+    def filled(self, found: Generation, step: int, *, unsynced: bool = False) -> Generation:
+        """Fills a batch up from the weights that sampled it.
+
+        Args:
+            found: the batch.
+            step: the first optimizer step that trains on it, from 1.
+            unsynced: these weights were handed over last, and the policy is not to be touched.
+        """
+        if self._fill is None:
+            return found
+
+        def more(starts: Sequence[Episode], numbers: Sequence[int]) -> Generation | None:
+            self._number(step, numbers)
+            prompts = encode_starts(self.tokenizer, starts)
+            return self._more_unsynced(starts, prompts) if unsynced else self.synced(starts, prompts, again=False)
+
+        return self._fill(found, step, more)
 
     def synced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
         """Syncs and samples; the prompts are those of the episodes."""
@@ -153,6 +218,25 @@ class PolicySampler:
 
     def close(self) -> None:
         """Has begun nothing."""
+
+    def _number(self, step: int, numbers: Iterable[int]) -> None:
+        """Gives what is sampled next its random numbers, where each completion has its own."""
+        if self._seed is not None:
+            self._params = replace(self._params, keys=keys_of(self._seed, step, numbers))
+
+    def _more_unsynced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation | None:
+        """Samples with the weights that were handed over last; None where an engine of any process lost them."""
+        found: Generation | None = None
+        error: Exception | None = None
+        try:
+            found = self.unsynced(starts, prompts)
+        except Exception as raised:
+            error = raised
+        if not faulty_anywhere(error, "the samples"):
+            return found
+        if found is not None:
+            found.early.drop()
+        return None
 
     def _sampled(
         self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts

@@ -41,6 +41,7 @@ from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
 from grpo.core.env.episodes import Episode, in_groups
+from grpo.core.env.spares import Spares
 from grpo.core.plan import Plan
 from grpo.core.policy.load import end_ids
 from grpo.core.policy.save import save_whole
@@ -54,8 +55,9 @@ from grpo.core.rollout.types import Rollouts, evaluating, sampling_params
 from grpo.core.train.adamw import compensated_for
 from grpo.core.train.ahead import AheadSampler, refuse_unfit_policy
 from grpo.core.train.batch import Batch
-from grpo.core.train.collect import BatchScoring, Collector
+from grpo.core.train.collect import Collector
 from grpo.core.train.data import prompt_rows, upcoming_starts
+from grpo.core.train.fill import Filler
 from grpo.core.train.forward import LogProbs
 from grpo.core.train.guard import StepGuard
 from grpo.core.train.head import attach_logps
@@ -66,7 +68,7 @@ from grpo.core.train.reference import REFERENCE, Reference
 from grpo.core.train.report import StepReport
 from grpo.core.train.rise import rise_from_above_zero
 from grpo.core.train.same_arithmetic import SameArithmetic
-from grpo.core.train.sampler import PolicySampler, Sampler
+from grpo.core.train.sampler import BatchScoring, PolicySampler, Sampler
 from grpo.core.train.tensors import Tensors, counted, micro_batches, whole_ids, whole_mask
 from grpo.core.train.trl_arguments import grpo_arguments, refuse_unfit_head
 from grpo.plugins.errors import RunError
@@ -165,6 +167,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         if rollouts.exact:
             self._guard = SameArithmetic(tolerance, self, self._apart_again, gather, model.config.model_type)
         ends = end_ids(tokenizer, model)
+        fills = plan.config.rollout.refill or plan.config.rollout.dynamic
+        spares = Spares(plan.envs, plan.config.seed)
+        fill = Filler(plan.config, plan.rewards, scoring, spares).filled if fills else None
         sampler = PolicySampler(
             self.rollouts,
             players_of(plan.envs, plan.config.rollout, tokenizer),
@@ -172,11 +177,12 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             sampling_params(plan.config.rollout, ends, tokenizer.pad_token_id),
             scoring.begin,
             plan.config.seed if rollouts.exact else None,
+            fill,
         )
         device = self.accelerator.device
         self.sampler: Sampler = sampler
         if plan.config.rollout.overlap:
-            self.sampler = AheadSampler(sampler, self._probed, tolerance, device, self.accelerator.gather)
+            self.sampler = AheadSampler(sampler, self._probed, tolerance, device, gather, spares.at)
         self._collector = Collector(
             plan, self.sampler, scoring, end_ids=ends, pad_id=tokenizer.pad_token_id, device=device
         )

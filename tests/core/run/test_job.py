@@ -24,6 +24,12 @@ from grpo import reward
 @reward(version=1, range=(0.0, 1.0), isolation="inline")
 def vowels(completion: str) -> float:
     return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def patchy(completion: str) -> float:
+    if sum(map(ord, completion)) % 10 == 0:
+        raise ValueError("not this one")
+    return float(sum(map(ord, completion)) % 10 == 1)
 """
 
 
@@ -104,6 +110,43 @@ def test_a_killed_run_resumes_to_bitwise_equal_metrics(
     assert len(list((killed / "rollouts").glob("*.parquet"))) == len(list((whole / "rollouts").glob("*.parquet")))
     with pytest.raises(UsageError, match="complete"):
         here(["run", "--resume", str(killed)])
+
+
+@pytest.fixture
+def filled(small: list[str]) -> list[str]:
+    """Arguments of a run whose reward fails, and tells few completions apart: its batches are filled up."""
+    mine = [word.replace("mine.py:vowels", "mine.py:patchy") for word in small]
+    return [*mine, *["--refill", "2", "--dynamic", "1.5", "--set", "failures.stop_share=0.9"]]
+
+
+def sampled(run: Path, step: int, *, wasted: bool = False) -> list[dict[str, Any]]:
+    from grpo.core.record.run_dir import RunDir, read_rollouts
+
+    return read_rollouts(RunDir(run), step, wasted=wasted)
+
+
+def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(filled: list[str], tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    here([*filled, "--out", str(whole)])
+    killed_at(filled, killed, step=5)
+    here(["run", "--resume", str(killed)])
+    rows = metrics(whole)
+    assert metrics(killed) == rows
+    assert max(row.get("sampling/wasted", 0.0) for row in rows) > 0
+    for step in range(1, 9):
+        assert sampled(killed, step) == sampled(whole, step)
+        assert sampled(killed, step, wasted=True) == sampled(whole, step, wasted=True)
+
+
+def test_two_processes_fill_a_batch_up_as_one_does(filled: list[str], tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    first = [*filled, "--steps", "1", "--eval-size", "0", "--prompts-per-step", "3"]  # a group is split among them
+    here([*first, "--out", str(one)])
+    forked_together([*first, "--out", str(two)], tmp_path)
+    assert sampled(two, 1) == sampled(one, 1)
+    gone = [sorted((row["group"], row["completion"]) for row in sampled(run, 1, wasted=True)) for run in (one, two)]
+    assert gone[0] == gone[1]
+    assert gone[0]
 
 
 def test_a_resumed_run_adds_to_its_events_and_says_nothing_of_tied_weights(

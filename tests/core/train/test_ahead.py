@@ -20,6 +20,15 @@ from grpo.plugins.errors import RunError, UsageError
 
 pytestmark = pytest.mark.slow
 STEPS = 4
+PATCHY = """
+from grpo import reward
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def patchy(completion: str) -> float:
+    if sum(map(ord, completion)) % 10 == 0:
+        raise ValueError("not this one")
+    return float(sum(map(ord, completion)) % 10 == 1)
+"""
 
 
 class Copied(HfRollouts):
@@ -100,7 +109,8 @@ def job(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFactory)
             "evaluation": {"size": 0},
             "output": {"save_every": 2},
         }
-        tree |= {key: {**tree.get(key, {}), **value} for key, value in settings.items()}  # type: ignore[dict-item]
+        for key, value in settings.items():
+            tree[key] = {**tree.get(key, {}), **value} if isinstance(value, dict) else value  # type: ignore[dict-item]
         start(parse_config(tree), Host.discover(), Silent())
         return out
 
@@ -151,10 +161,11 @@ def seconds(metric: str) -> bool:
     return metric.startswith("time/")
 
 
-def rollouts(run: Path, column: str) -> list[list[Any]]:
+def rollouts(run: Path, column: str, *, wasted: bool = False) -> list[list[Any]]:
     from grpo.core.record.run_dir import RunDir, read_rollouts
 
-    return [[row[column] for row in read_rollouts(RunDir(run), step)] for step in range(1, STEPS + 1)]
+    steps = range(1, STEPS + 1)
+    return [[row[column] for row in read_rollouts(RunDir(run), step, wasted=wasted)] for step in steps]
 
 
 def test_the_next_batch_is_sampled_beside_training_and_is_one_step_old(held: Held) -> None:
@@ -184,6 +195,32 @@ def test_a_run_is_repeatable_and_one_that_was_killed_goes_on_with_the_batch_that
     for column in ("prompt", "completion", "advantage", "finish_reason"):
         assert rollouts(run, column) == rollouts(held.path, column)
     for row, other in zip(metrics(run), metrics(held.path), strict=True):
+        assert {key: value for key, value in row.items() if not seconds(key)} == {
+            key: value for key, value in other.items() if not seconds(key)
+        }
+
+
+def test_a_batch_that_was_filled_up_ahead_is_proven_whole_and_comes_back_from_a_checkpoint(
+    job: Job, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(PATCHY)
+    settings = {
+        "rewards": [f"{tmp_path}/mine.py:patchy"],
+        "rollout": {"refill": 2, "dynamic": 1.5},
+        "failures": {"stop_share": 0.9},
+    }
+    whole, killed = job(Copied(), **settings), job(Copied(), **settings)
+    rows = metrics(whole)
+    assert [row["sampling/staleness"] for row in rows] == [0.0, 1.0, 1.0, 1.0]
+    assert max(row["sampling/wasted"] for row in rows[1:]) > 0
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-4
+    shutil.rmtree(killed / "model")
+    shutil.rmtree(killed / "checkpoints" / "checkpoint-4")
+    job(Copied(), resumed=killed)
+    for column in ("prompt", "completion", "advantage", "finish_reason"):
+        assert rollouts(killed, column) == rollouts(whole, column)
+        assert rollouts(killed, column, wasted=True) == rollouts(whole, column, wasted=True)
+    for row, other in zip(metrics(killed), rows, strict=True):
         assert {key: value for key, value in row.items() if not seconds(key)} == {
             key: value for key, value in other.items() if not seconds(key)
         }

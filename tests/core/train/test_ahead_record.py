@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.scoring.early import EarlyCalls
+from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.ahead_record import file_of, read_ahead, write_ahead
+from grpo.core.train.sampler import Generation, Wasted
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Completion
 
@@ -53,8 +57,12 @@ def trajectories() -> list[Trajectory]:
     ]
 
 
+def generation(rollouts: list[Trajectory]) -> Generation:
+    return Generation(EPISODES, PROMPTS, rollouts, EarlyCalls({}, lambda task: None))
+
+
 def test_rollouts_come_back_to_the_last_bit(tmp_path: Path) -> None:
-    write_ahead(tmp_path, PROMPTS, trajectories(), mean=1e-9, largest=0.25)
+    write_ahead(tmp_path, generation(trajectories()), mean=1e-9, largest=0.25)
     record = read_ahead(tmp_path)
     assert record is not None
     assert (record.mean, record.largest) == (1e-9, 0.25)
@@ -63,7 +71,7 @@ def test_rollouts_come_back_to_the_last_bit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prompts", [[[1, 2, 3], [1, 4]], [[1, 2, 3]], [[1, 2], [1, 2, 3]]], ids=str)
 def test_rollouts_that_answer_other_prompts_are_not_used(tmp_path: Path, prompts: list[list[int]]) -> None:
-    write_ahead(tmp_path, PROMPTS, trajectories(), mean=0.0, largest=0.0)
+    write_ahead(tmp_path, generation(trajectories()), mean=0.0, largest=0.0)
     record = read_ahead(tmp_path)
     assert record is not None
     assert record.rollouts_of(EPISODES, prompts) is None
@@ -74,17 +82,42 @@ def test_a_checkpoint_without_a_batch_has_none(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    write_ahead(tmp_path, PROMPTS, trajectories(), mean=0.0, largest=0.0)
+    write_ahead(tmp_path, generation(trajectories()), mean=0.0, largest=0.0)
     (tmp_path / file_of(0)).write_text((tmp_path / file_of(0)).read_text()[:-20])
     with pytest.raises(UsageError, match=file_of(0)):
         read_ahead(tmp_path)
 
 
 def test_a_write_that_fails_leaves_the_earlier_batch(tmp_path: Path) -> None:
-    write_ahead(tmp_path, PROMPTS, trajectories(), mean=0.5, largest=0.0)
+    write_ahead(tmp_path, generation(trajectories()), mean=0.5, largest=0.0)
     broken = trajectories()
     broken[0].completion.info["rewards"].append(object())  # type: ignore[index]
     with pytest.raises(TypeError, match="not JSON serializable"):
-        write_ahead(tmp_path, PROMPTS, broken, mean=0.0, largest=0.0)
+        write_ahead(tmp_path, generation(broken), mean=0.0, largest=0.0)
     assert [path.name for path in tmp_path.iterdir()] == [file_of(0)]
     assert json.loads((tmp_path / file_of(0)).read_text())["mean"] == 0.5
+
+
+def test_a_batch_that_was_filled_up_comes_back_with_its_scores_and_what_was_sampled_in_vain(tmp_path: Path) -> None:
+    other = Episode(7, PROMPT, {"answer": "6"}, None, env="guess", group=3)
+    episodes = {("guess", 0): EPISODES[0], ("guess", 7): other}
+    first, second = trajectories()
+    first = replace(first, completion=replace(first.completion, row={"answer": "6"}))
+    outcomes = {"close": [Outcome("score", 0.1, metrics={"off": 2.0}), Outcome("failure", None, "lost")]}
+    wasted = (Wasted(3, replace(EPISODES[0], group=3), (1, 2), trajectories()[0], {"close": Outcome("abstain")}),)
+    filled = replace(generation([first, second]), starts=[other, EPISODES[1]], outcomes=outcomes, wasted=wasted)
+    write_ahead(tmp_path, filled, mean=0.0, largest=0.0)
+    record = read_ahead(tmp_path)
+    assert record is not None
+    asked = [replace(EPISODES[0], group=3), EPISODES[1]]
+    starts = record.starts_of(asked, episodes.__getitem__)
+    assert starts == [other, EPISODES[1]]
+    assert record.outcomes_of_all() == outcomes
+    found = record.rollouts_of(starts, PROMPTS)
+    assert found is not None
+    assert found[0].completion.row == {"answer": "6"}
+    restored = record.wasted_of(episodes.__getitem__)
+    assert [(one.group, one.start, list(one.prompt), one.outcomes) for one in restored] == [
+        (3, replace(EPISODES[0], group=3), [1, 2], {"close": Outcome("abstain")})
+    ]
+    assert restored[0].rollout.completion.row == {"answer": "4"}

@@ -134,7 +134,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
             rollouts = SyncedRollouts(
                 HfRollouts(), lambda: unwrap_model_for_generation(self.model_wrapped, self.accelerator)
             )
-            keys = keys_of(plan.config.seed, self.state.global_step + 1, 0, len(prompt_ids))
+            keys = keys_of(plan.config.seed, self.state.global_step + 1, range(len(prompt_ids)))
             own = replace(params, keys=keys)
             done, _synced = rollouts.roll_out(lambda backend: backend.generate(prompt_ids, own))
             return [list(s.token_ids) for s in done], [list(s.logprobs) for s in done]

@@ -1,4 +1,4 @@
-"""Instructions inside a completion are data: a battery of them, against judges that obey and judges that copy, over HTTP.
+"""Instructions inside a completion are data: a battery of them, against judges that obey and that copy, over HTTP.
 
 The gullible judge obeys every order that it reads outside a quotation. That each text of the battery fools it without
 our quoting is tested too, so that these tests can fail.

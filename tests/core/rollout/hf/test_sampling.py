@@ -98,9 +98,9 @@ def test_a_number_chooses_the_token_where_the_sum_of_probabilities_passes_it(wid
 
 
 def test_a_completion_has_numbers_of_its_own_wherever_it_is_sampled() -> None:
-    whole = uniforms(keys_of(7, 3, 0, 8), 8, 5)
-    halves = [uniforms(keys_of(7, 3, first, 4), 4, 5) for first in (0, 4)]
+    whole = uniforms(keys_of(7, 3, range(8)), 8, 5)
+    halves = [uniforms(keys_of(7, 3, range(first, first + 4)), 4, 5) for first in (0, 4)]
     assert torch.equal(whole, torch.cat(halves))
-    others = [uniforms(keys_of(seed, step, 0, 8), 8, 5) for seed, step in ((7, 4), (8, 3))]
+    others = [uniforms(keys_of(seed, step, range(8)), 8, 5) for seed, step in ((7, 4), (8, 3))]
     assert len({number for numbers in (whole, *others) for number in numbers.flatten().tolist()}) == 3 * 40
     assert 0.0 <= float(whole.min()) < float(whole.max()) < 1.0

@@ -1,0 +1,55 @@
+"""Which prompts take the place of those that taught nothing: rows in, other rows of their environments out.
+
+They are chosen by the seed and the step alone, so a resumed run needs no state for them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+
+from grpo.core.env.episodes import Episode
+from grpo.core.env.mixture import RunEnv
+
+Place = tuple[str, int]  # an environment's name, and the number of a row among those that it trains on
+
+
+class Spares:
+    """The rows of a run.
+
+    Args:
+        envs: of the run.
+        seed: of the run.
+    """
+
+    def __init__(self, envs: Sequence[RunEnv], seed: int) -> None:
+        self._envs = {part.name: part for part in envs}
+        self._seed = seed
+
+    def at(self, place: Place) -> Episode:
+        """Returns an episode by its place."""
+        env, index = place
+        return self._envs[env].train[index]
+
+    def instead(self, gone: Sequence[Place], used: Collection[Place], step: int) -> list[Place | None]:
+        """Returns a row of the same environment for each of these, none of them twice; None where there is no other.
+
+        An environment whose rows are gone through in their order gives those that come next.
+
+        Args:
+            gone: what is replaced.
+            used: what was asked in this step already.
+            step: the optimizer step, from 1.
+        """
+        taken, found = set(used), list[Place | None]()
+        for env, index in gone:
+            rows = range(len(self._envs[env].train))
+            if self._envs[env].env.ordered:
+                order: Sequence[int] = [*rows[index + 1 :], *reversed(rows[:index])]
+            else:
+                order = random.Random(f"{self._seed} {step} {env}").sample(rows, len(rows))
+            place = next(((env, row) for row in order if (env, row) not in taken), None)
+            found.append(place)
+            if place is not None:
+                taken.add(place)
+        return found
