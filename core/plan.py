@@ -10,7 +10,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 from grpo.core.policy.load import PolicySource
 from grpo.core.scoring.known import Canary
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward, BoundVerifier
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,6 +26,8 @@ class Plan:
         model_config: of transformers, of that policy.
         tokenizer: its tokenizer.
         envs: the environments with their rewards and episodes.
+        loss: what a step minimises.
+        advantage: what scores are worth.
         train: the episodes of all of them, one environment's after the other's.
         parameters: of the model.
         longest_prompt: in tokens, over both splits.
@@ -40,6 +42,8 @@ class Plan:
     model_config: Any = field(compare=False, repr=False)
     tokenizer: PreTrainedTokenizerBase = field(compare=False, repr=False)
     envs: tuple[RunEnv, ...]
+    loss: BoundLoss
+    advantage: BoundAdvantage
     train: tuple[Episode, ...]
     parameters: int
     longest_prompt: int

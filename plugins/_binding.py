@@ -13,7 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from grpo.plugins.errors import GrpoError, PluginError
-from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
 from grpo.plugins.types import Completion, Reads
 
 
@@ -55,18 +56,7 @@ class _BoundFunction:
             UsageError: what the plugin says about them.
             PluginError: it raised something else.
         """
-        if self.spec.prepare is None:
-            return
-        defaults = {option.name: option.default for option in self.spec.options if not option.required}
-        try:
-            self.spec.prepare(**{**defaults, **self.options})
-        except GrpoError:
-            raise
-        except Exception as error:
-            raise PluginError(
-                f"{self.spec.kind} '{self.spec.name}' of {self.distribution}: its prepare function raised "
-                f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
-            ) from error
+        _prepare(self.spec, self.distribution, self.options)
 
     def shown(self, completions: Sequence[Completion]) -> Sequence[Completion]:
         """Returns the completions as the function is to read them: with `reads`, the text of every turn for one."""
@@ -205,4 +195,71 @@ class BoundSandbox:
         return self.spec.factory(**self.options)
 
 
-Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox
+@dataclass(frozen=True, slots=True)
+class _BoundTraining:
+    """What bound losses and advantages share."""
+
+    spec: LossSpec | AdvantageSpec
+    distribution: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return self.spec.name
+
+    def prepare(self) -> None:
+        """Lets the plugin look at its options before anything is loaded; raises what `BoundReward.prepare` raises."""
+        _prepare(self.spec, self.distribution, self.options)
+
+    def _call(self, given: object) -> Any:
+        try:
+            return self.spec.function(given, **self.options)
+        except Exception as error:
+            error.add_note(f"(raised by the {self.spec.kind} '{self.name}' of {self.distribution or 'this process'})")
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLoss(_BoundTraining):
+    """A loss with its options."""
+
+    spec: LossSpec
+
+    def __call__(self, tokens: LossTokens) -> TokenCosts:
+        """Returns what tokens cost.
+
+        Raises:
+            Exception: whatever the plugin raises, with a note that names it.
+        """
+        found = self._call(tokens)
+        return found if isinstance(found, TokenCosts) else TokenCosts(found)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAdvantage(_BoundTraining):
+    """An advantage with its options."""
+
+    spec: AdvantageSpec
+
+    def __call__(self, scores: GroupScores) -> Any:
+        """Returns what the function returned; raises what it raises, with a note that names it."""
+        return self._call(scores)
+
+
+Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage
+
+
+def _prepare(spec: Any, distribution: str, options: Mapping[str, Any]) -> None:
+    if spec.prepare is None:
+        return
+    defaults = {option.name: option.default for option in spec.options if not option.required}
+    try:
+        spec.prepare(**{**defaults, **options})
+    except GrpoError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{spec.kind} '{spec.name}' of {distribution}: its prepare function raised "
+            f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
+        ) from error

@@ -31,6 +31,8 @@ HOOK_OF_KIND: dict[Kind, str] = {
     "verifier": "grpo_verifiers",
     "env": "grpo_envs",
     "sandbox": "grpo_sandboxes",
+    "loss": "grpo_losses",
+    "advantage": "grpo_advantages",
 }
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
 GIVEN = "__main__"

@@ -16,6 +16,7 @@ from grpo.core.planning.batch import decide_batch
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of
 from grpo.core.planning.memory.fit import Load, decide_memory
+from grpo.core.planning.objective import bind_objective
 from grpo.core.planning.optimizer import decide_optimizer
 from grpo.core.planning.output import decide_output, disk_bytes
 from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
@@ -43,6 +44,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         UsageError: something cannot work; the message names it and the remedy.
     """
     facts = gather_facts(config, host)
+    loss, advantage = bind_objective(config, host)
     batch = decide_batch(config, facts)
     optimizer = decide_optimizer(config, facts)
     sync = decide_sync(config, optimizer.dtype)
@@ -64,7 +66,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
     notes = [*turn_notes(rollout, envs, model.tokenizer), *(part.env.spec.note for part in envs)]
-    used = [bound for part in envs for bound in (part.env, *part.plugins)]
+    used = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
     memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes), model.config)
 
@@ -76,6 +78,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         model_config=model.config,
         tokenizer=model.tokenizer,
         envs=envs,
+        loss=loss,
+        advantage=advantage,
         train=tuple(episode for part in envs for episode in part.train),
         parameters=parameters,
         longest_prompt=longest,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.mixture import bound_envs
+from grpo.core.planning.objective import bind_objective
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
 from grpo.core.run.given import PluginObjects, names_of, refuse_missing
@@ -34,6 +35,8 @@ Table = Mapping[str, Any]
 Env = str | Table | EnvSpec | type["gymnasium.Env[Any, Any]"]
 Reward = str | Table | RewardSpec | Callable[..., Any]
 Verifier = str | Table | VerifierSpec | Callable[..., Any]
+OBJECTIVE: dict[Kind, str] = {"loss": "type", "advantage": "advantage"}
+"""The settings of the section loss that name a plugin, by its kind."""
 
 
 def train(
@@ -63,7 +66,8 @@ def train(
             With more `steps` than it has, a run that is over is made longer.
         quiet: show warnings only.
         settings: those of docs/configuration.md: sections as dictionaries (`train={"lr": 1e-4}`), or the names of the
-            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`); `model` may be a run.
+            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`); `model` may be a run, and
+            `loss` and `advantage` what their decorators made of a function.
 
     Returns:
         The run, done or interrupted.
@@ -84,6 +88,9 @@ def train(
     try:
         objects = PluginObjects(host, display.warned)
         envs = objects.refs("env", env)
+        for kind, key in OBJECTIVE.items():
+            if tree.get("loss", {}).get(key) is not None:
+                tree["loss"][key] = objects.ref(kind, tree["loss"][key])
         plugins: dict[str, Any] = {
             "env": envs[0] if len(envs) == 1 else envs or None,
             "rewards": objects.refs("reward", rewards) or None,
@@ -110,6 +117,7 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
         UsageError: a plugin cannot be used.
     """
     bound_envs(config, host)
+    bind_objective(config, host)
     host.rewards(config.rewards)
     if config.verifier is not None:
         host.verifier(config.verifier)
@@ -136,7 +144,7 @@ def _resumable(
     before = recorded.model_dump(mode="json")
     wanted = absolute_paths(parse_config(_merged({**before, **plugins}, tree)))
     known, called = names_of(recorded), names_of(wanted)
-    for kind in ("env", "reward", "verifier"):
+    for kind in called:
         other = next((name for name in called[kind] if name not in known[kind]), None)
         if other is not None:
             has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or "its environment's own"

@@ -132,13 +132,12 @@ class Collector:
         score: float,
     ) -> Batch:
         outcomes = {name: [row[2][number] for row in rows] for number, name in enumerate(names)}
-        config = self._plan.config
-        size, scale = config.train.group_size, config.loss.scale_rewards
+        size = self._plan.config.train.group_size
         return Batch(
             step=step,
             completions=tuple(row[0] for row in rows),
             outcomes=outcomes,
-            advantages=advantages_of(outcomes, self._plan.rewards, size, scale, self._device),
+            advantages=advantages_of(outcomes, self._plan.rewards, size, self._plan.advantage, self._device),
             group_size=size,
             generate_seconds=generate,
             score_seconds=score,

@@ -70,7 +70,7 @@ from grpo.core.train.rise import rise_from_above_zero
 from grpo.core.train.same_arithmetic import SameArithmetic
 from grpo.core.train.sampler import BatchScoring, PolicySampler, Sampler
 from grpo.core.train.tensors import Tensors, counted, micro_batches, whole_ids, whole_mask
-from grpo.core.train.trl_arguments import grpo_arguments
+from grpo.core.train.trl_arguments import grpo_arguments, refuse_unfit_head
 from grpo.plugins.errors import RunError
 
 Received = Callable[[Batch], Mapping[str, float]]
@@ -124,6 +124,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             model.delete_adapter(REFERENCE)
         # The balancing loss of mixture-of-experts models is TRL's, so they keep its head.
         self._own_head = plan.config.train.head == "grpo" and not self.aux_loss_enabled
+        refuse_unfit_head("grpo" if self._own_head else "trl", plan.loss)
         # As they were loaded: FSDP keeps 16 bits as 32.
         self._dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
         if plan.config.rollout.overlap:
@@ -150,6 +151,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._seen: torch.Tensor | None = None  # log-probabilities of TRL's own loss
         self._offload = Offload() if plan.config.train.checkpointing == "offload" else None
         self._loss = PolicyLoss(
+            plan.loss,
             plan.config.loss,
             plan.config.loss.rollout_correction,
             longest=plan.longest_sampled,
@@ -245,7 +247,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             if self._own_head:
                 value = self._loss(model, inputs, first_pass=self._first_pass)
                 loss, logps, sampled, mask = value.loss, value.logps, value.sampled, value.mask
-                self._report.add(self._loss.metrics(self.accelerator.gather(value.sums)))
+                self._report.add(self._loss.metrics(self.accelerator.gather(value.sums), value.names))
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
                 assert self._seen is not None

@@ -9,7 +9,11 @@ import torch
 
 from grpo.core.plan import Plan
 from grpo.core.processes.sharding import asked_sharding, speaks_by_gloo
+from grpo.plugins._binding import BoundLoss
+from grpo.plugins._discovery import BUILT_IN, normalized
+from grpo.plugins.errors import UsageError
 
+TRL_LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo")
 NO_LENGTH_LIMIT = None
 
 
@@ -40,16 +44,12 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         },
         "max_completion_length": plan.longest_sampled,
         "temperature": config.rollout.temperature,
-        "loss_type": "grpo" if loss.type == "gspo" else loss.type,
-        "epsilon": loss.epsilon,
-        "epsilon_high": loss.epsilon_high,
-        "delta": loss.delta,
+        **loss_arguments(plan.loss),
         "beta": loss.beta,
         "use_bias_correction_kl": loss.use_bias_correction_kl,
         "mask_truncated_completions": loss.mask_truncated_completions,
-        "scale_rewards": loss.scale_rewards,
+        "scale_rewards": plan.advantage.options.get("scale", "group"),  # to compare; advantages are always ours
         "num_iterations": loss.num_iterations,
-        "importance_sampling_level": loss.level,
         "shuffle_dataset": False,  # row_order fixes the order of the whole run
         "save_steps": config.output.save_every,
         "save_total_limit": None,  # older ones go when the new one is whole, see drop_older
@@ -57,6 +57,29 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "seed": config.seed,
         **_common_arguments(train.dtype),
     }
+
+
+def loss_arguments(loss: BoundLoss) -> dict[str, Any]:
+    """Returns what makes TRL's own head compute the same loss; nothing where TRL has none of that kind."""
+    if normalized(loss.distribution) != BUILT_IN or loss.name not in TRL_LOSSES:
+        return {}
+    options = {option.name: option.default for option in loss.spec.options} | dict(loss.options)
+    level = options.pop("importance_sampling_level", "sequence" if loss.name == "gspo" else "token")
+    name = "grpo" if loss.name == "gspo" else loss.name
+    return {"loss_type": name, "importance_sampling_level": level, **options}
+
+
+def refuse_unfit_head(head: str, loss: BoundLoss) -> None:
+    """Refuses to let TRL's head compute a loss that TRL does not have.
+
+    Raises:
+        UsageError: says which it has.
+    """
+    if head == "trl" and not loss_arguments(loss):
+        raise UsageError(
+            f"TRL's head has no loss '{loss.name}' of {loss.distribution}. Choose one of {', '.join(TRL_LOSSES)} with "
+            "--loss, or leave train.head='trl' out (mixture-of-experts models always use TRL's head)."
+        )
 
 
 def warmup_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:

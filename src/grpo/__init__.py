@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from grpo.core.check.advantage import check_advantage
     from grpo.core.check.gold.validate import validate
+    from grpo.core.check.loss import check_loss
     from grpo.core.check.reward import check_env, check_reward, check_verifier
     from grpo.core.check.sandbox import check_sandbox
     from grpo.core.run.python import train
@@ -40,12 +42,15 @@ if TYPE_CHECKING:
     from grpo.plugins.rubric import Component, RubricSpec, rubric
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
     from grpo.plugins.sandbox_pools import pool_of, run_jobs
-    from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
+    from grpo.plugins.training_decorators import advantage, loss
     from grpo.plugins.types import Case, Completion, Scored, Verdict
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdvantageSpec",
     "AmbiguousName",
     "AnyText",
     "Case",
@@ -53,11 +58,14 @@ __all__ = [
     "Component",
     "DatasetError",
     "EnvSpec",
+    "GroupScores",
     "GrpoError",
     "Host",
     "Job",
     "JobResult",
     "Limits",
+    "LossSpec",
+    "LossTokens",
     "OptionError",
     "PlacedRows",
     "PluginError",
@@ -75,11 +83,15 @@ __all__ = [
     "Scorer",
     "SpecError",
     "StepEnded",
+    "TokenCosts",
     "TransientError",
     "UsageError",
     "Verdict",
     "VerifierSpec",
+    "advantage",
+    "check_advantage",
     "check_env",
+    "check_loss",
     "check_reward",
     "check_sandbox",
     "check_verifier",
@@ -87,6 +99,7 @@ __all__ = [
     "from_trl",
     "hookimpl",
     "load",
+    "loss",
     "pool_of",
     "reward",
     "rubric",
@@ -101,6 +114,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdvantageSpec": "plugins.specs",
     "AmbiguousName": "plugins.errors",
     "AnyText": "envs.text.spaces",
     "Case": "plugins.types",
@@ -108,11 +122,14 @@ _HOMES = {
     "Component": "plugins.rubric",
     "DatasetError": "plugins.errors",
     "EnvSpec": "plugins.specs",
+    "GroupScores": "plugins.training",
     "GrpoError": "plugins.errors",
     "Host": "plugins.host",
     "Job": "plugins.sandbox_job",
     "JobResult": "plugins.sandbox_job",
     "Limits": "plugins.sandbox_job",
+    "LossSpec": "plugins.specs",
+    "LossTokens": "plugins.training",
     "OptionError": "plugins.errors",
     "PlacedRows": "plugins.placed_rows",
     "PluginError": "plugins.errors",
@@ -130,11 +147,15 @@ _HOMES = {
     "Scorer": "core.scoring.scorer",
     "SpecError": "plugins.errors",
     "StepEnded": "plugins.events",
+    "TokenCosts": "plugins.training",
     "TransientError": "plugins.errors",
     "UsageError": "plugins.errors",
     "Verdict": "plugins.types",
     "VerifierSpec": "plugins.specs",
+    "advantage": "plugins.training_decorators",
+    "check_advantage": "core.check.advantage",
     "check_env": "core.check.env",
+    "check_loss": "core.check.loss",
     "check_reward": "core.check.reward",
     "check_sandbox": "core.check.sandbox",
     "check_verifier": "core.check.reward",
@@ -142,6 +163,7 @@ _HOMES = {
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
     "load": "core.run.result",
+    "loss": "plugins.training_decorators",
     "pool_of": "plugins.sandbox_pools",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",

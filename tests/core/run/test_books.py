@@ -38,7 +38,7 @@ def batch_of(plan: Plan, scores: list[float | None]) -> Batch:
         step=1,
         completions=tuple(Completion(f"text {n}", row={"answer": "4"}, token_ids=(1,) * (n + 1)) for n in range(4)),
         outcomes=outcomes,
-        advantages=advantages_of(outcomes, plan.rewards, 4, "group", torch.device("cpu")),
+        advantages=advantages_of(outcomes, plan.rewards, 4, plan.advantage, torch.device("cpu")),
         group_size=4,
         generate_seconds=0.0,
         score_seconds=0.0,

@@ -1,0 +1,17 @@
+"""The built-in losses, offered through a hook as those of any package are. Importing them loads no torch."""
+
+from __future__ import annotations
+
+from grpo.core.train.losses.clipped import bnpo, dapo, dr_grpo, grpo
+from grpo.core.train.losses.sequence import gspo
+from grpo.core.train.losses.weighted import cispo
+from grpo.plugins.hookspecs import hookimpl
+from grpo.plugins.specs import LossSpec
+
+grpo_contract = 1
+
+
+@hookimpl
+def grpo_losses() -> list[LossSpec]:
+    """Offers the losses."""
+    return [grpo, bnpo, dr_grpo, dapo, cispo, gspo]
