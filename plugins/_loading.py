@@ -31,6 +31,7 @@ HOOK_OF_KIND: dict[Kind, str] = {
     "verifier": "grpo_verifiers",
     "env": "grpo_envs",
     "sandbox": "grpo_sandboxes",
+    "sampler": "grpo_samplers",
 }
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
 GIVEN = "__main__"

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import with_article
-from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, Spec, VerifierSpec
+from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SamplerSpec, SandboxSpec, Spec, VerifierSpec
 from grpo.plugins.types import Case, Isolation, Scope
 
 SPEC_OF_KIND: dict[Kind, type[Any]] = {
@@ -22,6 +22,7 @@ SPEC_OF_KIND: dict[Kind, type[Any]] = {
     "verifier": VerifierSpec,
     "env": EnvSpec,
     "sandbox": SandboxSpec,
+    "sampler": SamplerSpec,
 }
 RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers")
 _SEPARATORS = "/@:,= \t\n"
@@ -142,7 +143,7 @@ def _described(value: object) -> str:
         return f"the plain function '{value.__name__}'"
     if inspect.isclass(value):
         return f"the class '{value.__name__}'"
-    if isinstance(value, RewardSpec | VerifierSpec | EnvSpec | SandboxSpec):
+    if isinstance(value, Spec):
         return f"the {value.kind} '{value.name}'"
     return (
         f"{type(value).__name__} {str(value)[:60]!r}" if isinstance(value, (str, int, float)) else type(value).__name__

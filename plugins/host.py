@@ -26,13 +26,19 @@ from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 from grpo.plugins.types import Reads
 
 if TYPE_CHECKING:
-    from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
+    from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSampler, BoundSandbox, BoundVerifier
     from grpo.plugins.events import Event
 
 __all__ = ["Host", "Problem", "Registration"]
 
 Source = str | Mapping[str, Any]
-ARGUMENT: dict[Kind, str] = {"reward": "rewards", "verifier": "verifier", "env": "env", "sandbox": "sandbox"}
+ARGUMENT: dict[Kind, str] = {
+    "reward": "rewards",
+    "verifier": "verifier",
+    "env": "env",
+    "sandbox": "sandbox",
+    "sampler": "sampler",
+}
 
 
 class Host:
@@ -170,13 +176,17 @@ class Host:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._binding import BoundSandbox
 
-        text = parse(source)
-        _refuse(
-            text, "sandbox", weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None}
-        )
-        known, options = self._bound("sandbox", text, "")
+        known, options = self._without_reserved("sandbox", source)
         spec: Any = known.spec
         return BoundSandbox(spec, known.distribution, options)
+
+    def sampler(self, source: Source) -> BoundSampler:
+        """Binds a sampler, which takes none of the reserved keys; raises what `reward` raises."""
+        from grpo.plugins._binding import BoundSampler
+
+        known, options = self._without_reserved("sampler", source)
+        spec: Any = known.spec
+        return BoundSampler(spec, known.distribution, options)
 
     def default_rewards(self, env: BoundEnv) -> list[BoundReward]:
         """Binds the rewards that an environment names itself, looked up in its own distribution first."""
@@ -261,6 +271,12 @@ class Host:
             self._noted.add(note)
             logging.getLogger("grpo.plugins").warning(note)
         return found
+
+    def _without_reserved(self, kind: Kind, source: Source) -> tuple[Registration, dict[str, Any]]:
+        """Looks up a plugin that takes none of the reserved keys."""
+        text = parse(source)
+        _refuse(text, kind, weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None})
+        return self._bound(kind, text, "")
 
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
         known = self._found(kind, text, home)

@@ -1,4 +1,4 @@
-"""What a plugin offers, as frozen descriptions: one spec per reward, verifier, environment or sandbox.
+"""What a plugin offers, as frozen descriptions: one spec per reward, verifier, environment, sandbox or sampler.
 
 In: a function or factory with its metadata (usually through the decorators). Out: a spec that the host lists,
 checks and binds to options. A spec stays callable like the function that it describes; what a decorator returns has the
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
-Kind = Literal["reward", "verifier", "env", "sandbox"]
-KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox")
+Kind = Literal["reward", "verifier", "env", "sandbox", "sampler"]
+KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox", "sampler")
 
 
 class _Required:
@@ -277,4 +277,35 @@ class SandboxFunction(SandboxSpec, Generic[Parameters]):
         return self.factory(*args, **options)
 
 
-Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec
+@dataclass(frozen=True, slots=True)
+class SamplerSpec:
+    """What chooses the rows that a run asks next.
+
+    Attributes:
+        function: `(seen: RowsSeen, **options)` to `seen.count` row numbers, no two alike and none of `seen.taken`,
+            or to fewer where there are no more. It depends on nothing else.
+    """
+
+    kind: ClassVar[Kind] = "sampler"
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+class SamplerFunction(SamplerSpec, Generic[Parameters, Returned]):
+    """What `@sampler` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    __slots__ = ()
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | SamplerSpec

@@ -11,6 +11,7 @@ import click
 
 from grpo.core.check.report import Finding, Report, Severity
 from grpo.core.check.reward import check_env, check_reward, check_verifier
+from grpo.core.check.sampler import check_sampler
 from grpo.core.check.sandbox import check_sandbox
 from grpo.core.cli.show import found
 from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError
@@ -100,6 +101,8 @@ def _checked(host: Host, kind: Kind, spec: str) -> Report:
         return check_verifier(host.verifier(spec))
     if kind == "env":
         return check_env(host.env(spec))
+    if kind == "sampler":
+        return check_sampler(host.sampler(spec))
     try:
         return check_sandbox(host.sandbox(spec), attacks=())
     except SandboxUnavailable as error:

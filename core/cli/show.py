@@ -153,7 +153,12 @@ def _use(known: Registration) -> str:
         name = f"{known.distribution}:{name}"
     if isinstance(known.spec, SandboxSpec):
         return name
-    command = {"reward": "run --reward", "verifier": "verify --verifier", "env": "run --env"}[known.kind]
+    command = {
+        "reward": "run --reward",
+        "verifier": "verify --verifier",
+        "env": "run --env",
+        "sampler": "run --sampler",
+    }[known.kind]
     if isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:
         return f"grpo {command} {name}:NAME"
     settings = [option for option in known.spec.options if option.required] or known.spec.options[:1]

@@ -30,6 +30,7 @@ def absolute_paths(config: RunConfig) -> RunConfig:
             "rewards": tuple(map(plugin, config.rewards)),
             "env_rewards": {env: tuple(map(plugin, rewards)) for env, rewards in config.env_rewards.items()},
             "verifier": config.verifier and plugin(config.verifier),
+            "sampler": config.sampler and plugin(config.sampler),
             "model": whole(config.model),
             "dataset": whole(config.dataset),
             "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from grpo.core.check.gold.validate import validate
     from grpo.core.check.reward import check_env, check_reward, check_verifier
+    from grpo.core.check.sampler import check_sampler
     from grpo.core.check.sandbox import check_sandbox
     from grpo.core.run.python import train
     from grpo.core.run.result import Run, load
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from grpo.plugins.host import Host
     from grpo.plugins.placed_rows import PlacedRows
     from grpo.plugins.rubric import Component, RubricSpec, rubric
+    from grpo.plugins.sampler_decorator import sampler
+    from grpo.plugins.sampling import RowsSeen, Visit
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
     from grpo.plugins.sandbox_pools import pool_of, run_jobs
-    from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.specs import EnvSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
     from grpo.plugins.types import Case, Completion, Scored, Verdict
 
 __version__ = "0.1.0"
@@ -63,11 +66,13 @@ __all__ = [
     "PluginError",
     "PluginNotFound",
     "RewardSpec",
+    "RowsSeen",
     "RubricSpec",
     "Run",
     "RunEnded",
     "RunError",
     "RunStarted",
+    "SamplerSpec",
     "SandboxPool",
     "SandboxSpec",
     "SandboxUnavailable",
@@ -79,8 +84,10 @@ __all__ = [
     "UsageError",
     "Verdict",
     "VerifierSpec",
+    "Visit",
     "check_env",
     "check_reward",
+    "check_sampler",
     "check_sandbox",
     "check_verifier",
     "env",
@@ -91,6 +98,7 @@ __all__ = [
     "reward",
     "rubric",
     "run_jobs",
+    "sampler",
     "sandbox",
     "to_inspect",
     "to_trl",
@@ -118,11 +126,13 @@ _HOMES = {
     "PluginError": "plugins.errors",
     "PluginNotFound": "plugins.errors",
     "RewardSpec": "plugins.specs",
+    "RowsSeen": "plugins.sampling",
     "RubricSpec": "plugins.rubric",
     "Run": "core.run.result",
     "RunEnded": "plugins.events",
     "RunError": "plugins.errors",
     "RunStarted": "plugins.events",
+    "SamplerSpec": "plugins.specs",
     "SandboxPool": "plugins.sandbox_job",
     "SandboxSpec": "plugins.specs",
     "SandboxUnavailable": "plugins.errors",
@@ -134,8 +144,10 @@ _HOMES = {
     "UsageError": "plugins.errors",
     "Verdict": "plugins.types",
     "VerifierSpec": "plugins.specs",
+    "Visit": "plugins.sampling",
     "check_env": "core.check.env",
     "check_reward": "core.check.reward",
+    "check_sampler": "core.check.sampler",
     "check_sandbox": "core.check.sandbox",
     "check_verifier": "core.check.reward",
     "env": "plugins.factory_decorators",
@@ -146,6 +158,7 @@ _HOMES = {
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
     "run_jobs": "plugins.sandbox_pools",
+    "sampler": "plugins.sampler_decorator",
     "sandbox": "plugins.factory_decorators",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",
