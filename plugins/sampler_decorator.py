@@ -48,7 +48,9 @@ def sampler(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
         if not inspect.isfunction(inspect.unwrap(function)):
             raise SpecError(f"{function!r:.80} is no function. Decorate a function; it may call an object of yours.")
         parameters = inspect.signature(function).parameters.values()
-        read = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+        read = [
+            str(parameter).partition(":")[0] for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY
+        ]
         if read != ["seen"]:
             raise SpecError(
                 f"'{function.__qualname__}': it is given 'seen' alone, and takes: {', '.join(read) or 'nothing'}. "

@@ -1,8 +1,8 @@
 """Checks a sampler before it chooses what is learned: a sampler in, a report out.
 
 It goes through runs that are made up: rows that are always right, sometimes right and never right, and rewards without
-a lowest score. What it chooses must be rows that there are, the same ones whenever it is asked the same, and none may be
-left out for good.
+a lowest score. What it chooses must be rows that there are, the same ones whenever it is asked the same, and none may
+be left out for good.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _run(bound: BoundSampler, findings: Findings, relation: str, visit: Callable
             "warning",
             "every row again",
             f"{len(left)} of {ROWS} rows were not asked in the last {STEPS // 2} of {STEPS} steps ({relation}): what "
-            "the policy learned or forgot of them, nobody sees. Keep some prompts for rows that were not asked for long",
+            "the policy learned or forgot of them, nobody sees. Keep some prompts for rows that were asked long ago",
         )
 
 

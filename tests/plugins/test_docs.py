@@ -46,7 +46,8 @@ def test_every_public_name_is_documented(name: str) -> None:
 
 def test_the_hooks_are_pinned_and_each_is_documented() -> None:
     declared = [name for name, value in vars(hookspecs).items() if hasattr(value, "grpo_spec")]
-    assert declared == ["grpo_rewards", "grpo_verifiers", "grpo_envs", "grpo_sandboxes", "grpo_observe"]
+    kinds = ["grpo_rewards", "grpo_verifiers", "grpo_envs", "grpo_sandboxes", "grpo_samplers"]
+    assert declared == [*kinds, "grpo_observe"]
     assert sorted(HOOKS) == sorted(declared)
     for name in declared:
         parameters = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
