@@ -134,6 +134,7 @@ def names_of(config: RunConfig) -> dict[Kind, list[str]]:
     rewards = [*config.rewards, *(ref for own in config.env_rewards.values() for ref in own)]
     verifiers = [] if config.verifier is None else [config.verifier]
     refs: dict[Kind, list[PluginRef]] = {"env": [*config.envs], "reward": rewards, "verifier": verifiers}
+    refs["sampler"] = [] if config.sampler is None else [config.sampler]
     return {kind: [_name(ref) for ref in some] for kind, some in refs.items()}
 
 

@@ -21,11 +21,12 @@ def curriculum(seen: RowsSeen, *, low: float = 0.1, high: float = 0.9, floor: fl
     """
     free = [row for row in range(seen.rows) if row not in seen.taken]
     new = [row for row in free if row not in seen.visits]
-    known = [row for row in free if row in seen.visits]
-    band = [row for row in known if _in_band(seen.visits[row], low, high)]
-    outside = seen.longest_ago([row for row in known if row not in {*band}])
-    rested = [row for row in band if seen.step - seen.visits[row][-1].step >= rest]
-    tired = [row for row in band if row not in {*rested}]
+    pools: dict[str, list[int]] = {"outside": [], "rested": [], "tired": []}
+    for row in free:
+        if visits := seen.visits.get(row):
+            pool = "rested" if seen.step - visits[-1].step >= rest else "tired"
+            pools[pool if _in_band(visits, low, high) else "outside"].append(row)
+    outside, inside, tired = (seen.longest_ago(rows) for rows in pools.values())
     count = min(seen.count, len(free))
 
     kept = int(seen.step * floor * seen.count) - int((seen.step - 1) * floor * seen.count)
@@ -33,8 +34,7 @@ def curriculum(seen: RowsSeen, *, low: float = 0.1, high: float = 0.9, floor: fl
     firsts = [visits[0].signal for visits in seen.visits.values()]
     promising = max(floor, (1 + sum(firsts)) / (1 + len(firsts)))  # how likely a new row is in the band
     most = round((count - len(again)) / (1 + promising))
-    first, second = seen.longest_ago(rested), seen.longest_ago(new)
-    order = [*again, *first[:most], *second, *first[most:], *seen.longest_ago(tired), *outside[len(again) :]]
+    order = [*again, *inside[:most], *seen.longest_ago(new), *inside[most:], *tired, *outside[len(again) :]]
     return order[:count]
 
 
