@@ -10,7 +10,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 from grpo.core.policy.load import PolicySource
 from grpo.core.scoring.known import Canary
-from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward, BoundSampler, BoundVerifier
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -34,6 +34,7 @@ class Plan:
         disk_bytes: what checkpoints and the final model take.
         processes: how many processes train together.
         canaries: known completions to watch the rewards with.
+        sampler: chooses the rows of each step; None: they come in an order that is fixed before.
         notes: what the user should know about the model and the environments.
     """
 
@@ -50,6 +51,7 @@ class Plan:
     disk_bytes: int
     processes: int
     canaries: tuple[Canary, ...] = ()
+    sampler: BoundSampler | None = None
     notes: tuple[str, ...] = ()
 
     @property

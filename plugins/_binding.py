@@ -13,7 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from grpo.plugins.errors import GrpoError, PluginError
-from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.sampling import RowsSeen
+from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
 from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
 from grpo.plugins.types import Completion, Reads
 
@@ -247,7 +248,48 @@ class BoundAdvantage(_BoundTraining):
         return self._call(scores)
 
 
-Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage
+@dataclass(frozen=True, slots=True)
+class BoundSampler:
+    """A sampler with its options."""
+
+    spec: SamplerSpec
+    distribution: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return self.spec.name
+
+    def choose(self, seen: RowsSeen) -> list[int]:
+        """Returns the rows that it chooses.
+
+        Raises:
+            PluginError: it raised something, or chose what cannot be asked.
+        """
+        who = f"sampler '{self.name}' of {self.distribution}"
+        try:
+            found = self.spec.function(seen, **self.options)
+        except Exception as error:
+            raise PluginError(f"{who} raised {type(error).__name__}: {error}. Its author must fix it.") from error
+        if fault := choice_fault(found, seen):
+            raise PluginError(f"{who} {fault}. Its author must fix it.")
+        return [int(row) for row in found]
+
+
+def choice_fault(found: Any, seen: RowsSeen) -> str:
+    """Returns why rows cannot be what a sampler chose, or ""."""
+    if not isinstance(found, Sequence) or not all(isinstance(row, int) for row in found):
+        return f"returned {str(found)[:60]!r}, which is no list of row numbers"
+    if outside := [row for row in found if not 0 <= row < seen.rows]:
+        return f"chose row {outside[0]} of rows 0 to {seen.rows - 1}"
+    if len({*found}) < len(found) or not seen.taken.isdisjoint(found):
+        return "chose a row twice in one step"
+    most = min(seen.count, seen.rows - len(seen.taken))
+    return f"chose {len(found)} rows where {most} are wanted" if len(found) != most else ""
+
+
+Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage | BoundSampler
 
 
 def _prepare(spec: Any, distribution: str, options: Mapping[str, Any]) -> None:

@@ -33,6 +33,7 @@ HOOK_OF_KIND: dict[Kind, str] = {
     "sandbox": "grpo_sandboxes",
     "loss": "grpo_losses",
     "advantage": "grpo_advantages",
+    "sampler": "grpo_samplers",
 }
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
 GIVEN = "__main__"

@@ -22,6 +22,7 @@ from grpo.plugins.specs import (
     LossSpec,
     Option,
     RewardSpec,
+    SamplerSpec,
     SandboxSpec,
     Spec,
     VerifierSpec,
@@ -36,6 +37,7 @@ SPEC_OF_KIND: dict[Kind, type[Any]] = {
     "sandbox": SandboxSpec,
     "loss": LossSpec,
     "advantage": AdvantageSpec,
+    "sampler": SamplerSpec,
 }
 RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers")
 _SEPARATORS = "/@:,= \t\n"

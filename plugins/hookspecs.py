@@ -1,4 +1,4 @@
-"""The seven hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
+"""The eight hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from grpo.plugins.events import Event
-    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
 
 PROJECT = "grpo"
 ENTRY_POINT_GROUP = "grpo"
@@ -45,6 +45,11 @@ def grpo_losses() -> list[LossSpec]:  # type: ignore[empty-body]
 @hookspec
 def grpo_advantages() -> list[AdvantageSpec]:  # type: ignore[empty-body]
     """Returns the advantages that this plugin offers."""
+
+
+@hookspec
+def grpo_samplers() -> list[SamplerSpec]:  # type: ignore[empty-body]
+    """Returns the samplers that this plugin offers."""
 
 
 @hookspec

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         BoundEnv,
         BoundLoss,
         BoundReward,
+        BoundSampler,
         BoundSandbox,
         BoundVerifier,
     )
@@ -47,6 +48,7 @@ ARGUMENT: dict[Kind, str] = {
     "sandbox": "sandbox",
     "loss": "loss",
     "advantage": "advantage",
+    "sampler": "sampler",
 }
 
 
@@ -208,6 +210,14 @@ class Host:
         bound = BoundAdvantage(spec, known.distribution, options)
         bound.prepare()
         return bound
+
+    def sampler(self, source: Source) -> BoundSampler:
+        """Binds a sampler, which takes none of the reserved keys; raises what `reward` raises."""
+        from grpo.plugins._binding import BoundSampler
+
+        known, options = self._without_reserved("sampler", source)
+        spec: Any = known.spec
+        return BoundSampler(spec, known.distribution, options)
 
     def default_rewards(self, env: BoundEnv) -> list[BoundReward]:
         """Binds the rewards that an environment names itself, looked up in its own distribution first."""

@@ -1,4 +1,4 @@
-"""What a plugin offers, as frozen descriptions: one spec per reward, verifier, environment, sandbox, loss or advantage.
+"""What a plugin offers, as frozen descriptions: one spec for each reward, environment, loss and so on.
 
 In: a function or factory with its metadata (usually through the decorators). Out: a spec that the host lists,
 checks and binds to options. A spec stays callable like the function that it describes; what a decorator returns has the
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
-Kind = Literal["reward", "verifier", "env", "sandbox", "loss", "advantage"]
-KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox", "loss", "advantage")
+Kind = Literal["reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler"]
+KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler")
 
 
 class _Required:
@@ -352,4 +352,35 @@ class AdvantageFunction(AdvantageSpec, Generic[Parameters, Returned]):
         return self.function(*args, **kwargs)
 
 
-Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | LossSpec | AdvantageSpec
+@dataclass(frozen=True, slots=True)
+class SamplerSpec:
+    """What chooses the rows that a run asks next.
+
+    Attributes:
+        function: `(seen: RowsSeen, **options)` to `seen.count` row numbers, no two alike and none of `seen.taken`,
+            or to fewer where there are no more. It depends on nothing else.
+    """
+
+    kind: ClassVar[Kind] = "sampler"
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+class SamplerFunction(SamplerSpec, Generic[Parameters, Returned]):
+    """What `@sampler` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    __slots__ = ()
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | LossSpec | AdvantageSpec | SamplerSpec

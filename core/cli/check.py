@@ -13,6 +13,7 @@ from grpo.core.check.advantage import check_advantage
 from grpo.core.check.loss import check_loss
 from grpo.core.check.report import Finding, Report, Severity
 from grpo.core.check.reward import check_env, check_reward, check_verifier
+from grpo.core.check.sampler import check_sampler
 from grpo.core.check.sandbox import check_sandbox
 from grpo.core.cli.show import found
 from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError
@@ -106,6 +107,8 @@ def _checked(host: Host, kind: Kind, spec: str) -> Report:
         return check_loss(host.loss(spec))
     if kind == "advantage":
         return check_advantage(host.advantage(spec))
+    if kind == "sampler":
+        return check_sampler(host.sampler(spec))
     try:
         return check_sandbox(host.sandbox(spec), attacks=())
     except SandboxUnavailable as error:

@@ -12,7 +12,7 @@ from grpo.plugins.host import Host
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["reward", "verifier", "env", "sandbox"]))
+@click.argument("kind", type=click.Choice(["reward", "verifier", "env", "sandbox", "sampler"]))
 @click.argument("name")
 @click.option(
     "--dir",
@@ -22,7 +22,7 @@ from grpo.plugins.host import Host
     help="Where to make the folder.  [default: here]",
 )
 def new(kind: NewKind, name: str, parent: Path) -> None:
-    """Start a plugin package: KIND is reward, verifier, env or sandbox.
+    """Start a plugin package: KIND is reward, verifier, env, sandbox or sampler.
 
     The package works as it is: it installs, passes its own tests and is listed by grpo plugins.
     """

@@ -30,6 +30,7 @@ _COMMANDS = {
     "env": "run --env",
     "loss": "run --loss",
     "advantage": "run --advantage",
+    "sampler": "run --sampler",
 }
 _AVERAGES = {
     "batch": "all tokens of the batch",

@@ -71,6 +71,16 @@ class RunConfig(Section):
             flag=Flag("--verifier", "SPEC"),
         ),
     ] = None
+    sampler: Annotated[
+        PluginRef | None,
+        About(
+            "What chooses the prompts of a step, for example curriculum.",
+            "From what became of those before; see [rollouts.md](rollouts.md).",
+            left_out="an order that is fixed before the run starts: shuffled, or the rows' own",
+            kind="SPEC or table",
+            flag=Flag("--sampler", "SPEC"),
+        ),
+    ] = None
     model: Annotated[
         str | None,
         About(

@@ -221,6 +221,7 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         ("model", model),
         *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
         ("rewards", rewards),
+        *([] if plan.sampler is None else [("sampler", plan.sampler.name)]),
         ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, loss {_with_options(plan.loss)}"),
         ("advantage", _with_options(plan.advantage)),
         (

@@ -140,6 +140,7 @@ def names_of(config: RunConfig) -> dict[Kind, list[str]]:
         "verifier": verifiers,
         "loss": [config.loss.type],
         "advantage": [config.loss.advantage],
+        "sampler": [] if config.sampler is None else [config.sampler],
     }
     return {kind: [_name(ref) for ref in some] for kind, some in refs.items()}
 

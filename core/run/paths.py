@@ -34,6 +34,7 @@ def absolute_paths(config: RunConfig) -> RunConfig:
             "loss": config.loss.model_copy(
                 update={"type": plugin(config.loss.type), "advantage": plugin(config.loss.advantage)}
             ),
+            "sampler": config.sampler and plugin(config.sampler),
             "model": whole(config.model),
             "dataset": whole(config.dataset),
             "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),

@@ -26,7 +26,7 @@ from grpo.core.run.surroundings import unchanged_process
 from grpo.plugins._loading import GIVEN
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import ARGUMENT, Host
-from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, VerifierSpec
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, SamplerSpec, VerifierSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -35,6 +35,7 @@ Table = Mapping[str, Any]
 Env = str | Table | EnvSpec | type["gymnasium.Env[Any, Any]"]
 Reward = str | Table | RewardSpec | Callable[..., Any]
 Verifier = str | Table | VerifierSpec | Callable[..., Any]
+Sampler = str | Table | SamplerSpec
 OBJECTIVE: dict[Kind, str] = {"loss": "type", "advantage": "advantage"}
 """The settings of the section loss that name a plugin, by its kind."""
 
@@ -45,6 +46,7 @@ def train(
     *,
     env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = None,
     verifier: Verifier | None = None,
+    sampler: Sampler | None = None,
     resume: str | Path | Run | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -62,6 +64,7 @@ def train(
         rewards: what is scored; none: the environment's own.
         env_rewards: an environment's name to rewards for it alone.
         verifier: what decides accuracy; None: the environment's own.
+        sampler: what chooses the prompts of a step; None: their order is fixed before the run starts.
         resume: a run, or its directory, to continue with its own settings; objects that it was given are given again.
             With more `steps` than it has, a run that is over is made longer.
         quiet: show warnings only.
@@ -96,6 +99,7 @@ def train(
             "rewards": objects.refs("reward", rewards) or None,
             "env_rewards": {name: objects.refs("reward", own) for name, own in (env_rewards or {}).items()} or None,
             "verifier": None if verifier is None else objects.ref("verifier", verifier),
+            "sampler": None if sampler is None else objects.ref("sampler", sampler),
         }
         plugins = {name: value for name, value in plugins.items() if value is not None}
         if resume is not None:
@@ -121,6 +125,8 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
     host.rewards(config.rewards)
     if config.verifier is not None:
         host.verifier(config.verifier)
+    if config.sampler is not None:
+        host.sampler(config.sampler)
 
 
 def _resumable(
@@ -147,7 +153,8 @@ def _resumable(
     for kind in called:
         other = next((name for name in called[kind] if name not in known[kind]), None)
         if other is not None:
-            has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or "its environment's own"
+            own = "none" if kind == "sampler" else "its environment's own"
+            has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or own
             raise UsageError(
                 f"{run_dir.path} has no {kind} '{other.removeprefix(f'{GIVEN}/')}'; it has: {has}. A run that is "
                 f"resumed keeps its plugins. Leave {ARGUMENT[kind]} out, or give what has the same name."

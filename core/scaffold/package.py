@@ -15,11 +15,11 @@ from grpo.core.scaffold import sources, texts
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 
-NewKind = Literal["reward", "verifier", "env", "sandbox"]
+NewKind = Literal["reward", "verifier", "env", "sandbox", "sampler"]
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
 _LONGEST = 30
 _TAKEN = {
-    *("reward", "verifier", "env", "sandbox", "case", "verdict", "hookimpl", "grpo", "re", "random"),
+    *("reward", "verifier", "env", "sandbox", "sampler", "case", "verdict", "hookimpl", "grpo", "re", "random"),
     *("rows", "environment", "asyncio", "shaky"),
 }
 
@@ -95,6 +95,8 @@ def _sources(kind: NewKind, package: str, name: str) -> dict[str, str]:
         return {module: sources.REWARD, test: sources.REWARD_TEST}
     if kind == "sandbox":
         return {module: sources.SANDBOX, test: sources.SANDBOX_TEST}
+    if kind == "sampler":
+        return {module: sources.SAMPLER, test: sources.SAMPLER_TEST}
     if kind == "verifier":
         return {module: sources.VERIFIER, test: sources.VERIFIER_TEST}
     return {

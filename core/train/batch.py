@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from grpo.core.config.sections import LossSection
+from grpo.core.env.spares import Place
 from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
@@ -32,6 +33,7 @@ class Batch:
         group_size: members per group.
         generate_seconds, score_seconds: wall time on this process.
         wasted: what was sampled beside them in vain, of all processes.
+        places: the environment of each completion, and the number of its row there.
     """
 
     step: int
@@ -42,6 +44,7 @@ class Batch:
     generate_seconds: float
     score_seconds: float
     wasted: tuple[Wasted, ...] = ()
+    places: tuple[Place, ...] = ()
 
     @property
     def sampled(self) -> tuple[Completion, ...]:

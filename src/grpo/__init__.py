@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from grpo.core.check.gold.validate import validate
     from grpo.core.check.loss import check_loss
     from grpo.core.check.reward import check_env, check_reward, check_verifier
+    from grpo.core.check.sampler import check_sampler
     from grpo.core.check.sandbox import check_sandbox
     from grpo.core.run.python import train
     from grpo.core.run.result import Run, load
@@ -40,9 +41,11 @@ if TYPE_CHECKING:
     from grpo.plugins.host import Host
     from grpo.plugins.placed_rows import PlacedRows
     from grpo.plugins.rubric import Component, RubricSpec, rubric
+    from grpo.plugins.sampler_decorator import sampler
+    from grpo.plugins.sampling import RowsSeen, Visit
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
     from grpo.plugins.sandbox_pools import pool_of, run_jobs
-    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
     from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
     from grpo.plugins.training_decorators import advantage, loss
     from grpo.plugins.types import Case, Completion, Scored, Verdict
@@ -71,11 +74,13 @@ __all__ = [
     "PluginError",
     "PluginNotFound",
     "RewardSpec",
+    "RowsSeen",
     "RubricSpec",
     "Run",
     "RunEnded",
     "RunError",
     "RunStarted",
+    "SamplerSpec",
     "SandboxPool",
     "SandboxSpec",
     "SandboxUnavailable",
@@ -88,11 +93,13 @@ __all__ = [
     "UsageError",
     "Verdict",
     "VerifierSpec",
+    "Visit",
     "advantage",
     "check_advantage",
     "check_env",
     "check_loss",
     "check_reward",
+    "check_sampler",
     "check_sandbox",
     "check_verifier",
     "env",
@@ -104,6 +111,7 @@ __all__ = [
     "reward",
     "rubric",
     "run_jobs",
+    "sampler",
     "sandbox",
     "to_inspect",
     "to_trl",
@@ -135,11 +143,13 @@ _HOMES = {
     "PluginError": "plugins.errors",
     "PluginNotFound": "plugins.errors",
     "RewardSpec": "plugins.specs",
+    "RowsSeen": "plugins.sampling",
     "RubricSpec": "plugins.rubric",
     "Run": "core.run.result",
     "RunEnded": "plugins.events",
     "RunError": "plugins.errors",
     "RunStarted": "plugins.events",
+    "SamplerSpec": "plugins.specs",
     "SandboxPool": "plugins.sandbox_job",
     "SandboxSpec": "plugins.specs",
     "SandboxUnavailable": "plugins.errors",
@@ -152,11 +162,13 @@ _HOMES = {
     "UsageError": "plugins.errors",
     "Verdict": "plugins.types",
     "VerifierSpec": "plugins.specs",
+    "Visit": "plugins.sampling",
     "advantage": "plugins.training_decorators",
     "check_advantage": "core.check.advantage",
     "check_env": "core.check.env",
     "check_loss": "core.check.loss",
     "check_reward": "core.check.reward",
+    "check_sampler": "core.check.sampler",
     "check_sandbox": "core.check.sandbox",
     "check_verifier": "core.check.reward",
     "env": "plugins.factory_decorators",
@@ -168,6 +180,7 @@ _HOMES = {
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
     "run_jobs": "plugins.sandbox_pools",
+    "sampler": "plugins.sampler_decorator",
     "sandbox": "plugins.factory_decorators",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",

@@ -20,7 +20,7 @@ from grpo.envs.text.templates import TEMPLATES
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 
-KINDS: tuple[NewKind, ...] = ("reward", "verifier", "env", "sandbox")
+KINDS: tuple[NewKind, ...] = ("reward", "verifier", "env", "sampler", "sandbox")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +101,7 @@ def test_new_packages_install_pass_their_tests_and_are_listed(tmp_path: Path) ->
     packages = [work / f"grpo-{kind}-my-{kind}" for kind in KINDS]
     install = (sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps")
     flags = ("--no-build-isolation", "-q", "--ignore-installed", "--disable-pip-version-check")
-    command(*install, *flags, packages[0], "-e", packages[1], "-e", packages[2], packages[3], cwd=tmp_path)
+    command(*install, *flags, packages[0], "-e", packages[1], "-e", packages[2], *packages[3:], cwd=tmp_path)
 
     listing = json.loads(command(python, "-m", "grpo", "plugins", "--json", cwd=work))
     assert listing["problems"] == []
@@ -111,7 +111,7 @@ def test_new_packages_install_pass_their_tests_and_are_listed(tmp_path: Path) ->
     check = (python, "-m", "grpo", "plugins", "check")
     report = command("env", f"GRPO_PLUGINS={','.join(others)}", *check, "--all", cwd=work)
     held = re.findall(r"^(\w+ \w+): .* all hold$", report, re.MULTILINE)
-    assert {f"{kind} my_{kind}" for kind in KINDS[:3]} <= set(held)
+    assert {f"{kind} my_{kind}" for kind in KINDS[:4]} <= set(held)
     assert "all hold" in command(*check, f"{sandbox}/my_sandbox", cwd=work)
 
     # The fixture comes by the entry point of the installed distribution.
