@@ -57,7 +57,7 @@ class Books:
             right: whether each completion is right, None where nobody knows.
         """
         self._batch = batch
-        rows = rollout_rows(batch)
+        rows = rollout_rows(batch, right)
         write_rollouts(self._run_dir, batch.step, rows)
         for warning in self._health.batch(batch.step, batch.completions, [row.reward for row in rows]):
             self._progress.warned(warning)
@@ -89,8 +89,8 @@ class Books:
             self._progress.warned(f"{self._run_dir.plot} could not be drawn: {type(error).__name__}: {error}")
 
 
-def rollout_rows(batch: Batch) -> list[RolloutRow]:
-    """Makes the records of one generation."""
+def rollout_rows(batch: Batch, right: Sequence[bool | None]) -> list[RolloutRow]:
+    """Makes the records of one generation, of which each completion is right, wrong or nobody knows."""
     totals: Sequence[float] = batch.advantages.totals.tolist()
     values: Sequence[float] = batch.advantages.values.tolist()
     return [
@@ -108,6 +108,9 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
             advantage=values[i],
             outcomes={n: (o[i].kind, o[i].score, o[i].reason) for n, o in batch.outcomes.items() if o[i] != ELSEWHERE},
             env=completion.env,
+            right=right[i],
+            token_ids=completion.token_ids,
+            logprobs=completion.logprobs,
         )
         for i, completion in enumerate(batch.completions)
     ]
