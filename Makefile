@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray demo fast test nightly check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray browser demo fast test nightly check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -68,6 +68,9 @@ deepspeed: $(READY)  ## install DeepSpeed into .venv, so that its tests run
 
 ray: $(READY)  ## install Ray into .venv, so that its tests run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/ray.txt -e '.[dev,ray]'
+
+browser: $(READY)  ## install Playwright into .venv, so that the report's tests run in a Chromium that is installed here
+	$(BIN)/python -m pip install -c constraints.txt -r .ci/browser.txt
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

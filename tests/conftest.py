@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from pathlib import Path
 import pytest
 
 # A test with one of these markers is in the long lane.
-LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "vllm", "triton", "nightly")
+LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "browser", "vllm", "triton", "nightly")
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 BROKEN = pytest.StashKey[list[str]]()
@@ -103,6 +104,12 @@ def _ray() -> str | None:
     return None if importlib.util.find_spec("ray") is not None else "Ray is not installed; in a checkout: make ray"
 
 
+def _browser() -> str | None:
+    if importlib.util.find_spec("playwright") is None:
+        return "Playwright is not installed; in a checkout: make browser"
+    return None if shutil.which("chromium") else "there is no Chromium; on Debian: apt install chromium"
+
+
 def _triton() -> str | None:
     if importlib.util.find_spec("triton") is not None:
         return None
@@ -127,6 +134,7 @@ NEEDS = (
     Need(_marked("reasoning_gym"), _reasoning_gym, "GRPO_REQUIRE_REASONING_GYM"),
     Need(_marked("deepspeed"), _deepspeed, "GRPO_REQUIRE_DEEPSPEED"),
     Need(_marked("ray"), _ray, "GRPO_REQUIRE_RAY"),
+    Need(_marked("browser"), _browser, "GRPO_REQUIRE_BROWSER"),
     Need(_marked("vllm"), _vllm, "GRPO_REQUIRE_VLLM"),
     Need(_marked("triton"), _triton, "GRPO_REQUIRE_TRITON"),
 )
