@@ -33,16 +33,7 @@ ELEMENTS = (
     "<marquee onstart=attacked()>",
     "<isindex type=image src=1 onerror=attacked()>",
 )
-BREAKOUTS = (
-    "",
-    "</script>",
-    "</pre></div>",
-    "\"'>",
-    "-->",
-    "]]>",
-    "${attacked()}",
-    "{{constructor.constructor('x')()}}",
-)
+BREAKOUTS = ("", "</script>", "</pre></div>", "\"'>", "-->", "]]>", "${attacked()}", "{{attacked()}}")
 OTHERS = (
     "javascript:attacked()",
     "data:text/html,<script>attacked()</script>",
