@@ -29,14 +29,17 @@ MEGABYTE = 1_000_000
     metavar="MB",
     help="Leave out rollouts, none that failed, where the file would be larger.",
 )
-def report(runs: tuple[Path, ...], output: Path, max_size: float) -> None:
+@click.option(
+    "--new", multiple=True, metavar="SPEC", help="Score everything with this reward too, and show what changes."
+)
+def report(runs: tuple[Path, ...], output: Path, max_size: float, new: tuple[str, ...]) -> None:
     """Write curves, settings and rollouts of each RUN as one HTML file, which opens without a network.
 
-    Several runs are laid over each other.
+    Several runs are laid over each other. --new may be repeated: together they are compared with the rewards of the run.
     """
     from grpo.core.report.report import write_report
 
-    written = write_report(runs, output, limit=int(max_size * MEGABYTE))
+    written = write_report(runs, output, limit=int(max_size * MEGABYTE), new=new)
     click.echo(f"{written.path}: {counted(written.held, 'rollout')}, {written.size / MEGABYTE:.1f} MB")
     if written.held < written.recorded:
         click.echo(

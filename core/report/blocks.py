@@ -13,12 +13,15 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from grpo.core.report.scan import KINDS, OUTCOME, Scan, is_failed, recorded_steps
 from grpo.core.report.tokens import RunTokenizer
+
+if TYPE_CHECKING:
+    from grpo.core.check.diff import Change
 
 BLOCK_SIZE = 400_000  # characters of texts that are compressed together
 LEVEL = 9
@@ -64,7 +67,14 @@ def packed_json(value: Any) -> str:
     return packed(text.encode("utf-8", "replace"))
 
 
-def pack_rollouts(scan: Scan, places: Sequence[int], tokenizer: RunTokenizer, *, tokens: bool) -> PackedRollouts:
+def pack_rollouts(
+    scan: Scan,
+    places: Sequence[int],
+    tokenizer: RunTokenizer,
+    *,
+    tokens: bool,
+    changes: Sequence[Change] | None = None,
+) -> PackedRollouts:
     """Packs the chosen rollouts of a run.
 
     Args:
@@ -72,15 +82,16 @@ def pack_rollouts(scan: Scan, places: Sequence[int], tokenizer: RunTokenizer, *,
         places: those that stay, ascending.
         tokenizer: of the run.
         tokens: with the log-probability of each token.
+        changes: what other rewards make of each rollout of the run.
     """
-    index = _Index(scan)
+    index = _Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
     wanted = set(places)
     place = 0
     for step, rows in recorded_steps(scan.run):
         for number, row in enumerate(rows):
             if place in wanted:
-                index.add(step, number, row)
+                index.add(place, step, number, row)
                 texts.add(row, scan.rewards)
             place += 1
     columns, data = index.written()
@@ -93,10 +104,11 @@ class _Index:
     """Columns of numbers, one number for each rollout."""
 
     scan: Scan
+    changes: Sequence[Change] | None
     _columns: dict[str, list[Any]] = field(default_factory=dict)
     _prompts: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def add(self, step: int, number: int, row: Mapping[str, Any]) -> None:
+    def add(self, place: int, step: int, number: int, row: Mapping[str, Any]) -> None:
         prompt = (row["env"] or "", row["prompt"])
         values: dict[str, Any] = {
             "step": step,
@@ -111,9 +123,12 @@ class _Index:
             "reward": row["reward"],
             "advantage": row["advantage"],
         }
-        for place, name in enumerate(self.scan.rewards):
-            values[f"kind{place}"] = KINDS.index(row.get(OUTCOME + name) or "")
-            values[f"score{place}"] = row.get(f"score.{name}")
+        for at, name in enumerate(self.scan.rewards):
+            values[f"kind{at}"] = KINDS.index(row.get(OUTCOME + name) or "")
+            values[f"score{at}"] = row.get(f"score.{name}")
+        if self.changes is not None:
+            change = self.changes[place]
+            values |= {"new_reward": change.new.total, "new_advantage": change.new.advantage}
         for key, value in values.items():
             self._columns.setdefault(key, []).append(value)
 
@@ -184,7 +199,7 @@ class _Texts:
 
 
 def _type_of(name: str) -> str:
-    if name.startswith(("score", "reward", "advantage")):
+    if name.startswith(("score", "reward", "advantage", "new_")):
         return "f4"
     if name.startswith(("kind", "failed", "finish", "verdict")):
         return "u1"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, open_run_dir, read_json, read_metrics, whole_file
@@ -22,6 +22,9 @@ from grpo.core.report.summary import rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
+
+if TYPE_CHECKING:
+    from grpo.core.check.diff import Change
 
 SAMPLE = 2_000  # rollouts that are packed to learn how well they pack
 LEAST_RATIO = 0.02  # characters of the page for one of a text, however well it packs
@@ -54,21 +57,23 @@ class _Read:
     alarms: list[Alarm]
     tokenizer: RunTokenizer
     cases: dict[str, dict[str, Any]]
+    changes: Sequence[Change] | None = None
 
 
-def write_report(paths: Sequence[Path], output: Path, *, limit: int) -> Written:
+def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = ()) -> Written:
     """Writes the page of some runs.
 
     Args:
         paths: run directories.
         output: the file.
         limit: bytes that the page should not exceed; it does where failures alone take more.
+        new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
 
     Raises:
         UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
     """
     host = Host.discover()
-    runs = [_read(open_run_dir(path), name, host) for path, name in zip(paths, _names(paths), strict=True)]
+    runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
     fixed = sum(map(len, _pieces(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])))
     chosen = _packed(runs, limit - fixed)
     try:
@@ -80,7 +85,7 @@ def write_report(paths: Sequence[Path], output: Path, *, limit: int) -> Written:
     return Written(output, output.stat().st_size, held, sum(len(run.scan) for run in runs))
 
 
-def _read(run: RunDir, name: str, host: Host) -> _Read:
+def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
     [line] = list_runs(run.path)
     if line.problem is not None:
         raise UsageError(line.problem)
@@ -91,21 +96,27 @@ def _read(run: RunDir, name: str, host: Host) -> _Read:
         watch.rollouts(step, rows)
     alarms = watch.alarms(line)
     summary = summary_of(name, line, config, versions, metrics, alarms)
-    return _Read(summary, scan, alarms, RunTokenizer(run), cases_of(host, config))
+    changes = None
+    if new:
+        from grpo.core.report.compared import compared, difference_summary  # loads torch
+
+        difference = compared(run, config, host, new)
+        changes = difference.changes
+        summary["difference"] = difference_summary(new, difference)
+    return _Read(summary, scan, alarms, RunTokenizer(run), cases_of(host, config), changes)
 
 
 def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
     """Packs everything where there is room for it, else rollouts without their tokens, as many as there is room for."""
     scans, alarmed = [run.scan for run in runs], [{alarm.step for alarm in run.alarms} for run in runs]
     if sum(sum(scan.size) for scan in scans) * LEAST_RATIO <= room:
-        packed = [pack_rollouts(run.scan, range(len(run.scan)), run.tokenizer, tokens=True) for run in runs]
+        packed = [_pack(run, range(len(run.scan)), tokens=True) for run in runs]
         if sum(one.length for one in packed) <= room:
             return packed
     ratio = _ratio(runs)
     for _ in range(TRIES):
         chosen = choose(scans, alarmed, room, ratio)
-        both = zip(runs, chosen, strict=True)
-        packed = [pack_rollouts(run.scan, places, run.tokenizer, tokens=False) for run, places in both]
+        packed = [_pack(run, places, tokens=False) for run, places in zip(runs, chosen, strict=True)]
         length = sum(one.length for one in packed)
         if length <= room:
             break
@@ -113,12 +124,16 @@ def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
     return packed
 
 
+def _pack(run: _Read, places: Sequence[int], *, tokens: bool) -> PackedRollouts:
+    return pack_rollouts(run.scan, places, run.tokenizer, tokens=tokens, changes=run.changes)
+
+
 def _ratio(runs: Sequence[_Read]) -> float:
     """Returns how many characters of the page one of a text takes, by some of them."""
     length = size = 0
     for run in runs:
         places = range(0, len(run.scan), max(1, len(run.scan) * len(runs) // SAMPLE))
-        length += pack_rollouts(run.scan, places, run.tokenizer, tokens=False).length
+        length += _pack(run, places, tokens=False).length
         size += sum(run.scan.size[place] for place in places)
     return length / max(size, 1)
 

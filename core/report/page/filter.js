@@ -5,6 +5,10 @@ const SORTS = {
   advantage: "lowest advantage", "-tokens": "longest first", tokens: "shortest first",
 };
 
+// How far other rewards would have moved the advantage of a rollout, and whether they would have turned it round.
+const shiftOf = (index, at) => Math.abs(index.new_advantage[at] - index.advantage[at]);
+const flipped = (index, at) => index.new_advantage[at] * index.advantage[at] < 0;
+
 const span = (text) => {
   const found = /^(\d+)(?:-(\d+))?$/.exec(text ?? "");
   return found ? [Number(found[1]), Number(found[2] ?? found[1])] : null;
@@ -43,6 +47,7 @@ const matching = (run, choices) => {
   const scale = (value) => 1e-6 * Math.max(1, Math.abs(value)); // the list has 32 bits of a score
   if (least !== null) tests.push((at) => score[at] >= least - scale(least));
   if (most !== null) tests.push((at) => score[at] <= most + scale(most));
+  if (choices.has("flipped") && index.new_advantage) tests.push((at) => flipped(index, at));
   const abstained = choices.get("abstained");
   if (abstained !== null && component >= 0) tests.push((at) => index[`kind${component}`][at] === 2);
   const found = [];
@@ -54,7 +59,12 @@ const matching = (run, choices) => {
 
 const ordered = (found, run, sort, score) => {
   if (!sort) return found;
-  const name = sort.replace("-", ""), column = name === "reward" ? score : run.index[name];
+  const name = sort.replace("-", "");
+  if (name === "shift" && !run.index.new_advantage) return found;
+  const column = name === "reward" ? score : name === "shift" ? found.reduce((all, at) => {
+    all[at] = shiftOf(run.index, at);
+    return all;
+  }, new Float32Array(run.held)) : run.index[name];
   if (!column) return found;
   const sign = sort.startsWith("-") ? -1 : 1;
   // A rollout without a reward comes last in either order.
@@ -84,7 +94,7 @@ const searched = async (run, places, words, told, alive) => {
       }
     });
     if (count % 8 === 7 || count === blocks.length - 1) {
-      told(found.toSorted((a, b) => order.get(a) - order.get(b)), (count + 1) / blocks.length);
+      told(found.slice().sort((a, b) => order.get(a) - order.get(b)), (count + 1) / blocks.length);
     }
   }
   if (!blocks.length) told([], 1);

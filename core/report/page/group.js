@@ -38,25 +38,29 @@ const sideBySide = async (run, place) => {
     prompt(run, texts[0]), el("div", { class: "cards" }, cards));
 };
 
+const MOST_STEPS = 24; // of one prompt that are listed: each may inflate a block
+
 // The same prompt at other steps: one line each, so that one can see it learned.
-const through = async (run, place) => {
+const through = (run, place) => {
   const { index } = run, wanted = index.prompt[place], own = index.step[place];
   const steps = new Map();
   for (let at = 0; at < run.held; at++) {
     if (index.prompt[at] === wanted) steps.set(index.step[at], [...(steps.get(index.step[at]) ?? []), at]);
   }
   if (steps.size < 2) return null;
-  const rows = [];
-  for (const [step, places] of steps) {
-    const rewards = places.map((at) => index.reward[at]).filter(known);
+  const all = [...steps], gap = Math.max(1, (all.length - 1) / (MOST_STEPS - 1));
+  const shown = new Set(all.map((_, at) => Math.round(at * gap)));
+  const rows = all.filter(([step], at) => shown.has(at) || step === own).map(([step, places]) => {
     const best = places.reduce((one, two) => (index.reward[two] > index.reward[one] ? two : one));
-    const texts = await run.texts(best);
-    rows.push(el("tr", { class: step === own ? "open" : null },
+    const average = mean(places.map((at) => index.reward[at]).filter(known));
+    const excerpt = el("td", { class: "excerpt", dir: "auto" });
+    run.texts(best).then((texts) => excerpt.replaceChildren(...spelled(oneLine(texts.completion, 220))));
+    return el("tr", { class: step === own ? "open" : null },
       el("th", { scope: "row" }, el("a", { href: linkOf(run, best) }, `step ${step}`)),
-      el("td", null, meter(mean(rewards), run.scale, number(Number(mean(rewards).toFixed(3))))),
-      el("td", { class: "excerpt", dir: "auto" }, ...spelled(oneLine(texts.completion, 220)))));
-  }
-  return el("section", { class: "part through" }, el("h3", null, "The same prompt through time"),
+      el("td", null, meter(average, run.scale, number(Number(average.toFixed(3))))), excerpt);
+  });
+  return el("section", { class: "part through" },
+    el("h3", null, "The same prompt through time", rows.length < steps.size && el("small", null, `${rows.length} of ${steps.size} steps`)),
     el("div", { class: "scroll" }, el("table", null, el("thead", { class: "aside" }, el("tr", null,
       ["Step", "Mean reward of the group", "Its best completion"].map((name) => el("th", { scope: "col" }, name)))),
     el("tbody", null, rows))));

@@ -44,8 +44,8 @@ const filters = (runs, run, choices) => {
       go(linkTo("rollouts", { run: Number(value) || null, step: choices.get("step") })))),
     stepField(run, choices),
     field("Search", search),
-    field("Sort", select(Object.entries(SORTS), choices.get("sort"), set("sort"))),
-    el("details", { open: ["group", "env", "finish", "verdict", "failed", "reward", "min", "max"].some((name) => choices.has(name)) },
+    field("Sort", select(Object.entries(run.index.new_advantage ? { ...SORTS, "-shift": "most changed by --new" } : SORTS), choices.get("sort"), set("sort"))),
+    el("details", { open: ["group", "env", "finish", "verdict", "failed", "flipped", "reward", "min", "max"].some((name) => choices.has(name)) },
       el("summary", null, "Filters"),
       el("div", { class: "more-filters" },
         field("Group", el("input", { type: "text", inputmode: "numeric", size: 4, placeholder: "all", value: choices.get("group") ?? "",
@@ -53,6 +53,7 @@ const filters = (runs, run, choices) => {
         run.envs.length > 1 && field("Environment", select([["", "all"], ...run.envs.map((name) => [name, name])], choices.get("env"), set("env"))),
         run.finishes.length > 1 && field("Ended by", select([["", "all"], ...run.finishes.map((name) => [name, FINISHED[name] ?? name])], choices.get("finish"), set("finish"))),
         run.judged && field("Verdict", select([["", "all"], ["right", "right"], ["wrong", "wrong"]], choices.get("verdict"), set("verdict"))),
+        run.index.new_advantage && field("With --new", select([["", "all"], ["1", "turned round"]], choices.get("flipped"), set("flipped"))),
         field("Failures", select(wrong, choices.get("failed"), set("failed"))),
         run.rewards.length > 1 && field("Score of", select([["", "total"], ...rewards], choices.get("reward"), set("reward"))),
         numberField("min", "from", choices), numberField("max", "to", choices))));
@@ -62,7 +63,7 @@ class RolloutList {
   // opened: called with the place of the rollout that is chosen.
   constructor(run, opened) {
     Object.assign(this, { run, opened, places: [], at: -1 });
-    this.inner = el("div", { class: "rows" });
+    this.inner = el("div", { class: "rows", role: "presentation" });
     this.node = el("div", {
       class: "list", role: "listbox", tabindex: "0", "aria-label": "Rollouts", onscroll: () => this.draw(),
       onkeydown: (event) => {
@@ -127,6 +128,7 @@ class RolloutList {
       index.verdict[place] ? el("b", { class: VERDICTS[index.verdict[place]] }, VERDICTS[index.verdict[place]]) : null,
       `${number(index.tokens[place])} tokens`),
     meter(index.reward[place], this.run.scale, number(index.reward[place])),
+    index.new_reward && el("span", { class: "renewed" }, `${number(index.new_reward[place])} now`),
     excerpt);
   }
 }

@@ -6,6 +6,8 @@ const HELP = [
   ["t", "colour the tokens by log-probability, and back"], ["c", "copy the link of this view"], ["o, r, s", "overview, rollouts, settings"], ["?", "these keys"], ["Esc", "back to the list"],
 ];
 
+const NARROW = 900; // pixels, as in the style sheet: below, the list and a rollout stand one after the other
+
 let runs = [];
 let current = null;
 let browser = null;
@@ -26,7 +28,8 @@ class Browser {
     this.run = run;
     this.count = el("p", { class: "count", role: "status" });
     this.top = el("div");
-    this.list = new RolloutList(run, (place) => choose({ at: reference(run, place), view: null, to: null }, true));
+    this.list = new RolloutList(run, (place) =>
+      choose({ at: reference(run, place), view: null, to: null }, innerWidth >= NARROW));
     this.detail = el("div", { class: "detail", tabindex: "-1", id: "detail" });
     this.node = el("main", { class: "browser", id: "main", tabindex: "-1" },
       el("h1", { class: "aside" }, "Rollouts"), el("div", { class: "choice" }, this.top, this.count, this.list.node), this.detail);
@@ -46,7 +49,7 @@ class Browser {
       await this.filter(choices);
     } else this.list.mark(this.place);
     if (turn !== this.turn) return;
-    const open = this.place >= 0 ? this.place : innerWidth >= 900 ? this.list.places[0] : undefined;
+    const open = this.place >= 0 ? this.place : innerWidth >= NARROW ? this.list.places[0] : undefined;
     if (open === undefined) return this.detail.replaceChildren();
     this.place = open;
     this.list.mark(open);
@@ -127,7 +130,7 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
     if (here().view !== "rollouts") go("#rollouts");
     setTimeout(() => document.getElementById("search")?.focus(), 60);
-  } else if (current === browser && browser && KEYS[event.key]) KEYS[event.key]();
+  } else if (current === browser && browser?.place >= 0 && KEYS[event.key]) KEYS[event.key]();
 });
 
 const ready = new Promise((done) => {
@@ -137,7 +140,7 @@ const ready = new Promise((done) => {
 
 const begin = async () => {
   if (!("DecompressionStream" in window)) {
-    document.getElementById("page").textContent = "This report needs a browser of 2023 or later: Chromium 80, Firefox 113 or Safari 16.4.";
+    document.getElementById("page").textContent = "This report needs a browser of 2023 or later: Chromium 92, Firefox 113 or Safari 16.4.";
     return;
   }
   const summary = await inflateJson("summary");

@@ -75,22 +75,18 @@ const alarms = (runs) => {
 
 // What happened when: evaluations and alarms on one line of steps.
 const timeline = (runs) => el("div", { class: "timelines" }, runs.map((run) => {
-  const last = Math.max(run.steps ?? 0, run.axis.at(-1) ?? 0, 1), held = heldOut(run);
-  const x = (step) => 8 + (step / last) * 984;
-  const marks = [];
-  run.axis.forEach((step, at) => {
-    if (!known(held?.values[at])) return;
-    marks.push(svg("circle", { cx: x(step), cy: 14, r: 4, class: "evaluated" },
-      svg("title", null, `step ${step}: held-out accuracy ${percent(held.values[at])}`)));
-  });
-  run.alarms.forEach((alarm) => marks.push(svg("path", {
-    d: `M${x(alarm.step)} 8l5 9h-10z`, class: `alarm ${alarm.kind}`,
-  }, svg("title", null, `step ${alarm.step}: ${alarm.text}`))));
+  const last = Math.max(run.steps ?? 0, run.axis.at(-1) ?? 0, 1), done = run.axis.at(-1) ?? 0, held = heldOut(run);
+  const x = (step) => `${1 + (98 * step) / last}%`;
+  const evaluated = run.axis.map((step, at) => known(held?.values[at]) && svg("circle", {
+    cx: x(step), cy: 14, r: 4.5, class: "evaluated",
+  }, svg("title", null, `step ${step}: held-out accuracy ${percent(held.values[at])}`)));
+  const marks = run.alarms.map((alarm) => svg("svg", { x: x(alarm.step), overflow: "visible", class: `alarm ${alarm.kind}` },
+    svg("path", { d: "M0 7l6 11h-12z" }), svg("title", null, `step ${alarm.step}: ${alarm.text}`)));
   return el("div", { class: "timeline" },
-    svg("svg", { viewBox: "0 0 1000 30", role: "img", preserveAspectRatio: "none", "aria-label":
-      `${run.name}: ${counted(run.alarms.length, "alarm")}, ${number(run.axis.at(-1) ?? 0)} of ${number(last)} steps` },
-    svg("line", { x1: 8, x2: 992, y1: 14, y2: 14, class: "planned" }),
-    svg("line", { x1: 8, x2: x(run.axis.at(-1) ?? 0), y1: 14, y2: 14, class: "made" }), marks));
+    svg("svg", { role: "img", "aria-label": `${run.name}: ${counted(run.alarms.length, "alarm")}, ${number(done)} of ${number(last)} steps` },
+      svg("line", { x1: x(0), x2: x(last), y1: 14, y2: 14, class: "planned" }),
+      svg("line", { x1: x(0), x2: x(done), y1: 14, y2: 14, class: "made" }), evaluated, marks),
+    el("span", { class: "ends" }, el("span", null, "step 0"), el("span", null, `step ${number(last)}`)));
 }));
 
 const comparison = (runs) => el("div", { class: "scroll" }, el("table", { class: "runs" },
@@ -109,6 +105,20 @@ const comparison = (runs) => el("div", { class: "scroll" }, el("table", { class:
       el("td", null, lengths ? `${number(Math.round(lengths[0]))} → ${number(Math.round(lengths[1]))}` : "–"),
       el("td", null, number(run.axis.at(-1) ?? 0)), el("td", null, duration(seconds)), el("td", null, number(run.alarms.length)));
   }))));
+
+// What the rewards of --new would have changed.
+const renewed = (runs) => runs.filter((run) => run.difference).map((run) => {
+  const { rewards, means, unscored, groups, died, revived, flips, shift } = run.difference, place = run.place || null;
+  const link = (count, noun, choices) => el("a", { href: linkTo("rollouts", { run: place, ...choices }) }, counted(count, noun));
+  const lost = (names, word) => names.length > 0 && [" ", counted(names.length, "group"), ` ${word}, such as `,
+    el("a", { href: linkTo("rollouts", { run: place, step: names[0].split(" ")[0], group: names[0].split(" ")[1] }) },
+      `group ${names[0].split(" ")[1]} of step ${names[0].split(" ")[0]}`), "."];
+  return el("section", { class: "section" }, el("h2", null, "With ", ...spelled(rewards.join(", ")), runs.length > 1 && [" in ", ...spelled(run.name)]),
+    el("p", { class: "prose" }, `The mean reward goes from ${number(means[0])} to ${number(means[1])}. The advantage of `,
+      link(flips, "rollout", { flipped: 1, sort: "-shift" }), ` of ${number(run.recorded)} in ${counted(groups, "group")} turns round; `,
+      `it moves by ${number(shift)} on average.`, lost(died, "no longer teach anything"), lost(revived, "now teach something"),
+      unscored[0] !== unscored[1] && ` ${number(unscored[0])} rollouts were without a reward, and ${number(unscored[1])} would be.`));
+});
 
 const controls = () => {
   const told = el("output", null, shared.smooth === 1 ? "off" : `${shared.smooth} steps`);
@@ -138,6 +148,7 @@ const overview = (runs) => {
     runs.length === 1 ? [heading(runs[0]), facts(runs[0])] : [el("h1", null, `${runs.length} runs`), comparison(runs)],
     leftOut(runs),
     el("section", { class: "section" }, el("h2", null, "What to look at"), timeline(runs), alarms(runs)),
+    renewed(runs),
     controls(), figures,
     flat.length ? el("p", { class: "note" }, `At zero all the way: ${[...new Set(flat)].join(", ").toLowerCase()}.`) : null);
   return { node, close: () => charts.forEach((chart) => chart.close()) };

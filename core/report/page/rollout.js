@@ -133,6 +133,8 @@ const detail = async (run, place, choices) => {
       el("p", { class: "figures" },
         el("span", null, "reward ", el("b", null, number(index.reward[place]))),
         el("span", null, "advantage ", el("b", { class: index.advantage[place] < 0 ? "down" : "up" }, signed(index.advantage[place]))),
+        index.new_reward && el("span", { class: "renewed" }, "with --new ", el("b", null, number(index.new_reward[place])), ", ",
+          el("b", { class: index.new_advantage[place] < 0 ? "down" : "up" }, signed(index.new_advantage[place]))),
         el("span", null, `${number(index.tokens[place])} tokens, ${FINISHED[finish] ?? finish}`),
         run.envs.length > 1 && el("span", null, ...spelled(run.envs[index.env[place]])),
         verdict && el("span", { class: `verdict ${verdict}` }, verdict)),
@@ -143,5 +145,5 @@ const detail = async (run, place, choices) => {
     prompt(run, texts),
     el("section", { class: "part" }, el("h3", null, "Completion", tokens, compareWith(run, place, texts, body, choices)), body),
     columns(texts) || null, information(texts) || null,
-    await through(run, place));
+    through(run, place));
 };

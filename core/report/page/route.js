@@ -9,7 +9,7 @@ const here = () => {
 
 const linkTo = (view, choices) => {
   const query = new URLSearchParams(Object.entries(choices ?? {}).filter(([, value]) => known(value) && value !== ""));
-  return `#${view}${query.size ? "?" + query : ""}`;
+  return `#${view}${String(query) ? "?" + query : ""}`;
 };
 
 const go = (link) => { location.hash = link; };
