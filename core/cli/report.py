@@ -29,13 +29,11 @@ MEGABYTE = 1_000_000
     metavar="MB",
     help="Leave out rollouts, none that failed, where the file would be larger.",
 )
-@click.option(
-    "--new", multiple=True, metavar="SPEC", help="Score everything with this reward too, and show what changes."
-)
+@click.option("--new", multiple=True, metavar="SPEC", help="Score everything with this reward too; may be repeated.")
 def report(runs: tuple[Path, ...], output: Path, max_size: float, new: tuple[str, ...]) -> None:
     """Write curves, settings and rollouts of each RUN as one HTML file, which opens without a network.
 
-    Several runs are laid over each other. --new may be repeated: together they are compared with the rewards of the run.
+    Several runs are laid over each other. The rewards of --new are compared, together, with the run's own.
     """
     from grpo.core.report.report import write_report
 
