@@ -40,7 +40,9 @@ const path = (steps, values, x, y, width) => {
 
 const thinned = (points) => {
   const found = [];
-  let column = null, low, high;
+  let column = null,
+    low,
+    high;
   const close = () => {
     if (column === null) return;
     found.push(...(low === high ? [low] : low[0] <= high[0] ? [low, high] : [high, low]));
@@ -64,12 +66,28 @@ class Chart {
   constructor({ title, unit, series, range, opened }) {
     Object.assign(this, { title, unit, series, range, opened });
     this.svg = svg("svg", { class: "plot", role: "img", "aria-label": this.told() });
-    this.legend = el("div", { class: "legend" }, series.map((one) => this.entry(one)));
-    this.node = el("figure", { class: "chart" },
-      el("figcaption", null, el("span", { class: "title" }, ...spelled(title)), " ", el("span", { class: "unit" }, unit)),
-      this.svg, this.legend);
+    this.legend = el(
+      "div",
+      { class: "legend" },
+      series.map((one) => this.entry(one)),
+    );
+    this.node = el(
+      "figure",
+      { class: "chart" },
+      el(
+        "figcaption",
+        null,
+        el("span", { class: "title" }, ...spelled(title)),
+        " ",
+        el("span", { class: "unit" }, unit),
+      ),
+      this.svg,
+      this.legend,
+    );
     this.svg.addEventListener("pointermove", (event) => this.moved(event));
-    this.svg.addEventListener("pointerleave", () => { if (!this.pressed) pointAt(null); });
+    this.svg.addEventListener("pointerleave", () => {
+      if (!this.pressed) pointAt(null);
+    });
     this.svg.addEventListener("pointerdown", (event) => this.press(event));
     this.svg.addEventListener("pointerup", (event) => this.release(event));
     this.svg.addEventListener("dblclick", () => zoom(null, null));
@@ -84,8 +102,11 @@ class Chart {
   }
 
   entry(one) {
-    const sample = svg("svg", { class: "sample", viewBox: "0 0 22 8", "aria-hidden": "true" },
-      svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: one.colour, "stroke-dasharray": DASHES[one.dash ?? 0] }));
+    const sample = svg(
+      "svg",
+      { class: "sample", viewBox: "0 0 22 8", "aria-hidden": "true" },
+      svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: one.colour, "stroke-dasharray": DASHES[one.dash ?? 0] }),
+    );
     one.read = el("output", { class: "value" });
     return el("span", { class: "key" }, sample, el("span", { class: "label" }, ...spelled(one.label)), one.read);
   }
@@ -95,8 +116,10 @@ class Chart {
       const at = one.values.map((value, place) => (known(value) ? place : -1)).filter((place) => place >= 0);
       if (!at.length) return `${one.label}: not measured`;
       const [first, last] = [at[0], at.at(-1)];
-      return `${one.label}: ${number(one.values[first])} at step ${one.steps[first]}, ` +
-        `${number(one.values[last])} at step ${one.steps[last]}`;
+      return (
+        `${one.label}: ${number(one.values[first])} at step ${one.steps[first]}, ` +
+        `${number(one.values[last])} at step ${one.steps[last]}`
+      );
     });
     return `${this.title}, ${this.unit}. ${words.join("; ")}.`;
   }
@@ -105,7 +128,8 @@ class Chart {
     this.width = this.svg.clientWidth;
     if (!this.width) return;
     const all = this.series.flatMap((one) => [one.steps[0], one.steps.at(-1)]).filter(known);
-    const from = shared.from ?? Math.min(...all), to = shared.to ?? Math.max(...all);
+    const from = shared.from ?? Math.min(...all),
+      to = shared.to ?? Math.max(...all);
     this.from = from;
     this.to = to > from ? to : from + 1;
     const [low, high] = this.reach();
@@ -116,17 +140,38 @@ class Chart {
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
     this.cursor = svg("g", { class: "cursor" });
     this.svg.replaceChildren(
-      svg("clipPath", { id: clip }, svg("rect", {
-        x: MARGIN.left - 4, y: 0, width: Math.max(0, inner.right - MARGIN.left + 8), height: inner.bottom + 4,
-      })),
-      svg("g", { class: "grid" }, ticks(low, high, 4).map((value) => [
-        svg("line", { x1: MARGIN.left, x2: inner.right, y1: this.y(value), y2: this.y(value) }),
-        svg("text", { x: MARGIN.left - 6, y: this.y(value) + 3.5, "text-anchor": "end" }, this.axis(value)),
-      ])),
-      svg("g", { class: "steps" }, ticks(this.from, this.to, this.width / 90, true).map((step) =>
-        svg("text", { x: this.x(step), y: HEIGHT - 6, "text-anchor": "middle" }, step.toLocaleString("en")))),
-      svg("g", { "clip-path": `url(#${clip})` }, this.series.map((one) => this.curve(one))),
-      this.cursor);
+      svg(
+        "clipPath",
+        { id: clip },
+        svg("rect", {
+          x: MARGIN.left - 4,
+          y: 0,
+          width: Math.max(0, inner.right - MARGIN.left + 8),
+          height: inner.bottom + 4,
+        }),
+      ),
+      svg(
+        "g",
+        { class: "grid" },
+        ticks(low, high, 4).map((value) => [
+          svg("line", { x1: MARGIN.left, x2: inner.right, y1: this.y(value), y2: this.y(value) }),
+          svg("text", { x: MARGIN.left - 6, y: this.y(value) + 3.5, "text-anchor": "end" }, this.axis(value)),
+        ]),
+      ),
+      svg(
+        "g",
+        { class: "steps" },
+        ticks(this.from, this.to, this.width / 90, true).map((step) =>
+          svg("text", { x: this.x(step), y: HEIGHT - 6, "text-anchor": "middle" }, step.toLocaleString("en")),
+        ),
+      ),
+      svg(
+        "g",
+        { "clip-path": `url(#${clip})` },
+        this.series.map((one) => this.curve(one)),
+      ),
+      this.cursor,
+    );
     this.point();
   }
 
@@ -141,13 +186,23 @@ class Chart {
     const width = this.width - MARGIN.left - MARGIN.right;
     const line = { fill: "none", stroke: one.colour, "stroke-dasharray": DASHES[one.dash ?? 0] };
     if (one.dots) {
-      return one.steps.map((step, at) => known(one.values[at]) && [
-        known(one.low?.[at]) && svg("line", {
-          class: "reach", x1: this.x(step), x2: this.x(step), y1: this.y(one.low[at]), y2: this.y(one.high[at]),
-          stroke: one.colour,
-        }),
-        svg("circle", { cx: this.x(step), cy: this.y(one.values[at]), r: 3, fill: one.colour }),
-      ]).concat([svg("path", { ...line, class: "curve", d: path(one.steps, one.values, this.x, this.y, width) })]);
+      return one.steps
+        .map(
+          (step, at) =>
+            known(one.values[at]) && [
+              known(one.low?.[at]) &&
+                svg("line", {
+                  class: "reach",
+                  x1: this.x(step),
+                  x2: this.x(step),
+                  y1: this.y(one.low[at]),
+                  y2: this.y(one.high[at]),
+                  stroke: one.colour,
+                }),
+              svg("circle", { cx: this.x(step), cy: this.y(one.values[at]), r: 3, fill: one.colour }),
+            ],
+        )
+        .concat([svg("path", { ...line, class: "curve", d: path(one.steps, one.values, this.x, this.y, width) })]);
     }
     const few = one.values.filter(known).length < 8;
     const bold = smoothed(one.values, shared.smooth);
@@ -155,13 +210,17 @@ class Chart {
     return [
       faint && svg("path", { ...line, class: "raw", d: path(one.steps, one.values, this.x, this.y, width) }),
       svg("path", { ...line, class: "curve", d: path(one.steps, bold, this.x, this.y, width) }),
-      few && one.steps.map((step, at) =>
-        known(bold[at]) && svg("circle", { cx: this.x(step), cy: this.y(bold[at]), r: 2.5, fill: one.colour })),
+      few &&
+        one.steps.map(
+          (step, at) =>
+            known(bold[at]) && svg("circle", { cx: this.x(step), cy: this.y(bold[at]), r: 2.5, fill: one.colour }),
+        ),
     ];
   }
 
   reach() {
-    let low = Infinity, high = -Infinity;
+    let low = Infinity,
+      high = -Infinity;
     const take = (value) => {
       if (!known(value)) return;
       if (value < low) low = value;
@@ -183,8 +242,8 @@ class Chart {
   }
 
   step(event) {
-    const place = (event.clientX - this.svg.getBoundingClientRect().left - MARGIN.left) /
-      (this.width - MARGIN.left - MARGIN.right);
+    const place =
+      (event.clientX - this.svg.getBoundingClientRect().left - MARGIN.left) / (this.width - MARGIN.left - MARGIN.right);
     return Math.min(this.to, Math.max(this.from, Math.round(this.from + place * (this.to - this.from))));
   }
 
@@ -217,16 +276,23 @@ class Chart {
     }
     if (!this.cursor) return;
     if (!known(step) || step < this.from || step > this.to) return this.cursor.replaceChildren();
-    const x = this.x(step), bottom = HEIGHT - MARGIN.bottom;
+    const x = this.x(step),
+      bottom = HEIGHT - MARGIN.bottom;
     const held = known(this.pressed) && this.pressed !== step;
-    this.cursor.replaceChildren(...[
-      held && svg("rect", {
-        class: "zooming", x: Math.min(x, this.x(this.pressed)), y: MARGIN.top,
-        width: Math.abs(x - this.x(this.pressed)), height: bottom - MARGIN.top,
-      }),
-      svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: bottom }),
-      svg("text", { x: Math.min(x + 4, this.width - 48), y: MARGIN.top + 8 }, `step ${step}`),
-    ].filter(Boolean));
+    this.cursor.replaceChildren(
+      ...[
+        held &&
+          svg("rect", {
+            class: "zooming",
+            x: Math.min(x, this.x(this.pressed)),
+            y: MARGIN.top,
+            width: Math.abs(x - this.x(this.pressed)),
+            height: bottom - MARGIN.top,
+          }),
+        svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: bottom }),
+        svg("text", { x: Math.min(x + 4, this.width - 48), y: MARGIN.top + 8 }, `step ${step}`),
+      ].filter(Boolean),
+    );
   }
 }
 

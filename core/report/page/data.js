@@ -17,16 +17,22 @@ const inflateJson = async (name) => JSON.parse(new TextDecoder().decode(await in
 
 // The last place of an ascending list whose value is at most `value`.
 const lastUpTo = (list, value) => {
-  let low = 0, high = list.length;
+  let low = 0,
+    high = list.length;
   while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if (list[middle] <= value) low = middle; else high = middle;
+    if (list[middle] <= value) low = middle;
+    else high = middle;
   }
   return low;
 };
 
 const parsed = (text, otherwise) => {
-  try { return text === null ? otherwise : JSON.parse(text); } catch { return otherwise; }
+  try {
+    return text === null ? otherwise : JSON.parse(text);
+  } catch {
+    return otherwise;
+  }
 };
 
 class Run {
@@ -68,8 +74,14 @@ class Run {
   read(block, at) {
     const [prompt, columns, completion, messages, info, outcomes, tokens] = block.rollouts[at];
     return {
-      prompt: parsed(block.shared[prompt], []), seen: block.seen[prompt], columns: block.shared[columns], completion,
-      messages: parsed(messages, []), info: parsed(info, null), infoText: info, outcomes,
+      prompt: parsed(block.shared[prompt], []),
+      seen: block.seen[prompt],
+      columns: block.shared[columns],
+      completion,
+      messages: parsed(messages, []),
+      info: parsed(info, null),
+      infoText: info,
+      outcomes,
       tokens: tokens?.[0].map((piece, own) => ({ text: block.pieces[piece], nats: tokens[1][own] / 100 })) ?? null,
     };
   }
@@ -84,10 +96,12 @@ class Run {
 
   // The first place of a step, for the columns stand in order of step.
   first(step) {
-    let low = 0, high = this.held;
+    let low = 0,
+      high = this.held;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.index.step[middle] < step) low = middle + 1; else high = middle;
+      if (this.index.step[middle] < step) low = middle + 1;
+      else high = middle;
     }
     return low;
   }

@@ -4,8 +4,10 @@ const WORD = /\s+|[\p{L}\p{N}_]+|[^\s]/gu;
 const FAR = 1500; // words that differ, beyond which the two are called different as a whole
 
 const difference = (before, after) => {
-  const one = before.match(WORD) ?? [], two = after.match(WORD) ?? [];
-  let head = 0, tail = 0;
+  const one = before.match(WORD) ?? [],
+    two = after.match(WORD) ?? [];
+  let head = 0,
+    tail = 0;
   while (head < one.length && head < two.length && one[head] === two[head]) head++;
   while (tail < one.length - head && tail < two.length - head && one.at(-1 - tail) === two.at(-1 - tail)) tail++;
   const middle = steps(one.slice(head, one.length - tail), two.slice(head, two.length - tail));
@@ -33,17 +35,23 @@ const steps = (one, two) => {
       if (x >= one.length && x - line >= two.length) return walked(trace, one, two);
     }
   }
-  return [["gone", one], ["new", two]];
+  return [
+    ["gone", one],
+    ["new", two],
+  ];
 };
 
 const walked = (trace, one, two) => {
   const found = [];
-  let x = one.length, y = two.length;
+  let x = one.length,
+    y = two.length;
   for (let far = trace.length - 1; far >= 0; far--) {
-    const reached = trace[far], line = x - y;
+    const reached = trace[far],
+      line = x - y;
     const down = line === -far || (line !== far && reached.get(line - 1) < reached.get(line + 1));
     const from = down ? line + 1 : line - 1;
-    const fromX = far === 0 ? 0 : reached.get(from), fromY = fromX - from;
+    const fromX = far === 0 ? 0 : reached.get(from),
+      fromY = fromX - from;
     const startX = far === 0 ? 0 : down ? fromX : fromX + 1;
     if (x > startX) found.push(["same", one.slice(startX, x)]);
     if (far > 0) found.push(down ? ["new", two.slice(fromY, fromY + 1)] : ["gone", one.slice(fromX, fromX + 1)]);

@@ -5,7 +5,9 @@ const SVG = "http://www.w3.org/2000/svg";
 // Characters that are not seen, or that move what stands beside them: shown by their code.
 const UNSEEN = new RegExp(
   "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f" +
-    "\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]", "gu");
+    "\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]",
+  "gu",
+);
 
 const make = (node, props, children) => {
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -47,8 +49,17 @@ const quoted = (text, props) => {
     const cut = from + LONG < text.length ? from + LONG : text.length;
     node.append(...spelled(text.slice(from, cut)));
     if (cut < text.length) {
-      const button = el("button", { class: "more", onclick: () => { button.remove(); more(cut); } },
-        `${(text.length - cut).toLocaleString("en")} more characters`);
+      const button = el(
+        "button",
+        {
+          class: "more",
+          onclick: () => {
+            button.remove();
+            more(cut);
+          },
+        },
+        `${(text.length - cut).toLocaleString("en")} more characters`,
+      );
       node.append(button);
     }
   };
@@ -57,7 +68,10 @@ const quoted = (text, props) => {
 };
 
 const oneLine = (text, width) => {
-  const line = text.slice(0, 4 * width).replace(/\s+/gu, " ").trim();
+  const line = text
+    .slice(0, 4 * width)
+    .replace(/\s+/gu, " ")
+    .trim();
   return line.length > width ? line.slice(0, width - 1) + "…" : line;
 };
 
@@ -74,7 +88,7 @@ const number = (value) => {
 };
 
 const signed = (value) => (known(value) && value > 0 ? "+" : "") + number(value);
-const percent = (value) => (known(value) ? (100 * value).toFixed(value > 0.0005 && value < 0.9995 ? 1 : 0) + "%" : "–");
+const percent = (value) => (known(value) ? (100 * value).toFixed(1).replace(/\.0$/, "") + "%" : "–");
 const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
 

@@ -1,8 +1,13 @@
 // Which rollouts are listed: choices of the address in, places in order out.
 
 const SORTS = {
-  "": "as recorded", "-reward": "best first", reward: "worst first", "-advantage": "highest advantage",
-  advantage: "lowest advantage", "-tokens": "longest first", tokens: "shortest first",
+  "": "as recorded",
+  "-reward": "best first",
+  reward: "worst first",
+  "-advantage": "highest advantage",
+  advantage: "lowest advantage",
+  "-tokens": "longest first",
+  tokens: "shortest first",
 };
 
 // How far other rewards would have moved the advantage of a rollout, and whether they would have turned it round.
@@ -21,21 +26,25 @@ const matching = (run, choices) => {
   const { index } = run;
   const tests = [];
   const within = (name, text) => {
-    const range = span(text), column = index[name];
+    const range = span(text),
+      column = index[name];
     if (range) tests.push((at) => column[at] >= range[0] && column[at] <= range[1]);
   };
   within("step", choices.get("step"));
   within("group", choices.get("group"));
   within("prompt", choices.get("prompt"));
   const same = (name, names) => {
-    const wanted = choices.get(name), place = names.indexOf(wanted), column = index[name];
+    const wanted = choices.get(name),
+      place = names.indexOf(wanted),
+      column = index[name];
     if (wanted !== null) tests.push((at) => column[at] === place);
   };
   same("env", run.envs);
   same("finish", run.finishes);
   const verdict = VERDICTS.indexOf(choices.get("verdict"));
   if (verdict > 0) tests.push((at) => index.verdict[at] === verdict);
-  const failed = choices.get("failed"), reward = run.rewards.indexOf(failed);
+  const failed = choices.get("failed"),
+    reward = run.rewards.indexOf(failed);
   if (failed !== null && reward >= 0) tests.push((at) => index[`kind${reward}`][at] === 3);
   else if (failed === "environment") {
     const place = run.finishes.indexOf("error");
@@ -43,7 +52,8 @@ const matching = (run, choices) => {
   } else if (failed !== null) tests.push((at) => index.failed[at] === 1);
   const component = run.rewards.indexOf(choices.get("reward"));
   const score = component >= 0 ? index[`score${component}`] : index.reward;
-  const least = limit(choices.get("min")), most = limit(choices.get("max"));
+  const least = limit(choices.get("min")),
+    most = limit(choices.get("max"));
   const scale = (value) => 1e-6 * Math.max(1, Math.abs(value)); // the list has 32 bits of a score
   if (least !== null) tests.push((at) => score[at] >= least - scale(least));
   if (most !== null) tests.push((at) => score[at] <= most + scale(most));
@@ -61,10 +71,15 @@ const ordered = (found, run, sort, score) => {
   if (!sort) return found;
   const name = sort.replace("-", "");
   if (name === "shift" && !run.index.new_advantage) return found;
-  const column = name === "reward" ? score : name === "shift" ? found.reduce((all, at) => {
-    all[at] = shiftOf(run.index, at);
-    return all;
-  }, new Float32Array(run.held)) : run.index[name];
+  const column =
+    name === "reward"
+      ? score
+      : name === "shift"
+        ? found.reduce((all, at) => {
+            all[at] = shiftOf(run.index, at);
+            return all;
+          }, new Float32Array(run.held))
+        : run.index[name];
   if (!column) return found;
   const sign = sort.startsWith("-") ? -1 : 1;
   // A rollout without a reward comes last in either order.
@@ -89,12 +104,20 @@ const searched = async (run, places, words, told, alive) => {
     block.rollouts.forEach(([prompt, columns, completion, messages], at) => {
       const place = run.starts[number] + at;
       if (!order.has(place)) return;
-      if (shared[prompt] || shared[columns] || completion.toLowerCase().includes(wanted) || messages?.toLowerCase().includes(wanted)) {
+      if (
+        shared[prompt] ||
+        shared[columns] ||
+        completion.toLowerCase().includes(wanted) ||
+        messages?.toLowerCase().includes(wanted)
+      ) {
         found.push(place);
       }
     });
     if (count % 8 === 7 || count === blocks.length - 1) {
-      told(found.slice().sort((a, b) => order.get(a) - order.get(b)), (count + 1) / blocks.length);
+      told(
+        found.slice().sort((a, b) => order.get(a) - order.get(b)),
+        (count + 1) / blocks.length,
+      );
     }
   }
   if (!blocks.length) told([], 1);

@@ -1,9 +1,16 @@
 // Puts the views together: the address in, a page out; keys and what they do.
 
 const HELP = [
-  ["j, k", "the next rollout, the one before"], ["/", "search in texts"], ["g", "the group side by side, and back"],
-  ["d", "the difference to the best of the group, and back"], ["h, l", "the step before, the step after"],
-  ["t", "colour the tokens by log-probability, and back"], ["c", "copy the link of this view"], ["o, r, s", "overview, rollouts, settings"], ["?", "these keys"], ["Esc", "back to the list"],
+  ["j, k", "the next rollout, the one before"],
+  ["/", "search in texts"],
+  ["g", "the group side by side, and back"],
+  ["d", "the difference to the best of the group, and back"],
+  ["h, l", "the step before, the step after"],
+  ["t", "colour the tokens by log-probability, and back"],
+  ["c", "copy the link of this view"],
+  ["o, r, s", "overview, rollouts, settings"],
+  ["?", "these keys"],
+  ["Esc", "back to the list"],
 ];
 
 const NARROW = 900; // pixels, as in the style sheet: below, the list and a rollout stand one after the other
@@ -12,15 +19,46 @@ let runs = [];
 let current = null;
 let browser = null;
 
-const navigation = (view) => el("nav", { class: "top", "aria-label": "Views" },
-  el("a", { href: "#main", class: "skip", onclick: (event) => { event.preventDefault(); document.getElementById("main").focus(); } }, "Skip to the content"),
-  [["overview", "Overview"], ["rollouts", "Rollouts"], ["settings", "Settings"]].map(([name, label]) =>
-    el("a", { href: `#${name}`, "aria-current": name === view ? "page" : null }, label)),
-  el("button", { class: "keys", "aria-label": "Keys", onclick: () => document.getElementById("help").showModal() }, "?"));
+const navigation = (view) =>
+  el(
+    "nav",
+    { class: "top", "aria-label": "Views" },
+    el(
+      "a",
+      {
+        href: "#main",
+        class: "skip",
+        onclick: (event) => {
+          event.preventDefault();
+          document.getElementById("main").focus();
+        },
+      },
+      "Skip to the content",
+    ),
+    [
+      ["overview", "Overview"],
+      ["rollouts", "Rollouts"],
+      ["settings", "Settings"],
+    ].map(([name, label]) => el("a", { href: `#${name}`, "aria-current": name === view ? "page" : null }, label)),
+    el(
+      "button",
+      { class: "keys", "aria-label": "Keys", onclick: () => document.getElementById("help").showModal() },
+      "?",
+    ),
+  );
 
-const help = () => el("dialog", { id: "help", "aria-label": "Keys" }, el("h2", null, "Keys"),
-  el("dl", null, HELP.map(([keys, what]) => [el("dt", null, el("kbd", null, keys)), el("dd", null, what)])),
-  el("form", { method: "dialog" }, el("button", null, "Close")));
+const help = () =>
+  el(
+    "dialog",
+    { id: "help", "aria-label": "Keys" },
+    el("h2", null, "Keys"),
+    el(
+      "dl",
+      null,
+      HELP.map(([keys, what]) => [el("dt", null, el("kbd", null, keys)), el("dd", null, what)]),
+    ),
+    el("form", { method: "dialog" }, el("button", null, "Close")),
+  );
 
 // The list stays while only the open rollout changes, so that nobody loses their place.
 class Browser {
@@ -29,10 +67,16 @@ class Browser {
     this.count = el("p", { class: "count", role: "status" });
     this.top = el("div");
     this.list = new RolloutList(run, (place) =>
-      choose({ at: reference(run, place), view: null, to: null }, innerWidth >= NARROW));
+      choose({ at: reference(run, place), view: null, to: null }, innerWidth >= NARROW),
+    );
     this.detail = el("div", { class: "detail", tabindex: "-1", id: "detail" });
-    this.node = el("main", { class: "browser", id: "main", tabindex: "-1" },
-      el("h1", { class: "aside" }, "Rollouts"), el("div", { class: "choice" }, this.top, this.count, this.list.node), this.detail);
+    this.node = el(
+      "main",
+      { class: "browser", id: "main", tabindex: "-1" },
+      el("h1", { class: "aside" }, "Rollouts"),
+      el("div", { class: "choice" }, this.top, this.count, this.list.node),
+      this.detail,
+    );
     this.turn = 0;
   }
 
@@ -53,7 +97,8 @@ class Browser {
     if (open === undefined) return this.detail.replaceChildren();
     this.place = open;
     this.list.mark(open);
-    const shown = choices.get("view") === "group" ? await sideBySide(this.run, open) : await detail(this.run, open, choices);
+    const shown =
+      choices.get("view") === "group" ? await sideBySide(this.run, open) : await detail(this.run, open, choices);
     if (turn !== this.turn) return;
     const back = el("button", { class: "back", onclick: () => choose({ at: null, view: null, to: null }) }, "‹ List");
     this.detail.replaceChildren(back, shown);
@@ -61,14 +106,23 @@ class Browser {
   }
 
   async filter(choices) {
-    const asked = this.asked, words = choices.get("q");
+    const asked = this.asked,
+      words = choices.get("q");
     const places = matching(this.run, choices);
     const tell = (found, share) => {
       this.list.show(found, this.place);
       const rest = share < 1 ? `, ${percent(share)} searched` : "";
       const range = span(choices.get("step"));
-      const recorded = range ? this.run.recordedBySteps.reduce((sum, [own, count]) => sum + (own >= range[0] && own <= range[1] ? count : 0), 0) : this.run.recorded;
-      const held = this.run.held < this.run.recorded ? `, of which this file holds a part (${number(this.run.held)} of ${number(this.run.recorded)} in all)` : "";
+      const recorded = range
+        ? this.run.recordedBySteps.reduce(
+            (sum, [own, count]) => sum + (own >= range[0] && own <= range[1] ? count : 0),
+            0,
+          )
+        : this.run.recorded;
+      const held =
+        this.run.held < this.run.recorded
+          ? `, of which this file holds a part (${number(this.run.held)} of ${number(this.run.recorded)} in all)`
+          : "";
       this.count.textContent = `${number(found.length)} of ${number(recorded)} rollouts${rest}${held}`;
     };
     if (!words) return tell(places, 1);
@@ -100,17 +154,21 @@ const draw = async () => {
   return next === browser ? browser.show(choices) : null;
 };
 
-const typing = (node) => node instanceof HTMLInputElement || node instanceof HTMLSelectElement || node instanceof HTMLTextAreaElement;
+const typing = (node) =>
+  node instanceof HTMLInputElement || node instanceof HTMLSelectElement || node instanceof HTMLTextAreaElement;
 
 const KEYS = {
   j: () => browser.list.move(1),
   k: () => browser.list.move(-1),
-  g: () => choose({ at: reference(browser.run, browser.place), view: here().choices.get("view") ? null : "group", to: null }),
+  g: () =>
+    choose({ at: reference(browser.run, browser.place), view: here().choices.get("view") ? null : "group", to: null }),
   d: () => {
     const menu = document.querySelector(".compare select");
-    if (menu && menu.options.length > 1) choose({ at: reference(browser.run, browser.place), to: menu.value ? null : menu.options[1].value });
+    if (menu && menu.options.length > 1)
+      choose({ at: reference(browser.run, browser.place), to: menu.value ? null : menu.options[1].value });
   },
-  t: () => choose({ at: reference(browser.run, browser.place), by: here().choices.get("by") ? null : "token", to: null }),
+  t: () =>
+    choose({ at: reference(browser.run, browser.place), by: here().choices.get("by") ? null : "token", to: null }),
   h: () => document.querySelector(".stepper button").click(),
   l: () => document.querySelector(".stepper button:last-child").click(),
   Escape: () => choose({ at: null, view: null, to: null }),
@@ -140,7 +198,8 @@ const ready = new Promise((done) => {
 
 const begin = async () => {
   if (!("DecompressionStream" in window)) {
-    document.getElementById("page").textContent = "This report needs a browser of 2023 or later: Chromium 92, Firefox 113 or Safari 16.4.";
+    document.getElementById("page").textContent =
+      "This report needs a browser of 2023 or later: Chromium 92, Firefox 113 or Safari 16.4.";
     return;
   }
   const summary = await inflateJson("summary");

@@ -28,13 +28,18 @@ const pythonFloat = (value) => {
 // JSON of Python's own writing differs from its repr in strings and three names alone; numbers stay as they are written.
 const WORDS = { true: "True", false: "False", null: "None", NaN: "nan", Infinity: "inf", "-Infinity": "-inf" };
 const pythonJson = (json) =>
-  json.replace(/"(?:[^"\\]|\\.)*"|true|false|null|NaN|-?Infinity/g, (found) => WORDS[found] ?? pythonText(JSON.parse(found)));
+  json.replace(
+    /"(?:[^"\\]|\\.)*"|true|false|null|NaN|-?Infinity/g,
+    (found) => WORDS[found] ?? pythonText(JSON.parse(found)),
+  );
 
 // The members of a JSON object with their values as they are written.
 const members = (json) => {
   const found = [];
   const token = /"(?:[^"\\]|\\.)*"|[{}[\],:]/g;
-  let depth = 0, name = null, start = 0;
+  let depth = 0,
+    name = null,
+    start = 0;
   for (let match = token.exec(json); match; match = token.exec(json)) {
     const [text] = match;
     if (text === "{" || text === "[") depth += 1;

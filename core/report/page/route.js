@@ -12,7 +12,9 @@ const linkTo = (view, choices) => {
   return `#${view}${String(query) ? "?" + query : ""}`;
 };
 
-const go = (link) => { location.hash = link; };
+const go = (link) => {
+  location.hash = link;
+};
 
 // Changes some choices of this view; `quiet` leaves no entry to go back to.
 const choose = (changes, quiet) => {
