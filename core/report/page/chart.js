@@ -11,7 +11,7 @@ const ticks = (low, high, wanted, whole) => {
   const power = 10 ** Math.floor(Math.log10(raw || 1));
   const size = Math.max(whole ? 1 : 0, power * TICKS.find((one) => one * power >= raw * 0.999));
   const found = [];
-  for (let at = Math.ceil(low / size - 1e-9); at * size <= high + size * 1e-9; at++) found.push(at * size);
+  for (let at = Math.ceil(low / size - 1e-9); at * size <= high + size * 1e-9; at++) found.push(at * size || 0); // no -0
   return found;
 };
 

@@ -17,11 +17,13 @@ const make = (node, props, children) => {
     else if (name === "value" || name === "checked" || name === "selected") node[name] = value;
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 };
 
-const el = (tag, props, ...children) => make(document.createElement(tag), props, children);
+// A button does what its own code says, and never sends the form that it stands in.
+const el = (tag, props, ...children) =>
+  make(document.createElement(tag), tag === "button" ? { type: "button", ...props } : props, children);
 const svg = (tag, props, ...children) => make(document.createElementNS(SVG, tag), props, children);
 
 const code = (point) => "U+" + point.toString(16).toUpperCase().padStart(4, "0");

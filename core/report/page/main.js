@@ -57,7 +57,7 @@ const help = () =>
       null,
       HELP.map(([keys, what]) => [el("dt", null, el("kbd", null, keys)), el("dd", null, what)]),
     ),
-    el("form", { method: "dialog" }, el("button", null, "Close")),
+    el("form", { method: "dialog" }, el("button", { type: "submit" }, "Close")),
   );
 
 // The list stays while only the open rollout changes, so that nobody loses their place.

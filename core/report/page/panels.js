@@ -28,7 +28,7 @@ const SECTIONS = [
       {
         title: "Reward",
         unit: "weighted total",
-        curves: [one("reward", "all"), ...every(keys, /^env\/(.+)\/reward$/)],
+        curves: [one("reward", "total"), ...every(keys, /^env\/(.+)\/reward$/)],
       },
       {
         title: "Accuracy",
@@ -41,7 +41,12 @@ const SECTIONS = [
           ...every(keys, /^env\/(.+)\/held_out\/accuracy$/).map(({ key, label }) => one(key, `${label}, held out`)),
         ],
       },
-      { title: "Each reward", unit: "mean score", curves: every(keys, /^rewards\/(.+)\/mean$/) },
+      {
+        title: "Each reward",
+        unit: "mean score",
+        curves: every(keys, /^rewards\/(.+)\/mean$/),
+        without: (curves) => curves.length < 2, // it is the total
+      },
     ],
   ],
   [
@@ -91,6 +96,7 @@ const SECTIONS = [
           one("completions/min_terminated_length", "shortest"),
           one("completions/max_terminated_length", "longest"),
         ],
+        without: (_, metrics) => !metrics.some((own) => own["completions/clipped_ratio"]?.some((share) => share)),
       },
       { title: "Cut at the limit", unit: "share", curves: [one("completions/clipped_ratio", "cut")] },
       {
@@ -174,7 +180,7 @@ const panelsOf = (runs) => {
     for (const panel of panels) {
       const curves = panel.curves.filter(({ key }) => metrics.some((own) => own[key]?.some(known)));
       panel.curves.forEach(({ key }) => used.add(key));
-      if (!curves.length) continue;
+      if (!curves.length || panel.without?.(curves, metrics)) continue;
       const moves = curves.some(({ key }) => metrics.some((own) => own[key]?.some((value) => value)));
       if (moves || name === "Outcome") shown.push({ ...panel, curves });
       else flat.push(panel.title);

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hostile_texts import hostile_texts
 from made_run import made_run
+from opened_page import until
 
 from grpo.core.cli.shrink import case_text
 from grpo.core.record.run_dir import RolloutRow, append_metrics
@@ -90,7 +91,7 @@ def test_every_rollout_is_shown_as_it_is(report: Path, opened: Opened) -> None:
     page = opened(report, "#rollouts?step=1&at=1.0")
     for number, text in enumerate(TEXTS):
         page.evaluate(f"location.hash = '#rollouts?step=1&at=1.{number}'")
-        page.wait_for_function(f"document.querySelector('.detail h2')?.textContent.endsWith('#{number}')")
+        until(page, f"document.querySelector('.detail h2')?.textContent.endsWith('#{number}')")
         assert page.evaluate(INERT) == [], text
         shown = page.locator(".detail .answer .quoted").first.evaluate("node => node.textContent")
         plain = [character for character in text if character.isprintable() or character in "\n\t"]
@@ -115,10 +116,10 @@ def test_a_regression_case_is_what_shrink_would_print(report: Path, opened: Open
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     for number, text in enumerate(TEXTS):
         page.evaluate(f"location.hash = '#rollouts?step=1&at=1.{number}'")
-        page.wait_for_function(f"document.querySelector('.detail h2')?.textContent.endsWith('#{number}')")
+        until(page, f"document.querySelector('.detail h2')?.textContent.endsWith('#{number}')")
         page.evaluate("window.copied = null")
         page.locator("button.case", has_text="proximity").click()
-        page.wait_for_function("window.copied !== null")
+        until(page, "window.copied !== null")
         row: dict[str, Any] = json.loads(hostile(RolloutRow(**EMPTY), number).columns)
         outcome = Outcome("score", (number % 7) / 3 + 1e-17)
         assert page.evaluate("window.copied") == case_text(bound, Completion(text, row=row), [text], [outcome])

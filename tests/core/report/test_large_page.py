@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from made_run import failed, made_run
+from opened_page import until
 
 from grpo.core.record.run_dir import RolloutRow
 from grpo.core.report.report import Written, write_report
@@ -61,7 +62,7 @@ def test_it_keeps_its_size_and_every_failure(written: Written, opened: Opened) -
 def test_it_is_seen_and_filtered_at_once(written: Written, opened: Opened) -> None:
     page = opened(written.path)
     paint = "performance.getEntriesByType('paint').find(({ name }) => name === 'first-contentful-paint')?.startTime"
-    page.wait_for_function(paint)
+    until(page, paint)
     assert page.evaluate(paint) / 1000 < FIRST_SIGHT
     page.evaluate("location.hash = '#rollouts'")
     page.wait_for_selector(".row")

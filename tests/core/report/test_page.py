@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from made_run import failed, made_run
+from opened_page import until, until_at
 
 from grpo.core.record.run_dir import RolloutRow, append_metrics
 from grpo.core.report.report import write_report
@@ -77,12 +77,12 @@ def test_a_chart_says_its_values_at_the_cursor_zooms_with_all_others_and_leads_t
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=3)
     page.mouse.up()
-    steps = page.locator(".chart", has_text="Length").locator(".steps text").first.all_inner_texts()
+    steps = page.locator(".chart", has_text="Length").locator(".steps text").first.all_text_contents()
     assert int(steps[0]) >= 9
     page.get_by_role("button", name="All steps").click()
-    assert page.locator(".chart", has_text="Length").locator(".steps text").first.inner_text() == "0"
-    page.mouse.click(box["x"] + box["width"] * 0.5, middle)
-    page.wait_for_url(re.compile(r"#rollouts\?step=\d+"))
+    assert page.locator(".chart", has_text="Length").locator(".steps text").first.text_content() == "0"
+    plot.click(position={"x": box["width"] * 0.5, "y": 80})
+    until_at(page, "step=")
     assert len(rows(page)) >= 8
 
 
@@ -123,8 +123,8 @@ def test_a_reader_finds_the_best_completion_of_a_group_and_why_one_failed(report
 )
 def test_filters_of_a_link_choose_the_rollouts(report: Path, opened: Opened, fragment: str, count: int) -> None:
     page = opened(report, fragment)
-    page.wait_for_function("document.querySelector('.count')?.textContent.includes(' of ')")
-    page.wait_for_function("!document.querySelector('.count').textContent.includes('searched')")
+    until(page, "document.querySelector('.count')?.textContent.includes(' of ')")
+    until(page, "!document.querySelector('.count').textContent.includes('searched')")
     assert page.locator(".count").inner_text().split(" ")[0] == str(count)
 
 
@@ -132,16 +132,16 @@ def test_filters_are_set_by_hand_and_stand_in_the_address(report: Path, opened: 
     page = opened(report, "#rollouts")
     page.get_by_label("Step, or steps as 1-20").fill("7")
     page.keyboard.press("Enter")
-    page.wait_for_url("**#rollouts?step=7")
+    until_at(page, "step=7")
     page.get_by_label("Step after").click()
-    page.wait_for_url("**#rollouts?step=8")
+    until_at(page, "step=8")
     page.get_by_label("Sort").select_option("reward")
-    page.wait_for_url("**#rollouts?step=8&sort=reward")
+    until_at(page, "step=8", "sort=reward")
     page.locator("summary", has_text="Filters").click()
     page.get_by_label("Verdict").select_option("wrong")
-    page.wait_for_url("**verdict=wrong**")
+    until_at(page, "verdict=wrong")
     page.go_back()
-    page.wait_for_url("**#rollouts?step=8&sort=reward")
+    until_at(page, "step=8", "sort=reward")
     assert page.locator(".count").inner_text() == "16 of 16 rollouts"
 
 
@@ -150,7 +150,7 @@ def test_keys_move_through_the_list_search_and_open_what_belongs_to_a_rollout(re
     heading = detail(page).locator("h2")
     for key, number in (("j", 1), ("j", 2), ("k", 1)):
         page.keyboard.press(key)
-        page.wait_for_function(f"document.querySelector('.detail h2').textContent.endsWith('#{number}')")
+        until(page, f"document.querySelector('.detail h2').textContent.endsWith('#{number}')")
     assert heading.inner_text() == "Step 4 group 0 · #1"
     page.keyboard.press("g")
     page.wait_for_selector(".cards .card")
@@ -160,10 +160,10 @@ def test_keys_move_through_the_list_search_and_open_what_belongs_to_a_rollout(re
     page.keyboard.press("d")
     page.wait_for_selector(".answer del")
     page.keyboard.press("/")
-    page.wait_for_function("document.activeElement.id === 'search'")
+    until(page, "document.activeElement.id === 'search'")
     page.keyboard.type("3+4")
     page.keyboard.press("Enter")
-    page.wait_for_url("**q=3%2B4**")
+    until_at(page, "q=3%2B4")
     page.locator(".list").focus()
     page.keyboard.press("?")
     assert page.locator("dialog[open]").count() == 1
@@ -184,7 +184,7 @@ def test_the_same_prompt_is_followed_through_time(report: Path, opened: Opened) 
     lines = detail(page).locator(".through tbody tr")
     assert lines.count() == 20
     lines.nth(19).locator("a").click()
-    page.wait_for_function("document.querySelector('.detail h2').textContent.startsWith('Step 20')")
+    until(page, "document.querySelector('.detail h2').textContent.startsWith('Step 20')")
 
 
 def test_turns_and_what_they_were_told_stand_apart(tmp_path: Path, opened: Opened) -> None:
