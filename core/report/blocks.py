@@ -1,7 +1,7 @@
 """Data as the page reads it: values and rollouts in, blocks of compressed text out, each inflated when it is looked at.
 
 A block is JSON or an array of numbers, compressed with zlib and written in base64. Of a run's rollouts the index holds
-the numbers that lists are filtered and sorted by, column after column; the texts stand in blocks of some hundred
+the numbers that lists are filtered and sorted by, column after column; the texts stand in blocks of a hundred
 thousand characters, in the order of the index.
 """
 
@@ -23,7 +23,7 @@ from grpo.core.report.tokens import RunTokenizer
 if TYPE_CHECKING:
     from grpo.core.check.diff import Change
 
-BLOCK_SIZE = 400_000  # characters of texts that are compressed together
+BLOCK_SIZE = 100_000  # characters of texts that are compressed together
 LEVEL = 9
 VERDICTS = (None, False, True)  # by the number that the page reads
 PER_NAT = 100  # log-probabilities are whole hundredths of a nat

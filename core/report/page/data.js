@@ -1,6 +1,6 @@
 // What the file holds: blocks in, numbers and texts of rollouts out. A block is inflated when it is first looked at.
 
-const KEPT = 24; // blocks of texts that stay inflated
+const KEPT = 96; // blocks of texts that stay inflated
 const ARRAYS = { f4: Float32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
 const KINDS = ["", "score", "abstain", "failure"];
 const VERDICTS = ["", "wrong", "right"];
@@ -38,6 +38,7 @@ const parsed = (text, otherwise) => {
 class Run {
   constructor(place, summary) {
     Object.assign(this, summary);
+    for (const name of ["metrics", "cases", "weights"]) this[name] = bare(summary[name]);
     this.place = place;
     this.kept = new Map();
     this.whole = new Map(this.recordedBySteps);

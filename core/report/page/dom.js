@@ -77,6 +77,9 @@ const oneLine = (text, width) => {
   return line.length > width ? line.slice(0, width - 1) + "…" : line;
 };
 
+// An object without ancestors: no name that a run chose, such as "constructor", finds anything in it by chance.
+const bare = (members) => Object.assign(Object.create(null), members);
+
 const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
 
 // Four significant digits, and whole numbers as they are.
@@ -93,6 +96,16 @@ const signed = (value) => (known(value) && value > 0 ? "+" : "") + number(value)
 const percent = (value) => (known(value) ? (100 * value).toFixed(1).replace(/\.0$/, "") + "%" : "–");
 const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
+
+// Does something when a node first comes into sight.
+const whenSeen = (node, action) => {
+  const observer = new IntersectionObserver((seen) => {
+    if (!seen.some((one) => one.isIntersecting)) return;
+    observer.disconnect();
+    action();
+  });
+  observer.observe(node);
+};
 
 const say = (text) => {
   const node = document.getElementById("said");

@@ -68,27 +68,16 @@ const matching = (run, choices) => {
 };
 
 const ordered = (found, run, sort, score) => {
-  if (!sort) return found;
-  const name = sort.replace("-", "");
-  if (name === "shift" && !run.index.new_advantage) return found;
-  const column =
-    name === "reward"
-      ? score
-      : name === "shift"
-        ? found.reduce((all, at) => {
-            all[at] = shiftOf(run.index, at);
-            return all;
-          }, new Float32Array(run.held))
-        : run.index[name];
-  if (!column) return found;
+  const name = sort.replace("-", ""),
+    { index } = run;
+  const columns = { reward: score, advantage: index.advantage, tokens: index.tokens };
+  const value = name === "shift" && index.new_advantage ? (at) => shiftOf(index, at) : (at) => columns[name]?.[at];
+  if (!sort || value(0) === undefined) return found;
   const sign = sort.startsWith("-") ? -1 : 1;
   // A rollout without a reward comes last in either order.
-  const key = (at) => (Number.isNaN(column[at]) ? Infinity : sign * column[at]);
-  const keys = new Map(found.map((at) => [at, key(at)]));
-  return found.sort((a, b) => {
-    const [x, y] = [keys.get(a), keys.get(b)];
-    return x < y ? -1 : x > y ? 1 : a - b;
-  });
+  const keys = new Float32Array(run.held);
+  for (const at of found) keys[at] = known(value(at)) ? sign * value(at) : Infinity;
+  return found.sort((a, b) => keys[a] - keys[b] || a - b);
 };
 
 // Those of the places whose texts have the words, block by block; `told` hears of the places found so far.

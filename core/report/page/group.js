@@ -108,7 +108,7 @@ const through = (run, place) => {
       const best = places.reduce((one, two) => (index.reward[two] > index.reward[one] ? two : one));
       const average = mean(places.map((at) => index.reward[at]).filter(known));
       const excerpt = el("td", { class: "excerpt", dir: "auto" });
-      run.texts(best).then((texts) => excerpt.replaceChildren(...spelled(oneLine(texts.completion, 220))));
+      whenSeen(excerpt, async () => excerpt.replaceChildren(...spelled(oneLine((await run.texts(best)).completion, 220))));
       return el(
         "tr",
         { class: step === own ? "open" : null },

@@ -165,7 +165,7 @@ const derived = (run) => {
     const count = run.whole.get(run.axis[at]);
     return known(length) && seconds[at] > 0 && count ? (length * count) / seconds[at] : null;
   });
-  return { ...run.metrics, tokens_per_second: rate };
+  return bare({ ...run.metrics, tokens_per_second: rate });
 };
 
 // Sections of panels, and the panels in which nothing but zeros stands.

@@ -1,7 +1,7 @@
 // One rollout: what was asked, what was answered, what each reward made of it, and the links to what belongs to it.
 
-const FINISHED = { stop: "ended", length: "cut at a limit", error: "environment failed" };
-const SHOWN_AS = { user: "user", assistant: "policy", system: "system", tool: "tool" };
+const FINISHED = bare({ stop: "ended", length: "cut at a limit", error: "environment failed" });
+const SHOWN_AS = bare({ user: "user", assistant: "policy", system: "system", tool: "tool" });
 
 const reference = (run, place) => `${run.index.step[place]}.${run.index.number[place]}`;
 const linkOf = (run, place) =>
@@ -64,7 +64,7 @@ const prompt = (run, texts) => {
 // What the policy said, and what it was told in between.
 const conversation = (texts) => {
   if (texts.messages.length <= 1) return [quoted(texts.completion)];
-  const rewards = texts.info?.rewards ?? [];
+  const rewards = Array.isArray(texts.info?.rewards) ? texts.info.rewards : [];
   let turn = 0;
   return texts.messages.map((own) => {
     if (own.role !== "assistant") return message(own, { title: own.role === "tool" ? "tool" : "environment" });

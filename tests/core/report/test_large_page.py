@@ -22,7 +22,6 @@ Opened = Callable[..., "Page"]
 LIMIT = 30_000_000
 FIRST_SIGHT = 1.0  # seconds
 FILTER = 0.2
-WORDS = [first + last for first in ("al", "ber", "cor", "den", "fi", "gor") for last in ("an", "e", "ist", "um")]
 TIMED = """async (fragment) => {
   const before = performance.now();
   const count = document.querySelector(".count").textContent;
@@ -35,8 +34,8 @@ TIMED = """async (fragment) => {
 def reasoned(row: RolloutRow, number: int) -> RolloutRow:
     """Gives a rollout a long text of its own."""
     chance = random.Random(row.step * 10_000 + number)
-    lines = [" ".join(chance.choices(WORDS, k=12)) + f" {chance.random():.3f}" for _ in range(8)]
-    own = replace(row, completion="\n".join(lines), tokens=100 + chance.randrange(900))
+    words = chance.randbytes(240).hex(" ", 4)
+    own = replace(row, completion=words, tokens=100 + chance.randrange(900))
     return failed(own, "timed out") if number % 500 == 3 else own
 
 
