@@ -129,6 +129,7 @@ class _Index:
         if self.changes is not None:
             change = self.changes[place]
             values |= {"new_reward": change.new.total, "new_advantage": change.new.advantage}
+            values |= {"shift": change.shift, "flipped": change.flipped}
         for key, value in values.items():
             self._columns.setdefault(key, []).append(value)
 
@@ -199,9 +200,9 @@ class _Texts:
 
 
 def _type_of(name: str) -> str:
-    if name.startswith(("score", "reward", "advantage", "new_")):
+    if name.startswith(("score", "reward", "advantage", "new_", "shift")):
         return "f4"
-    if name.startswith(("kind", "failed", "finish", "verdict")):
+    if name.startswith(("kind", "failed", "finish", "verdict", "flipped")):
         return "u1"
     return "u2" if name == "env" else "u4"
 

@@ -92,6 +92,7 @@ const number = (value) => {
   return text.replaceAll("-", "−").replace("e+", "e");
 };
 
+const direction = (value) => (value > 0 ? "up" : value < 0 ? "down" : "");
 const signed = (value) => (known(value) && value > 0 ? "+" : "") + number(value);
 const percent = (value) => (known(value) ? (100 * value).toFixed(1).replace(/\.0$/, "") + "%" : "–");
 const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;

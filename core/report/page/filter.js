@@ -10,10 +10,6 @@ const SORTS = {
   tokens: "shortest first",
 };
 
-// How far other rewards would have moved the advantage of a rollout, and whether they would have turned it round.
-const shiftOf = (index, at) => Math.abs(index.new_advantage[at] - index.advantage[at]);
-const flipped = (index, at) => index.new_advantage[at] * index.advantage[at] < 0;
-
 const span = (text) => {
   const found = /^(\d+)(?:-(\d+))?$/.exec(text ?? "");
   return found ? [Number(found[1]), Number(found[2] ?? found[1])] : null;
@@ -57,7 +53,7 @@ const matching = (run, choices) => {
   const scale = (value) => 1e-6 * Math.max(1, Math.abs(value)); // the list has 32 bits of a score
   if (least !== null) tests.push((at) => score[at] >= least - scale(least));
   if (most !== null) tests.push((at) => score[at] <= most + scale(most));
-  if (choices.has("flipped") && index.new_advantage) tests.push((at) => flipped(index, at));
+  if (choices.has("flipped") && index.flipped) tests.push((at) => index.flipped[at] === 1);
   const abstained = choices.get("abstained");
   if (abstained !== null && component >= 0) tests.push((at) => index[`kind${component}`][at] === 2);
   const found = [];
@@ -70,13 +66,12 @@ const matching = (run, choices) => {
 const ordered = (found, run, sort, score) => {
   const name = sort.replace("-", ""),
     { index } = run;
-  const columns = { reward: score, advantage: index.advantage, tokens: index.tokens };
-  const value = name === "shift" && index.new_advantage ? (at) => shiftOf(index, at) : (at) => columns[name]?.[at];
-  if (!sort || value(0) === undefined) return found;
+  const column = new Map(Object.entries({ ...index, reward: score })).get(name);
+  if (!column) return found;
   const sign = sort.startsWith("-") ? -1 : 1;
   // A rollout without a reward comes last in either order.
   const keys = new Float32Array(run.held);
-  for (const at of found) keys[at] = known(value(at)) ? sign * value(at) : Infinity;
+  for (const at of found) keys[at] = known(column[at]) ? sign * column[at] : Infinity;
   return found.sort((a, b) => keys[a] - keys[b] || a - b);
 };
 

@@ -28,7 +28,7 @@ const memberStrip = (run, place) => {
             "aria-label": told,
             "aria-current": own === place ? "true" : null,
           },
-          el("i", { class: index.failed[own] ? "failed" : value < 0 ? "down" : "up", style: { height } }),
+          el("i", { class: index.failed[own] ? "failed" : direction(value), style: { height } }),
         );
       }),
     ),
@@ -55,7 +55,7 @@ const sideBySide = async (run, place) => {
           "span",
           null,
           "advantage ",
-          el("b", { class: index.advantage[own] < 0 ? "down" : "up" }, signed(index.advantage[own])),
+          el("b", { class: direction(index.advantage[own]) }, signed(index.advantage[own])),
         ),
         run.rewards.length > 1 &&
           run.rewards.map((name, which) => {
@@ -108,7 +108,9 @@ const through = (run, place) => {
       const best = places.reduce((one, two) => (index.reward[two] > index.reward[one] ? two : one));
       const average = mean(places.map((at) => index.reward[at]).filter(known));
       const excerpt = el("td", { class: "excerpt", dir: "auto" });
-      whenSeen(excerpt, async () => excerpt.replaceChildren(...spelled(oneLine((await run.texts(best)).completion, 220))));
+      whenSeen(excerpt, async () =>
+        excerpt.replaceChildren(...spelled(oneLine((await run.texts(best)).completion, 220))),
+      );
       return el(
         "tr",
         { class: step === own ? "open" : null },

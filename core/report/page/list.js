@@ -269,7 +269,7 @@ class RolloutList {
 
 // A number with a bar from the lowest to the highest reward of the run.
 const meter = (value, [low, high], text) => {
-  const share = known(value) && high > low ? (value - low) / (high - low) : known(value) ? 1 : 0;
+  const share = known(value) && high > low ? (value - low) / (high - low) : 0;
   return el(
     "span",
     { class: "meter" },

@@ -1,5 +1,7 @@
 // The first view: what became of the runs, what went wrong, and the curves.
 
+const swatch = (run) => el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } });
+
 const firstAndLast = (values, window) => {
   const all = (values ?? []).filter(known);
   return all.length ? [mean(all.slice(0, window)), mean(all.slice(-window))] : null;
@@ -64,12 +66,7 @@ const heading = (run, several) =>
   el(
     "header",
     { class: "run" },
-    el(
-      "h1",
-      null,
-      several && el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } }),
-      ...spelled(run.name),
-    ),
+    el("h1", null, several && swatch(run), ...spelled(run.name)),
     el(
       "p",
       { class: "sub" },
@@ -140,7 +137,7 @@ const timeline = (runs) =>
     "div",
     { class: "timelines" },
     runs.map((run) => {
-      const last = Math.max(run.steps ?? 0, run.axis.at(-1) ?? 0, 1),
+      const last = Math.max(1, ...runs.flatMap((own) => [own.steps ?? 0, own.axis.at(-1) ?? 0])),
         done = run.axis.at(-1) ?? 0,
         held = heldOut(run);
       const x = (step) => `${1 + (98 * step) / last}%`;
@@ -180,7 +177,12 @@ const timeline = (runs) =>
           evaluated,
           marks,
         ),
-        el("span", { class: "ends" }, el("span", null, "step 0"), el("span", null, `step ${number(last)}`)),
+        el(
+          "span",
+          { class: "ends" },
+          el("span", null, runs.length > 1 ? [swatch(run), ...spelled(run.name)] : "step 0"),
+          el("span", null, `step ${number(last)}`),
+        ),
       );
     }),
   );
@@ -218,7 +220,7 @@ const comparison = (runs) =>
             el(
               "th",
               { scope: "row" },
-              el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } }),
+              swatch(run),
               el("a", { href: linkTo("rollouts", { run: run.place || null }) }, ...spelled(run.name)),
             ),
             el("td", null, el("span", { class: `status ${run.status}` }, run.status)),

@@ -261,7 +261,7 @@ const detail = async (run, place, choices) => {
           "span",
           null,
           "advantage ",
-          el("b", { class: index.advantage[place] < 0 ? "down" : "up" }, signed(index.advantage[place])),
+          el("b", { class: direction(index.advantage[place]) }, signed(index.advantage[place])),
         ),
         index.new_reward &&
           el(
@@ -270,7 +270,7 @@ const detail = async (run, place, choices) => {
             "with --new ",
             el("b", null, number(index.new_reward[place])),
             ", ",
-            el("b", { class: index.new_advantage[place] < 0 ? "down" : "up" }, signed(index.new_advantage[place])),
+            el("b", { class: direction(index.new_advantage[place]) }, signed(index.new_advantage[place])),
           ),
         el("span", null, `${number(index.tokens[place])} tokens, ${FINISHED[finish] ?? finish}`),
         run.envs.length > 1 && el("span", null, ...spelled(run.envs[index.env[place]])),

@@ -22,7 +22,7 @@ const settingsTable = (title, runs, values, only) => {
           { class: "scroll" },
           el(
             "table",
-            { class: "settings" },
+            { class: "values" },
             runs.length > 1 &&
               el(
                 "thead",
@@ -31,14 +31,7 @@ const settingsTable = (title, runs, values, only) => {
                   "tr",
                   null,
                   el("th", { scope: "col" }, "Setting"),
-                  runs.map((run) =>
-                    el(
-                      "th",
-                      { scope: "col" },
-                      el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } }),
-                      ...spelled(run.name),
-                    ),
-                  ),
+                  runs.map((run) => el("th", { scope: "col" }, swatch(run), ...spelled(run.name))),
                 ),
               ),
             el(

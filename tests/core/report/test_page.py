@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from made_run import failed, made_run
 from opened_page import until, until_at
 
+from grpo.core.policy.embedded import embedded_model_path
+from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.run_dir import RolloutRow, append_metrics
 from grpo.core.report.report import write_report
 
@@ -207,6 +210,50 @@ def test_turns_and_what_they_were_told_stand_apart(tmp_path: Path, opened: Opene
     assert page.get_by_role("button", name="as the model saw it").is_disabled()
 
 
+def test_tokens_are_coloured_by_how_probable_they_were(tmp_path: Path, opened: Opened) -> None:
+    tokenizer = load_tokenizer(str(embedded_model_path()))
+
+    def change(row: RolloutRow, _: int) -> RolloutRow:
+        ids = tokenizer(row.completion, add_special_tokens=False)["input_ids"]
+        return replace(row, token_ids=ids, logprobs=[-0.001 if at else -4.0 for at in range(len(ids))])
+
+    run = made_run(tmp_path / "run", change=change)
+    shutil.copytree(embedded_model_path(), run.model, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    page = opened(write_report([run.path], tmp_path / "run.html", limit=ROOM).path, "#rollouts?at=1.0")
+    detail(page)
+    page.keyboard.press("t")
+    tokens = page.locator(".tokens span")
+    tokens.first.wait_for()
+    assert "".join(tokens.all_text_contents()) == "She has 3+4=7.\n#### 7"
+    assert tokens.first.get_attribute("title") == "log-probability \u22124, probability 1.8%"
+    shades = [tokens.nth(at).evaluate("node => node.style.backgroundColor") for at in (0, 1)]
+    assert shades == [
+        "color-mix(in srgb, var(--c1) 64%, transparent)",
+        "color-mix(in srgb, var(--c1) 0%, transparent)",
+    ]
+    page.get_by_role("button", name="as the model saw it").click()
+    seen = page.locator(".seen").inner_text()
+    assert "Ann has 3 pens" in seen
+    assert "<|im_start|>" in seen
+
+
+@pytest.mark.slow
+def test_other_rewards_stand_beside_the_recorded_ones(tmp_path: Path, opened: Opened) -> None:
+    def change(row: RolloutRow, number: int) -> RolloutRow:
+        return replace(row, reward=float(number % 4), outcomes={"proximity": ("score", float(number % 4), None)})
+
+    run = made_run(tmp_path / "run", change=change)
+    file = write_report([run.path], tmp_path / "run.html", limit=ROOM, new=["text_match"]).path
+    page = opened(file)
+    told = page.locator("section", has_text="With text_match").locator(".prose")
+    assert "turns round" in told.inner_text()
+    told.get_by_role("link").first.click()
+    until_at(page, "flipped=1", "sort=-shift")
+    detail(page)
+    assert 0 < int(page.locator(".count").inner_text().split(" ")[0]) < 24
+    assert "now" in page.locator(".row").first.inner_text()
+
+
 def test_several_runs_are_laid_over_each_other_and_their_settings_compared(tmp_path: Path, opened: Opened) -> None:
     train = {"steps": 3, "dtype": "float32", "lr": 1e-06}
     runs = [made_run(tmp_path / "one").path, made_run(tmp_path / "two", train=train).path]
@@ -215,7 +262,7 @@ def test_several_runs_are_laid_over_each_other_and_their_settings_compared(tmp_p
     chart = page.locator(".chart", has_text="Entropy")
     assert chart.locator(".label").all_inner_texts() == ["one", "two"]
     page.get_by_role("link", name="Settings").click()
-    table = page.locator("table.settings").first
+    table = page.locator("table.values").first
     assert table.locator("tbody tr").all_inner_texts() == ["train.lr\t0.00003\t0.000001"]
     page.get_by_label("only what differs").uncheck()
     page.wait_for_selector("text=train.dtype")

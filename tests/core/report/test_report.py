@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import re
+import shlex
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from grpo.core.report.report import write_report
 from grpo.plugins.errors import UsageError
 
 PAGE = Path(__file__).resolve().parents[3] / "core" / "report" / "page"
+DOCUMENTATION = PAGE.parents[2] / "docs" / "report.md"
 ROOM = 30_000_000
 
 
@@ -122,6 +124,32 @@ def test_a_page_that_would_be_too_large_keeps_what_matters_and_says_what_it_left
     assert summary["recordedBySteps"] == [[step, 64] for step in range(1, 21)]
     assert sum(column(done.path, "failed")) == 20
     assert set(column(done.path, "step")) == set(range(1, 21))
+
+
+@pytest.mark.slow
+def test_other_rewards_are_compared_on_all_that_was_recorded(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", steps=2)
+    done = write_report([run.path], tmp_path / "run.html", limit=ROOM, new=["text_match"])
+    told = summary_of(done.path)["difference"]
+    assert (told["rewards"], told["groups"]) == (["text_match"], 4)
+    recorded, now = column(done.path, "reward"), column(done.path, "new_reward")
+    assert told["means"] == pytest.approx([sum(recorded) / 16, sum(now) / 16])
+    assert now[0] > now[3], "the right answer still earns more"
+    assert len(column(done.path, "new_advantage")) == 16
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("demo", "lower-rate"):
+        made_run(tmp_path / "runs" / name)
+    monkeypatch.chdir(tmp_path)
+    lines = re.findall(r"^    grpo report (.+)$", DOCUMENTATION.read_text("utf-8"), re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
+        arguments = shlex.split(line)
+        done = CliRunner().invoke(report, arguments)
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / arguments[-1]).is_file()
 
 
 def test_runs_with_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
