@@ -200,7 +200,7 @@ const comparison = (runs) =>
         el(
           "tr",
           null,
-          ["Run", "", "Reward", "Held-out accuracy", "Length", "Steps", "Time", "Alarms"].map((name) =>
+          ["Run", "Status", "Reward", "Held-out accuracy", "Length", "Steps", "Time", "Alarms"].map((name) =>
             el("th", { scope: "col" }, name),
           ),
         ),
