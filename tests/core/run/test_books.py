@@ -55,6 +55,8 @@ def test_a_failure_is_written_as_one_and_accuracy_leaves_out_what_nobody_knows(p
     assert rows[1]["reward"] is None
     assert rows[1]["advantage"] == 0.0
     assert rows[1]["reason.vowels"] == "broke"
+    assert [row["right"] for row in rows] == [True, None, False, True]
+    assert [row["token_ids"] for row in rows] == [[1] * (n + 1) for n in range(4)]
 
 
 def test_step_0_is_there_only_where_something_was_measured(plan: Plan, run_dir: RunDir) -> None:
