@@ -251,7 +251,8 @@ const renewed = (runs) =>
   runs
     .filter((run) => run.difference)
     .map((run) => {
-      const { rewards, means, unscored, groups, lost_signal: lostSignal, gained_signal: gainedSignal, flips, shift } = run.difference,
+      const { rewards, means, unscored, groups, flips, shift } = run.difference,
+        { lost_signal: lostSignal, gained_signal: gainedSignal } = run.difference,
         place = run.place || null;
       const link = (count, noun, choices) =>
         el("a", { href: linkTo("rollouts", { run: place, ...choices }) }, counted(count, noun));
