@@ -90,7 +90,6 @@ class Chart {
     });
     this.svg.addEventListener("pointerdown", (event) => this.press(event));
     this.svg.addEventListener("pointerup", (event) => this.release(event));
-    this.svg.addEventListener("dblclick", () => zoom(null, null));
     this.watcher = new ResizeObserver(() => this.draw());
     this.watcher.observe(this.svg);
     shared.charts.add(this);

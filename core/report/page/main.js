@@ -199,7 +199,7 @@ const ready = new Promise((done) => {
 const begin = async () => {
   if (!("DecompressionStream" in window)) {
     document.getElementById("page").textContent =
-      "This report needs a browser of 2023 or later: Chromium 92, Firefox 113 or Safari 16.4.";
+      "This report needs a browser of 2023 or later: Chromium 93, Firefox 113 or a Safari as new.";
     return;
   }
   const summary = await inflateJson("summary");
