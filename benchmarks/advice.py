@@ -26,7 +26,7 @@ from typing import Any
 
 REWARD = """
 import time
-from grpo.plugins import Completion, reward
+from grpo import Completion, reward
 
 @reward(version=1, isolation="{isolation}")
 def slow(completion: Completion) -> float:

@@ -68,7 +68,7 @@ def _less_often(times: Timeline, config: Settings) -> Iterator[Advice]:
         new = min(_round_up(every * spent * (1 - FEW) / (FEW * rest)), most) if rest else most
         if new > every:
             left = rest + spent * every / new
-            yield Advice(f"{part} takes {times.share(part):.0%} of the time", change(new), times.total / left)
+            yield Advice(f"{times.share(part):.0%} of the time goes to {part}", change(new), times.total / left)
 
 
 def _inline(times: Timeline, rewards: Sequence[BoundReward], workers: int) -> Iterator[Advice]:
@@ -78,7 +78,7 @@ def _inline(times: Timeline, rewards: Sequence[BoundReward], workers: int) -> It
         spent = min(times.calls.get(reward.name, 0.0), times.parts[SCORING])
         if spec.isolation == "inline" and not (spec.batch or is_async(spec.function)):
             yield Advice(
-                f"reward '{reward.name}' takes {spent / times.total:.0%} of the time, in the trainer's own thread",
+                f"{spent / times.total:.0%} of the time goes to reward '{reward.name}' in the trainer's own thread",
                 f"isolation='process' in its @reward, with {workers} processors,",
                 times.total / (times.total - spent * (1 - 1 / workers)),
             )
@@ -91,7 +91,7 @@ def _overlapped(times: Timeline, config: Settings) -> Iterator[Advice]:
     sampling = max(0.0, times.parts[SAMPLING] - times.sync)
     beside = times.parts[UPDATE]
     yield Advice(
-        f"sampling takes {times.share(SAMPLING):.0%} of the time, in which the trainer waits",
+        f"{times.share(SAMPLING):.0%} of the time goes to sampling, for which the trainer waits",
         "--overlap",
         times.total / (times.total - min(sampling, beside)),
     )

@@ -74,7 +74,7 @@ def test_what_is_done_too_often_is_done_so_rarely_that_it_costs_little() -> None
     assert advice.change == "--eval-every 200"
     assert advice.factor == pytest.approx(160 / 84)
     assert advice.text() == (
-        "held-out accuracy takes 50% of the time: --eval-every 200 would make a step 1.9 times as fast (calculated)"
+        "50% of the time goes to held-out accuracy: --eval-every 200 would make a step 1.9 times as fast (calculated)"
     )
 
 
@@ -89,7 +89,7 @@ def test_a_reward_in_the_trainers_thread_is_worth_a_process() -> None:
     rows = rows_of(10, **{"time/score": 6.0, "time/step": 8.0, "time/rewards/slow": 6.0, "time/rewards/fast": 0.01})
     rewards = [reward_of("slow"), reward_of("fast")]
     (advice,) = advise(timeline(rows), config_of(), rewards, 4)
-    assert advice.what == "reward 'slow' takes 75% of the time, in the trainer's own thread"
+    assert advice.what == "75% of the time goes to reward 'slow' in the trainer's own thread"
     assert advice.factor == pytest.approx(8 / 3.5)
 
 
@@ -97,7 +97,11 @@ async def waits() -> None:
     """A reward that waits among others."""
 
 
-@pytest.mark.parametrize("spec", [{"isolation": "process"}, {"batch": True}, {"function": waits}], ids=str)
+@pytest.mark.parametrize(
+    "spec",
+    [{"isolation": "process"}, {"batch": True}, {"function": waits}],
+    ids=["has-processes", "sees-the-batch", "waits"],
+)
 def test_a_reward_that_more_workers_would_not_help_is_left_alone(spec: dict[str, Any]) -> None:
     rows = rows_of(10, **{"time/score": 6.0, "time/step": 8.0, "time/rewards/slow": 6.0})
     assert advise(timeline(rows), config_of(), [reward_of("slow", **spec)], 4) == []
@@ -122,5 +126,5 @@ def test_the_largest_gain_comes_first_and_small_ones_not_at_all() -> None:
     for row in rows[5:-1:10]:
         row["time/held_out"] = 60.0
     found = advise(timeline(rows), config_of(), [], 4)
-    assert [one.what.split(" takes")[0] for one in found] == [HELD_OUT, "checkpoints"]
+    assert [one.what.split(" goes to ")[1] for one in found] == [HELD_OUT, "checkpoints"]
     assert all(one.factor >= 1.1 for one in found)

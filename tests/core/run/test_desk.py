@@ -52,4 +52,4 @@ def test_an_end_that_cannot_be_read_here_is_a_failure_that_says_so(
     assert read(shown) is None
     name, (kind, told) = read(end) or ("", ("", ""))
     assert (name, kind) == ("failed", "RunError")
-    assert f"is that {known}: what it told cannot be read (ModuleNotFoundError: No module named 'elsewhere')" in told
+    assert f"is that {known}: its message cannot be read (ModuleNotFoundError: No module named 'elsewhere')" in told

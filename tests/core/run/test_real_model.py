@@ -72,14 +72,18 @@ def test_the_first_screen_shows_the_system_prompt_that_the_template_brings(
     from grpo.core.run.display import PlainLines
     from grpo.plugins.host import Host
 
-    tree = {"model": str(real_model), "env": "arithmetic", "rewards": ["proximity"], "out": str(tmp_path / "run")}
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"question": "What is {row} + 4?", "answer": "{row + 4}"}}\n' for row in range(20)))
+    env = f"rows:dataset={rows},prompt=question,answer=answer"
+    tree = {"model": str(real_model), "env": env, "rewards": ["math"], "out": str(tmp_path / "run")}
     PlainLines().planned(make_plan(parse_config(tree), Host.discover()), tmp_path / "run", [])
     shown = capsys.readouterr().out.splitlines()
     begin = next(number for number, line in enumerate(shown) if "as the model reads it" in line)
     prompt = [line.removeprefix("    | ") for line in shown[begin + 1 :]]
     assert prompt[0] == "<|im_start|>system"
     assert "SmolLM" in prompt[1]
-    assert prompt[-1] == "<|im_start|>assistant" or prompt[-2:] == ["<|im_start|>assistant", "    |"]
+    assert "What is " in "".join(prompt)
+    assert "<|im_start|>assistant" in prompt[-2:]
 
 
 def test_a_step_changes_its_adapter_alone_and_samples_as_it_trains(real_model: Path, tmp_path: Path) -> None:
