@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from grpo.plugins.sampling import RowsSeen
 from grpo.plugins.specs import SamplerSpec
 
 CALLS = count()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "authors.md").read_text(encoding="utf-8")
 
 
 def free(seen: RowsSeen) -> list[int]:
@@ -41,6 +43,8 @@ def test_the_built_in_one_holds(spec: str) -> None:
     assert report.findings == ()
     assert report.plugin == f"sampler {spec}"
     assert {"choices", "few rows", "the same from the same", "every row again"} <= {*report.relations}
+    for relation in report.relations:
+        assert f"`{relation}`" in PAGE
 
 
 @pytest.mark.parametrize(
