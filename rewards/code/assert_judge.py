@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo.plugins.errors import TransientError
-from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
+from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
 from grpo.rewards.code.assert_plan import Plan, leading_name
 from grpo.rewards.code.guest_program import (
@@ -143,9 +143,11 @@ class _Run:
             [self._pair(nonce, preloaded_by(pool)) if integrity == "split" else self._alone(nonce)]
         )
         peer = result if integrity == "shared" else result.peer
-        if result.trouble or peer is None:
-            why = result.reason or (peer.reason if peer else "it runs no peers")
-            raise TransientError(f"the sandbox failed ({result.outcome}): {why}")
+        if peer is None:
+            raise TransientError(f"the sandbox failed ({result.outcome}): {result.reason or 'it runs no peers'}")
+        if result.trouble:
+            failed = result if result.outcome in TROUBLE else peer
+            raise TransientError(f"the sandbox failed ({failed.outcome}): {failed.reason or 'it gave no reason'}")
         report = _Report(degraded=tuple(sorted({*result.degraded, *peer.degraded})), waited=peer.waited_seconds)
         written = result.stdout.decode("ascii", "replace").splitlines()
         lines = [json.loads(line[len(nonce) + 1 :]) for line in written if line.startswith(f"{nonce} ")]

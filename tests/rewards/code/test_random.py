@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_pools import pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
@@ -13,6 +14,7 @@ from tests.rewards.code.random_programs import honest, mutant
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
 AT_ONCE = 64
+TRIES = 3  # as a run tries again what a busy machine caused
 
 
 def outcomes(cases, *, integrity="split"):
@@ -20,13 +22,19 @@ def outcomes(cases, *, integrity="split"):
 
     async def one(case):
         task = task_of(Columns(tests=list(case.tests)))
-        try:
-            _, result = await judge(
-                pool_of(), case.program, task, integrity=integrity, allowance=Allowance(seconds=2.0, stop=True)
-            )
-        except UnusableTests as fault:
-            return f"undecided: {fault}"
-        return result.line()
+        for left in reversed(range(TRIES)):
+            try:
+                _, result = await judge(
+                    pool_of(), case.program, task, integrity=integrity, allowance=Allowance(seconds=2.0, stop=True)
+                )
+            except UnusableTests as fault:
+                return f"undecided: {fault}"
+            except TransientError:
+                if not left:
+                    raise
+            else:
+                return result.line()
+        raise AssertionError("every try ends")
 
     async def every():
         found = []
