@@ -39,7 +39,7 @@ def from_hub(name: str) -> Iterator[None]:
         why, remedy = "HF_HUB_OFFLINE is set", "Take that variable away"
         _say(f"loading {name} from the cache of the hub ...")
     else:
-        why, remedy = f"nobody answers at {constants.ENDPOINT}", "Check the network"
+        why, remedy = f"no answer from {constants.ENDPOINT}", "Check the network"
         _say(f"loading {name} from the hub ...")
         if _answers(constants.ENDPOINT, int(time.monotonic() // _REMEMBERED)):
             yield
@@ -50,7 +50,7 @@ def from_hub(name: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise NotReached(
-            f"{why}, and there is no whole copy of it in the cache. {remedy}, or name a local file or folder."
+            f"{why}, and there is no complete copy of it in the cache. {remedy}, or name a local file or folder."
         ) from error
     finally:
         constants.HF_HUB_OFFLINE = asked_for

@@ -67,9 +67,9 @@ def diff(
                 raise UsageError("--group-column is for JSONL files; a run knows its groups. Leave it out.")
             groups, completions, recorded = _of_run(source)
         else:
+            groups, completions = _of_file(source, group_column)
             if not old:
                 raise UsageError("--old is missing: a file does not say which rewards it was scored with. Name them.")
-            groups, completions = _of_file(source, group_column)
         from grpo.core.check.diff import compare
 
         count = counted(len(completions), "completion")

@@ -109,7 +109,7 @@ def planned(
     from grpo.core.planning.memory.shapes import built_in, shape_of
     from grpo.core.planning.sync import decide_sync
     from grpo.core.policy.load import PolicySource
-    from grpo.core.policy.weights import training_source
+    from grpo.core.policy.weights import refuse_missing_run, training_source
     from grpo.core.record.run_dir import is_run
     from grpo.core.rollout.types import context_length
     from grpo.plugins.host import Host
@@ -117,7 +117,10 @@ def planned(
     nodes, gpus_per_node = cluster
     known = known_gpu(gpu) if gpu else None
     device = known.device if known else Device("cuda", parse_size(gpu)) if gpu else this_device()
-    named = config.model is None or is_run(Path(config.model).expanduser())
+    folder = Path(config.model or "").expanduser()
+    named = config.model is None or is_run(folder)
+    if not named and not folder.exists():
+        refuse_missing_run(folder)
     model_config = shape_of(training_source(config.model).path if named else str(config.model))
     on_gpu = (device.kind == "cuda" or nodes is not None) and config.model is not None
     dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")

@@ -210,7 +210,7 @@ def _find(model: str | None) -> Weights:
     if (folder / ADAPTER_CONFIG).is_file() and not (folder / "config.json").is_file():
         return _exported(model, folder)
     if not folder.exists():
-        _refuse_missing_run(folder)
+        refuse_missing_run(folder)
     source = policy_source(model)
     return Weights(model, source.path, None, None, embedded=source.embedded)
 
@@ -228,7 +228,7 @@ def _exported(model: str, folder: Path) -> Weights:
     return Weights(model, base, str(folder), None, embedded=False)
 
 
-def _refuse_missing_run(folder: Path) -> None:
+def refuse_missing_run(folder: Path) -> None:
     """Says that a run does not exist, before its path is taken for a hub id.
 
     Raises:

@@ -34,12 +34,12 @@ def load(*, offline: bool) -> None:
 def test_where_nobody_answers_the_cache_is_asked_and_a_failure_says_what_to_do(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(NotReached, match=rf"nobody answers at {NOWHERE}, .*Check the network, or name a local"):
+    with pytest.raises(NotReached, match=rf"no answer from {NOWHERE}, .*Check the network, or name a local"):
         load(offline=True)
     assert not constants.HF_HUB_OFFLINE, "it stays as the user had it"
     assert capfd.readouterr().err.splitlines() == [
         "loading nobody/nothing from the hub ...",
-        f"nobody answers at {NOWHERE}: looking for nobody/nothing in the cache ...",
+        f"no answer from {NOWHERE}: looking for nobody/nothing in the cache ...",
     ]
 
 

@@ -86,6 +86,8 @@ def test_score_verify_and_diff_take_a_run(run: RunDir, tmp_path: Path, monkeypat
     assert json.loads(done.output)["mean"] == [1.0, 1.0]
     done = CliRunner().invoke(cli, ["diff", str(out), "--new", "proximity"])
     assert "--old is missing: a file does not say" in str(done.exception)
+    done = CliRunner().invoke(cli, ["diff", str(tmp_path / "nowhere"), "--new", "proximity"])
+    assert "nowhere: No such file or directory. Name a run directory" in str(done.exception)
 
 
 def test_a_run_without_rollouts_says_so(tmp_path: Path) -> None:

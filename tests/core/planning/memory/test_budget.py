@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from plain_shape import plain_shape
@@ -113,6 +114,17 @@ def printed(
     out, err = capsys.readouterr()
     assert isinstance(stop.value.code, int)
     return stop.value.code, out, err
+
+
+def test_a_run_that_does_not_exist_is_not_looked_for_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "first").mkdir()
+    for name in ("config.json", "versions.json"):
+        (tmp_path / "first" / name).write_text("{}", encoding="utf-8")
+    code, out, err = printed(["--model", str(tmp_path / "frist"), "--gpu", "24"], monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert f"no run '{tmp_path / 'frist'}'. Did you mean 'first'?" in err
 
 
 @pytest.mark.slow
