@@ -18,7 +18,7 @@ NAMES = (
     "--server-url --lora-sync --overlap --share-weights --temperature --max-prompt-length --max-completion-length "
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
-    "--on --ray-address --workers --servers --nodes "
+    "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler "
 )
 
 
