@@ -5,9 +5,12 @@ A sampler is a function of this value alone, so a run that resumes asks the same
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class RowsSeen:
 
     def random(self) -> random.Random:
         """Returns random numbers that are the same whenever the same choice is made."""
+        import random  # here: the list of plugins, which loads this module, does without
+
         return random.Random(f"{self.seed} {self.step} {len(self.taken)}")
 
     def longest_ago(self, rows: Sequence[int]) -> list[int]:

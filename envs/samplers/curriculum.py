@@ -17,7 +17,7 @@ def curriculum(seen: RowsSeen, *, low: float = 0.1, high: float = 0.9, floor: fl
     A row is in the band when its completions had different rewards the last time, and its running rate is from `low`
     to `high`. Such rows come first, no sooner than after `rest` steps; new ones beside them, the more of them the more
     new ones turned out to be in the band. Of all prompts the share `floor` is kept for rows outside, that asked longest
-    ago first, and as much at least for new ones: every row is seen again, whatever its rate was.
+    ago first, and of the others as much at least for new ones: every row is seen again, whatever its rate was.
     """
     free = [row for row in range(seen.rows) if row not in seen.taken]
     new = [row for row in free if row not in seen.visits]
@@ -32,8 +32,9 @@ def curriculum(seen: RowsSeen, *, low: float = 0.1, high: float = 0.9, floor: fl
     kept = int(seen.step * floor * seen.count) - int((seen.step - 1) * floor * seen.count)
     again = outside[: 0 if seen.taken else min(kept, count)]
     firsts = [visits[0].signal for visits in seen.visits.values()]
-    promising = max(floor, (1 + sum(firsts)) / (1 + len(firsts)))  # how likely a new row is in the band
-    most = round((count - len(again)) / (1 + promising))
+    promising = (1 + sum(firsts)) / (1 + len(firsts))  # how likely a new row is in the band
+    share = max(floor, promising / (1 + promising))
+    most = count - len(again) - int(share * (count - len(again)) + seen.random().random())  # rounded up now and then
     order = [*again, *inside[:most], *seen.longest_ago(new), *inside[most:], *tired, *outside[len(again) :]]
     return order[:count]
 
