@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grpo.core.check.report import Findings, Report, title_of
+from grpo.core.check.report import Findings, Report, Severity, title_of
 from grpo.core.train.objective import Counts, Objective, Tokens, policy_loss
 from grpo.plugins._binding import BoundLoss
 from grpo.plugins.host import Host
@@ -165,9 +165,9 @@ def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Fo
         alone = _found(bound, part, _counts(tokens))
         same = _Found(found.loss, found.logps[kept], found.entropies[kept])
         if not _alike(alone, same, lambda it: it):
-            findings.add(
-                "error", "other completions", "a completion's gradient depends on what else is in its forward pass"
-            )
+            severity: Severity = "note" if bound.spec.every_row else "error"  # it says that it looks at all
+            what = "a completion's gradient depends on what else is in its forward pass"
+            findings.add(severity, "other completions", what)
             return
 
 

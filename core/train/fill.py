@@ -10,8 +10,9 @@ prompt and not the same one again: sampled until its scores differ, a prompt wou
 The groups that train are prompts of the run given that they have signal; one without has no gradient, so the gradient
 keeps its direction on average and grows by the share of the groups that would have had none. That holds where the loss
 averages over completions or by a constant and advantages are scaled by group or not at all. It does not hold exactly
-for the KL term (groups that are replaced leave it), for averages over the batch (`dapo`, `bnpo`, `group_mean:scale=batch`,
-`reinforce_plus_plus`: they are those of the groups that are left) and where the budget ends it.
+for the KL term (groups that are replaced leave it), for averages over the batch (`dapo`, `bnpo`, and of
+advantages `group_mean:scale=batch`, `reinforce_plus_plus`: they are those of the groups that are left) and where the
+budget ends it.
 
 Whatever was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over the groups of all.
 """
