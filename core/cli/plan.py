@@ -133,7 +133,7 @@ def planned(
     elif context is None:
         context = min(CONTEXT, longest or CONTEXT)
         if config.env:
-            notes.append("a built-in shape has no tokenizer to measure rows with: --context says how long they are")
+            notes.append(f"a built-in shape has no tokenizer: {context:,} tokens are assumed, which --context changes")
     completion = config.rollout.max_completion_length
     if completion is not None and completion >= context:
         raise UsageError(

@@ -116,9 +116,9 @@ class Caller:
         if seconds >= _SLOW_IMPORT and not self.slow_import:
             spec = self.plugin.spec
             self.slow_import = (
-                f"{spec.kind} '{self.plugin.name}' took {seconds:.1f} s to import {module} in its first call. No "
-                "time limit counts that. Import it at the top of the module, and it is "
-                "loaded before the first call."
+                f"{spec.kind} '{self.plugin.name}' took {seconds:.1f} s to import {module} in its first call. It "
+                "does not count as the call's time. Import it at the top of the module, and it is loaded before the "
+                "first call."
             )
 
     def failed(self, problem: str, row: int, seconds: float = 0.0, details: str = "") -> Result:

@@ -135,7 +135,8 @@ def test_weights_under_zero3_are_broadcast_to_the_servers_of_both_processes(
 ) -> None:
     run = train(folder, "zero3", sharded_command.zero(3, folder), *on(*servers), *sent("broadcast"))
     assert_alike(run, whole)
-    assert [row["sync/bytes"] for row in steps(run)] == [row["sync/bytes"] for row in steps(whole)]
+    for row, other in zip(steps(run), steps(whole), strict=True):
+        assert 1.0 < row["sync/bytes"] / other["sync/bytes"] < 1.2, "a group is sent a head that is the embedding, too"
 
 
 @pytest.mark.deepspeed
@@ -143,5 +144,5 @@ def test_an_adapter_under_zero3_goes_alone_to_the_engines_in_the_processes(folde
     alone = ("--set", "rollout.lora_sync=adapter")
     run = train(folder, "zero3-adapter", sharded_command.zero(3, folder), "--rollout", "vllm", *ADAPTER, *alone)
     assert_alike(run, whole_adapter)
-    first, second, _ = (row["sync/bytes"] for row in steps(run))
-    assert first > 2 * second, "the base went once"
+    for row, other in zip(steps(run), steps(whole_adapter), strict=True):
+        assert row["sync/bytes"] < other["sync/bytes"] / 5, "the base went once, before the first step"

@@ -143,7 +143,13 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("rewards", "told"),
     [
-        (["brief"], {0: "it is paid 0 (brief 0), and silence 1", 1: "it is paid 0 (brief 0), and silence 1"}),
+        (
+            ["brief"],
+            {
+                0: "it is paid 0 (brief 0), and an empty completion 1",
+                1: "it is paid 0 (brief 0), and an empty completion 1",
+            },
+        ),
         (["shy"], {0: "no reward scores it: all of them abstain", 1: "no reward scores it: all of them abstain"}),
         (["pleased"], {}),
         (["brief:weight=-1"], {}),
@@ -164,7 +170,7 @@ def test_a_reward_that_fits_no_solution_is_noted_though_another_pays() -> None:
     report = validate("gsm8k:size=20,template=hash")
     assert report.ok
     [note] = report.notes
-    assert note.startswith("gsm8k.soft_format gives no gold solution more than silence")
+    assert note.startswith("gsm8k.soft_format gives no gold solution more than an empty completion")
     assert f"note: {note}" in str(report)
 
 
@@ -316,7 +322,7 @@ def test_a_run_says_before_it_loads_a_model_that_its_rewards_refuse_right_answer
 
     small = ("--steps", "1", "--prompts-per-step", "1", "--group-size", "2", "--set", "evaluation.size=0")
     small += ("--max-completion-length", "4", "--out", str(tmp_path / "run"))
-    unfit = "env 'gsm8k': gsm8k.soft_format gives no gold solution more than silence"
+    unfit = "env 'gsm8k': gsm8k.soft_format gives no gold solution more than an empty completion"
     assert unfit in told("hash", "proximity", "gsm8k.soft_format", more=small)
     assert unfit in told("hash", "proximity", "gsm8k.soft_format")
     assert "do not accept 8 of 8 gold solutions" in told("hash", "gsm8k.soft_format")
