@@ -59,6 +59,6 @@ def gmpo(tokens: LossTokens, *, epsilon: Positive = 0.4, epsilon_high: Positive 
     return TokenCosts(
         costs=-tokens.sequence_mean(kept).exp() * tokens.advantages,
         ratio=tokens.advantages.new_ones(tokens.advantages.shape),
-        low=(apart < -epsilon) & ~better,
+        low=(apart < -epsilon) & (tokens.advantages < 0),
         high=(apart > high) & better,
     )
