@@ -20,7 +20,7 @@ from grpo.plugins._probe import faults_of
 from grpo.plugins._problems import Problem, one_line, traceback_text
 from grpo.plugins._rubric_parts import Find, with_components
 from grpo.plugins._spec_text import SpecText, parse
-from grpo.plugins.errors import OptionError, PluginNotFound, UsageError
+from grpo.plugins.errors import OptionError, PluginNotFound, UsageError, plural
 from grpo.plugins.rubric import RubricSpec, parts
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 from grpo.plugins.types import Reads
@@ -100,7 +100,9 @@ class Host:
             return f"{installed.distribution}/{spec.name}"
         known = self._given.setdefault((kind, spec.name), Registration(kind, spec, GIVEN, "", spec.name))
         if known.spec is not spec:
-            raise UsageError(f"two {kind}s named '{spec.name}' were given. Give one of the functions another name.")
+            raise UsageError(
+                f"two {plural(kind)} named '{spec.name}' were given. Give one of the functions another name."
+            )
         return f"{GIVEN}/{spec.name}"
 
     def find(self, kind: Kind, name: str, home: str = "") -> Registration:
@@ -337,5 +339,4 @@ def _reads(text: SpecText, spec: RewardSpec | VerifierSpec) -> Reads:
 def _refuse(text: SpecText, kind: Kind, **reserved: object) -> None:
     given: Sequence[str] = [key for key, value in reserved.items() if value is not None]
     if given:
-        plural = {"sandbox": "sandboxes", "loss": "losses"}.get(kind, f"{kind}s")
-        raise UsageError(f"'{text.written}': {plural} take no '{given[0]}'. Leave it out.")
+        raise UsageError(f"'{text.written}': {plural(kind)} take no '{given[0]}'. Leave it out.")

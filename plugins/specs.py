@@ -286,7 +286,7 @@ class LossSpec:
         function: `(tokens: LossTokens, **options)` to what tokens cost, [B, T] or [B, 1], or a `TokenCosts`.
         average: how the trainer makes one number of it; see `loss`.
         entropies: whether it reads the policy's entropies, and whether with a gradient, which takes more time.
-        every_row: some term is no multiple of the advantage.
+        every_row: it needs completions without an advantage, too; see `loss`.
         weighs: it multiplies with the weights of the correction itself.
         prepare: what `prepare` is for a `RewardSpec`.
     """

@@ -54,7 +54,8 @@ def loss(
             ("constant"), or completions alone, their tokens summed up ("sum").
         name: the public name; default: the function's.
         entropies: whether it reads the policy's entropies, and whether with a gradient.
-        every_row: some term is no multiple of the advantage, so that completions without one are computed too.
+        every_row: completions without an advantage are computed too: some term is no multiple of it, or the loss looks
+            at all completions of a micro batch.
         weighs: it multiplies with `tokens.importance` itself.
         prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
 

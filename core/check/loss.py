@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grpo.core.check.report import Findings, Report, title_of
+from grpo.core.check.report import Findings, Report, Severity, title_of
 from grpo.core.train.objective import Counts, Objective, Tokens, policy_loss
 from grpo.plugins._binding import BoundLoss
 from grpo.plugins.host import Host
@@ -71,7 +71,7 @@ def _relations(bound: BoundLoss, findings: Findings) -> None:
         _padding(bound, findings, tokens, found)
         _other_rows(bound, findings, tokens, found)
         _precision(bound, findings, tokens, found)
-    _direction(findings, own, _found(bound, own, everyone))
+    _direction(bound, findings, own, _found(bound, own, everyone))
     findings.tried("far ratios")
     if not _found(bound, _tokens(bound, apart=20.0), everyone).finite:
         findings.add("warning", "far ratios", "no finite number where policies are 20 nats apart; bound the ratio")
@@ -165,9 +165,9 @@ def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Fo
         alone = _found(bound, part, _counts(tokens))
         same = _Found(found.loss, found.logps[kept], found.entropies[kept])
         if not _alike(alone, same, lambda it: it):
-            findings.add(
-                "error", "other completions", "a completion's gradient depends on what else is in its forward pass"
-            )
+            severity: Severity = "note" if bound.spec.every_row else "error"  # it says that it looks at all
+            what = "a completion's gradient depends on what else is in its forward pass"
+            findings.add(severity, "other completions", what)
             return
 
 
@@ -191,12 +191,12 @@ def _precision(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Fou
         findings.add("error", "float64", "gradients in float32 are not those in float64")
 
 
-def _direction(findings: Findings, tokens: Tokens, found: _Found) -> None:
+def _direction(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
     """On the policy's own completions, what was good becomes more probable, and what was bad less."""
     findings.tried("direction")
     for row, worth in enumerate(tokens.advantages.tolist()):
         gradient = found.logps[row, : _LENGTHS[row]]
         if worth and (gradient * worth > 0).any():
             findings.add("error", "direction", "a token of a better completion becomes less probable, or the reverse")
-        elif worth and not gradient.any():
+        elif worth and not gradient.any() and not bound.spec.every_row:  # which may choose among completions
             findings.add("warning", "direction", "a completion with an advantage has no gradient at all")

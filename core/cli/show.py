@@ -13,7 +13,7 @@ from grpo.plugins._names import clash_of
 from grpo.plugins._options import type_name
 from grpo.plugins._soundness import version_note
 from grpo.plugins._spec_text import is_file, parse
-from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.rubric import RubricSpec, terms
 from grpo.plugins.specs import KINDS, AdvantageSpec, EnvSpec, Kind, LossSpec, RewardSpec, SandboxSpec, VerifierSpec
@@ -62,7 +62,7 @@ def found(host: Host, name: str) -> Registration:
         except UsageError as error:
             misses[kind] = error
     if len(hits) > 1:
-        kinds = " and ".join(f"a {hit.kind}" if hit.kind != "env" else "an env" for hit in hits)
+        kinds = " and ".join(with_article(hit.kind) for hit in hits)
         choices = " or ".join(f"grpo plugins show {hit.kind}:{name}" for hit in hits)
         raise AmbiguousName(f"'{name}' is {kinds}. Write {choices}.")
     if hits:

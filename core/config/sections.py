@@ -32,7 +32,15 @@ from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.setting import About, Flag
 
 WeightSync = Literal["delta", "everything", "broadcast"]
-Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+Correction = Literal[
+    "none",
+    "token_truncate",
+    "token_mask",
+    "sequence_truncate",
+    "sequence_mask",
+    "geometric_truncate",
+    "geometric_mask",
+]
 AtLeastOne = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -232,12 +240,19 @@ class LossSection(Section):
         Correction | None,
         About(
             "Weighs tokens by their probability under the policy over that under the rollout engine.",
-            "Per token, or by the product over a completion; weights above the cap are clipped to it (`truncate`), or "
-            "their tokens left out (`mask`). Computed by our head only.",
+            "Per token, by the product over a completion (`sequence`) or by its geometric mean; weights beyond the cap "
+            "or the floor are clipped to it (`truncate`), or their tokens left out (`mask`). By our head only.",
             left_out="`token_truncate` where vLLM samples and our head trains, else `none`",
         ),
     ] = None
     rollout_correction_cap: Annotated[Annotated[float, Field(ge=1)], About("The largest of these weights.")] = 2.0
+    rollout_correction_floor: Annotated[
+        Share,
+        About(
+            "The smallest of these weights; 0: no bound.",
+            "IcePop (arXiv 2510.18855) is `token_mask` with a floor of 0.5 and a cap of 5.",
+        ),
+    ] = 0.0
 
     @model_validator(mode="before")
     @classmethod

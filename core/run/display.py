@@ -222,8 +222,7 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
         ("rewards", rewards),
         *([] if plan.sampler is None else [("sampler", plan.sampler.name)]),
-        ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, loss {_with_options(plan.loss)}"),
-        ("advantage", _with_options(plan.advantage)),
+        ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, {_objective(plan)}"),
         (
             "steps",
             f"{train.steps} of {counted(train.prompts_per_step, 'prompt')} x {train.group_size} completions, "
@@ -233,6 +232,12 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
     if run_dir is not None:
         lines.append(("directory", str(run_dir)))
     return lines
+
+
+def _objective(plan: Plan) -> str:
+    """The loss, and an advantage that is not the usual one."""
+    usual = plan.advantage.name == "group_mean" and not plan.advantage.options
+    return f"loss {_with_options(plan.loss)}" + ("" if usual else f", advantage {_with_options(plan.advantage)}")
 
 
 def _with_options(bound: BoundLoss | BoundAdvantage) -> str:

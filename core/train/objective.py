@@ -174,19 +174,27 @@ def _costs(loss: BoundLoss, found: TokenCosts, mask: torch.Tensor) -> torch.Tens
 
 
 def importance_weights(
-    logps: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor, correction: Correction, cap: float
+    logps: torch.Tensor,
+    sampled: torch.Tensor,
+    mask: torch.Tensor,
+    correction: Correction,
+    cap: float,
+    floor: float = 0.0,
 ) -> torch.Tensor | None:
     """Weights that correct for a rollout engine whose probabilities differ from the policy's.
 
-    The ratio pi / mu of the policy to the engine (truncated importance sampling), per token or as the product over a
-    completion. A ratio above the cap is cut to it (truncate), or takes its tokens out of the loss (mask).
+    The ratio pi / mu of the policy to the engine (truncated importance sampling), per token, as the product over a
+    completion (sequence) or as its geometric mean there (geometric). A ratio above the cap or below the floor is cut to
+    it (truncate), or takes its tokens out of the loss (mask). Masked per token with a floor it is IcePop (arXiv
+    2510.18855).
 
     Args:
         logps: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
         sampled: [B, T] as the engine reported them; NaN where it did not, which corrects nothing.
         mask: [B, T].
-        correction: which of the four, or none.
+        correction: which of the six, or none.
         cap: the largest weight.
+        floor: the smallest.
 
     Returns:
         [B, T] or [B, 1], or None for no correction.
@@ -194,10 +202,14 @@ def importance_weights(
     if correction == "none":
         return None
     apart = ((logps.detach() - sampled).nan_to_num(nan=0.0)) * mask
-    if correction.startswith("sequence"):
+    if not correction.startswith("token"):
         apart = apart.sum(dim=1, keepdim=True)
+    if correction.startswith("geometric"):
+        apart = apart / mask.sum(dim=1, keepdim=True).clamp(min=1)
     ratio = apart.exp()
-    return ratio.clamp(max=cap) if correction.endswith("truncate") else ratio.masked_fill(ratio > cap, 0.0)
+    if correction.endswith("truncate"):
+        return ratio.clamp(min=floor, max=cap)
+    return ratio.masked_fill((ratio > cap) | (ratio < floor), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +220,7 @@ class PassLoss:
         objective: what is minimised.
         counts: what averages are taken over.
         sampled: [B, T] as the rollout engine reported them.
-        correction, cap: of `importance_weights`.
+        correction, cap, floor: of `importance_weights`.
     """
 
     objective: Objective
@@ -220,13 +232,14 @@ class PassLoss:
     sampled: torch.Tensor
     correction: Correction
     cap: float
+    floor: float = 0.0
 
     def __call__(
         self, logps: torch.Tensor, entropies: torch.Tensor | None = None
     ) -> tuple[LossValue, torch.Tensor | None]:
         """Returns the loss of log-probabilities [B, T], and the weights of the correction."""
         policy = logps.detach() if self.old_logps is None else self.old_logps
-        importance = importance_weights(policy, self.sampled, self.mask, self.correction, self.cap)
+        importance = importance_weights(policy, self.sampled, self.mask, self.correction, self.cap, self.floor)
         tokens = Tokens(logps, self.mask, self.advantages, self.old_logps, self.ref_logps, importance, entropies)
         return policy_loss(self.objective, tokens, self.counts), importance
 
@@ -243,7 +256,7 @@ def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
     A kernel then asks for some derivatives before it knows the other log-probabilities. One that proves wrong costs
     time and no accuracy (kernels/fused.py).
     """
-    if loss.spec.entropies != "none" or correction.startswith("sequence"):
+    if loss.spec.entropies != "none" or correction.startswith(("sequence", "geometric")):
         return False
     generator = torch.Generator().manual_seed(0)
     logps = -torch.rand(4, 6, generator=generator, dtype=torch.float64) - 0.5

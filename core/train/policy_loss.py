@@ -107,6 +107,7 @@ class PolicyLoss:
             sampled=found["sampling_per_token_logps"],
             correction=self._correction,
             cap=self._settings.rollout_correction_cap,
+            floor=self._settings.rollout_correction_floor,
         )
         with self._autocast():
             logps, entropies = completion_logps(

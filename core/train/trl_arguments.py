@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,31 @@ from grpo.plugins._binding import BoundLoss
 from grpo.plugins._discovery import BUILT_IN, normalized
 from grpo.plugins.errors import UsageError
 
-TRL_LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo")
+TRL_LOSSES: Mapping[str, Mapping[str, Any]] = {
+    "grpo": {"loss_type": "grpo"},
+    "bnpo": {"loss_type": "bnpo"},
+    "dr_grpo": {"loss_type": "dr_grpo"},
+    "dapo": {"loss_type": "dapo"},
+    "cispo": {"loss_type": "cispo"},
+    "gspo": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
+    "sapo": {"loss_type": "sapo"},
+    "luspo": {"loss_type": "luspo"},
+    "vespo": {"loss_type": "vespo"},
+    "entropy_bonus": {"loss_type": "dapo"},
+    "top_entropy": {"loss_type": "dapo"},
+}
+"""Our losses that TRL has, and what it calls them."""
+_ARGUMENTS = {
+    "temperature_pos": "sapo_temperature_pos",
+    "temperature_neg": "sapo_temperature_neg",
+    "k_pos": "vespo_k_pos",
+    "k_neg": "vespo_k_neg",
+    "lambda_pos": "vespo_lambda_pos",
+    "lambda_neg": "vespo_lambda_neg",
+    "coefficient": "entropy_coef",
+    "share": "top_entropy_quantile",
+}
+"""Options to TRL's arguments, where their names differ."""
 NO_LENGTH_LIMIT = None
 
 
@@ -64,9 +89,7 @@ def loss_arguments(loss: BoundLoss) -> dict[str, Any]:
     if normalized(loss.distribution) != BUILT_IN or loss.name not in TRL_LOSSES:
         return {}
     options = {option.name: option.default for option in loss.spec.options} | dict(loss.options)
-    level = options.pop("importance_sampling_level", "sequence" if loss.name == "gspo" else "token")
-    name = "grpo" if loss.name == "gspo" else loss.name
-    return {"loss_type": name, "importance_sampling_level": level, **options}
+    return {**TRL_LOSSES[loss.name], **{_ARGUMENTS.get(name, name): value for name, value in options.items()}}
 
 
 def refuse_unfit_head(head: str, loss: BoundLoss) -> None:

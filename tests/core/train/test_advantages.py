@@ -85,6 +85,7 @@ def test_with_one_try_pass_at_k_is_the_group_mean_over_its_deviation() -> None:
     assert worth("pass_at_k", [[0.6, 0.2, 0.2, 0.2]], k=1, passes=0.5) == [pytest.approx(found)]
 
 
+@pytest.mark.slow
 def test_gdpo_is_that_of_trl() -> None:
     from trl.trainer.utils import nanstd
 

@@ -170,7 +170,8 @@ def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name:
         assert given.logps.grad is not None
         assert given.logps.grad[some].any()
         assert torch.equal(found[some], given.logps.grad[some])
-    assert not is_per_token(bound(name, epsilon_high=0.3), "sequence_mask")
+    for whole in ("sequence_mask", "geometric_truncate"):
+        assert not is_per_token(bound(name, epsilon_high=0.3), whole)  # type: ignore[arg-type]
     assert not is_per_token(bound("gspo"), correction)
     assert not is_per_token(bound("dapo", importance_sampling_level="sequence"), correction)
 
@@ -224,8 +225,22 @@ def test_the_correction_weighs_what_the_engine_found_differently_probable() -> N
     torch.testing.assert_close(weights("token_mask", 2.0), torch.tensor([[1.0, 0.0, 1.0]]))
     torch.testing.assert_close(weights("sequence_truncate", 9.0), torch.tensor([[e]]))
     torch.testing.assert_close(weights("sequence_mask", 2.0), torch.tensor([[0.0]]))
+    torch.testing.assert_close(weights("geometric_truncate", 9.0), torch.tensor([[math.exp(1 / 3)]]))
+    torch.testing.assert_close(weights("geometric_mask", 1.2), torch.tensor([[0.0]]))
     padded = importance_weights(logps, sampled, torch.tensor([[1, 0, 0]]), "sequence_truncate", 9.0)
     torch.testing.assert_close(padded, torch.tensor([[1.0]]))
+
+
+def test_with_a_floor_the_mask_is_that_of_icepop() -> None:
+    """M(k) = k within [0.5, 5], else 0."""
+    ratios = torch.tensor([[0.4, 0.6, 4.0, 6.0]])
+    mask = torch.ones(1, 4)
+    found = importance_weights(ratios.log(), torch.zeros(1, 4), mask, "token_mask", 5.0, 0.5)
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.6, 4.0, 0.0]]))
+    found = importance_weights(ratios.log(), torch.zeros(1, 4), mask, "token_truncate", 5.0, 0.5)
+    torch.testing.assert_close(found, torch.tensor([[0.5, 0.6, 4.0, 5.0]]))
+    product = importance_weights(ratios.log(), torch.zeros(1, 4), mask, "geometric_mask", 5.0, 0.5)
+    torch.testing.assert_close(product, torch.tensor([[(0.4 * 0.6 * 4 * 6) ** 0.25]]))
 
 
 def test_costs_of_another_shape_are_refused_by_name() -> None:
