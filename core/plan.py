@@ -10,7 +10,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 from grpo.core.policy.load import PolicySource
 from grpo.core.scoring.known import Canary
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward, BoundSampler, BoundVerifier
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,12 +26,15 @@ class Plan:
         model_config: of transformers, of that policy.
         tokenizer: its tokenizer.
         envs: the environments with their rewards and episodes.
+        loss: what a step minimises.
+        advantage: what scores are worth.
         train: the episodes of all of them, one environment's after the other's.
         parameters: of the model.
         longest_prompt: in tokens, over both splits.
         disk_bytes: what checkpoints and the final model take.
         processes: how many processes train together.
         canaries: known completions to watch the rewards with.
+        sampler: chooses the rows of each step; None: they come in an order that is fixed before.
         notes: what the user should know about the model and the environments.
     """
 
@@ -40,12 +43,15 @@ class Plan:
     model_config: Any = field(compare=False, repr=False)
     tokenizer: PreTrainedTokenizerBase = field(compare=False, repr=False)
     envs: tuple[RunEnv, ...]
+    loss: BoundLoss
+    advantage: BoundAdvantage
     train: tuple[Episode, ...]
     parameters: int
     longest_prompt: int
     disk_bytes: int
     processes: int
     canaries: tuple[Canary, ...] = ()
+    sampler: BoundSampler | None = None
     notes: tuple[str, ...] = ()
 
     @property

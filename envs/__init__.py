@@ -1,6 +1,6 @@
-"""Built-in environments: offered to the host by a hook, and to gymnasium under the namespace `grpo/`.
+"""Built-in environments, and samplers of their rows: offered to the host by hooks, and to gymnasium as `grpo/`.
 
-In: nothing. Out: the specs of the environments, and registrations that wait until gymnasium is imported. Importing
+In: nothing. Out: the specs, and registrations that wait until gymnasium is imported. Importing
 this package does not import gymnasium. The specs are imported when the hook asks for them: at the top, `guess`
 and `wordle` the environments would hide the folders of the same names.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from grpo.envs.registration import register_when_imported
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.hookspecs import hookimpl
-from grpo.plugins.specs import EnvSpec
+from grpo.plugins.specs import EnvSpec, SamplerSpec
 
 grpo_contract = CONTRACT
 _PLACES = {
@@ -50,6 +50,14 @@ def grpo_envs() -> list[EnvSpec]:
 
     families: list[EnvSpec] = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
     return [ROWS, GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, guess, wordle, PYTHON_TOOL, *families]
+
+
+@hookimpl
+def grpo_samplers() -> list[SamplerSpec]:
+    """Returns the built-in samplers."""
+    from grpo.envs.samplers.curriculum import curriculum
+
+    return [curriculum]
 
 
 if __name__ == "envs":

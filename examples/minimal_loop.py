@@ -38,7 +38,7 @@ REWARDS = ["proximity", "gsm8k.soft_format:weight=0.2"]
 PROMPTS, GROUP = 8, 8  # prompts of a step, completions of each
 LENGTH = 96  # tokens of a completion
 LEARNING_RATE = 1e-4
-DAPO = Objective("dapo", epsilon=0.2, epsilon_high=0.28, delta=None, beta=0.0, level="token")
+LOSS, ADVANTAGE = "dapo:epsilon_high=0.28", "group_mean"
 
 
 def main(steps: int = 20) -> list[float]:
@@ -48,6 +48,7 @@ def main(steps: int = 20) -> list[float]:
     host = Host.discover()  # every installed plugin; rewards and environments are named by SPEC
     env = host.env(ENV)
     rewards = [host.reward(spec) for spec in REWARDS]
+    objective, advantage = Objective(host.loss(LOSS)), host.advantage(ADVANTAGE)
 
     # Rows: an environment's rows become episodes, each with a prompt and the columns that rewards may read.
     episodes = episodes_of(env, "train", limit=PROMPTS * steps, unbounded=0)
@@ -64,8 +65,8 @@ def main(steps: int = 20) -> list[float]:
             starts = [one for one in episodes[step * PROMPTS : (step + 1) * PROMPTS] for _ in range(GROUP)]
             prompts, rollouts = sample(model, tokenizer, starts)
             outcomes = scorer.score([one.completion for one in rollouts])
-            advantages = advantages_of(outcomes, rewards)
-            loss = update(model, optimizer, tensors_of(tokenizer, prompts, rollouts, advantages))
+            advantages = advantages_of(outcomes, rewards, advantage)
+            loss = update(model, optimizer, objective, tensors_of(tokenizer, prompts, rollouts, advantages))
             known = advantages.totals[~advantages.totals.isnan()]
             means.append(known.mean().item())
             print(f"step {step + 1}  reward {means[-1]:.3f}  no signal {advantages.no_signal:.2f}  loss {loss:.4f}")
@@ -86,7 +87,7 @@ def sample(model: Any, tokenizer: Any, starts: Sequence[Episode]) -> tuple[list[
     return prompts, rollouts
 
 
-def advantages_of(outcomes: dict[str, list[Outcome]], rewards: Sequence[Any]) -> Advantages:
+def advantages_of(outcomes: dict[str, list[Outcome]], rewards: Sequence[Any], advantage: Any) -> Advantages:
     """Compares each completion with its group. A failure or an abstention is NaN here, and never a 0."""
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
     failed = [any(outcomes[r.name][i].kind == "failure" for r in rewards) for i in range(len(columns[0]))]
@@ -95,7 +96,7 @@ def advantages_of(outcomes: dict[str, list[Outcome]], rewards: Sequence[Any]) ->
         torch.tensor(failed),
         torch.tensor([reward.weight for reward in rewards], dtype=torch.float64),
         GROUP,
-        "group",
+        advantage,
     )
 
 
@@ -109,7 +110,7 @@ def tensors_of(
     return tensors
 
 
-def update(model: Any, optimizer: torch.optim.Optimizer, batch: Tensors) -> float:
+def update(model: Any, optimizer: torch.optim.Optimizer, objective: Objective, batch: Tensors) -> float:
     """Makes one optimizer step on the batch and returns the loss."""
     model.train()
     mask = counted(batch)
@@ -119,10 +120,10 @@ def update(model: Any, optimizer: torch.optim.Optimizer, batch: Tensors) -> floa
         whole_mask(batch),
         mask.shape[1],
         pack_for=model.config.hidden_size,  # a prompt is computed once for all of its completions
-        entropy=False,
+        entropy="none",
     )
     counts = Counts(rows=len(mask), tokens=mask.sum(), batch_tokens=mask.sum(), longest=LENGTH, accumulation=1)
-    loss = policy_loss(DAPO, Tokens(logps, mask, batch["advantages"]), counts).loss
+    loss = policy_loss(objective, Tokens(logps, mask, batch["advantages"]), counts).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

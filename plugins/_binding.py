@@ -13,7 +13,9 @@ from operator import itemgetter
 from typing import Any
 
 from grpo.plugins.errors import GrpoError, PluginError
-from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.sampling import RowsSeen
+from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
 from grpo.plugins.types import Completion, Reads
 
 
@@ -55,18 +57,7 @@ class _BoundFunction:
             UsageError: what the plugin says about them.
             PluginError: it raised something else.
         """
-        if self.spec.prepare is None:
-            return
-        defaults = {option.name: option.default for option in self.spec.options if not option.required}
-        try:
-            self.spec.prepare(**{**defaults, **self.options})
-        except GrpoError:
-            raise
-        except Exception as error:
-            raise PluginError(
-                f"{self.spec.kind} '{self.spec.name}' of {self.distribution}: its prepare function raised "
-                f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
-            ) from error
+        _prepare(self.spec, self.distribution, self.options)
 
     def shown(self, completions: Sequence[Completion]) -> Sequence[Completion]:
         """Returns the completions as the function is to read them: with `reads`, the text of every turn for one."""
@@ -205,4 +196,112 @@ class BoundSandbox:
         return self.spec.factory(**self.options)
 
 
-Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox
+@dataclass(frozen=True, slots=True)
+class _BoundTraining:
+    """What bound losses and advantages share."""
+
+    spec: LossSpec | AdvantageSpec
+    distribution: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return self.spec.name
+
+    def prepare(self) -> None:
+        """Lets the plugin look at its options before anything is loaded; raises what `BoundReward.prepare` raises."""
+        _prepare(self.spec, self.distribution, self.options)
+
+    def _call(self, given: object) -> Any:
+        try:
+            return self.spec.function(given, **self.options)
+        except Exception as error:
+            error.add_note(f"(raised by the {self.spec.kind} '{self.name}' of {self.distribution or 'this process'})")
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLoss(_BoundTraining):
+    """A loss with its options."""
+
+    spec: LossSpec
+
+    def __call__(self, tokens: LossTokens) -> TokenCosts:
+        """Returns what tokens cost.
+
+        Raises:
+            Exception: whatever the plugin raises, with a note that names it.
+        """
+        found = self._call(tokens)
+        return found if isinstance(found, TokenCosts) else TokenCosts(found)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAdvantage(_BoundTraining):
+    """An advantage with its options."""
+
+    spec: AdvantageSpec
+
+    def __call__(self, scores: GroupScores) -> Any:
+        """Returns what the function returned; raises what it raises, with a note that names it."""
+        return self._call(scores)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSampler:
+    """A sampler with its options."""
+
+    spec: SamplerSpec
+    distribution: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return self.spec.name
+
+    def choose(self, seen: RowsSeen) -> list[int]:
+        """Returns the rows that it chooses.
+
+        Raises:
+            PluginError: it raised something, or chose what cannot be asked.
+        """
+        who = f"sampler '{self.name}' of {self.distribution}"
+        try:
+            found = self.spec.function(seen, **self.options)
+        except Exception as error:
+            raise PluginError(f"{who} raised {type(error).__name__}: {error}. Its author must fix it.") from error
+        if fault := choice_fault(found, seen):
+            raise PluginError(f"{who} {fault}. Its author must fix it.")
+        return [int(row) for row in found]
+
+
+def choice_fault(found: Any, seen: RowsSeen) -> str:
+    """Returns why rows cannot be what a sampler chose, or ""."""
+    if not isinstance(found, Sequence) or not all(isinstance(row, int) for row in found):
+        return f"returned {str(found)[:60]!r}, which is no list of row numbers"
+    if outside := [row for row in found if not 0 <= row < seen.rows]:
+        return f"chose row {outside[0]} of rows 0 to {seen.rows - 1}"
+    if len({*found}) < len(found) or not seen.taken.isdisjoint(found):
+        return "chose a row twice in one step"
+    most = min(seen.count, seen.rows - len(seen.taken))
+    return f"chose {len(found)} rows where {most} are wanted" if len(found) != most else ""
+
+
+Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage | BoundSampler
+
+
+def _prepare(spec: Any, distribution: str, options: Mapping[str, Any]) -> None:
+    if spec.prepare is None:
+        return
+    defaults = {option.name: option.default for option in spec.options if not option.required}
+    try:
+        spec.prepare(**{**defaults, **options})
+    except GrpoError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{spec.kind} '{spec.name}' of {distribution}: its prepare function raised "
+            f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
+        ) from error

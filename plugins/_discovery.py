@@ -18,6 +18,8 @@ from grpo.plugins.hookspecs import ENTRY_POINT_GROUP
 PIN_VARIABLE = "GRPO_PLUGINS"
 BUILT_IN = "grpo-kit"
 """The distribution of the built-in plugins, whose names win."""
+ALWAYS = ("losses", "advantages")
+"""Its entry points that GRPO_PLUGINS does not hide."""
 
 
 def normalized(distribution: str) -> str:
@@ -42,7 +44,7 @@ def installed_entries() -> tuple[Entry, ...]:
 def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:
     """Keeps the entries that a comma-separated list names by entry point, distribution, or "distribution/entry".
 
-    An empty list keeps all.
+    An empty list keeps all. The built-in losses and advantages always stay: without them no policy can be trained.
 
     Raises:
         UsageError: a name that no entry has.
@@ -58,7 +60,8 @@ def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:
                 f"{did_you_mean(name, known)} Installed: {', '.join(known) or 'none'}. "
                 f"Change or unset {PIN_VARIABLE}."
             )
-    return tuple(entry for entry in entries if any(_matches(entry, name) for name in names))
+    kept = [*names, *(f"{BUILT_IN}/{name}" for name in ALWAYS)]
+    return tuple(entry for entry in entries if any(_matches(entry, name) for name in kept))
 
 
 def _matches(entry: Entry, name: str) -> bool:

@@ -23,7 +23,7 @@ from grpo.plugins._entry_points import Entry
 from grpo.plugins._problems import Problem, State, one_line, traceback_text
 from grpo.plugins._soundness import spec_fault
 from grpo.plugins.contract import contract_fault, import_fault, stated_by
-from grpo.plugins.errors import did_you_mean
+from grpo.plugins.errors import did_you_mean, plural
 from grpo.plugins.specs import Kind, Spec
 
 HOOK_OF_KIND: dict[Kind, str] = {
@@ -31,6 +31,9 @@ HOOK_OF_KIND: dict[Kind, str] = {
     "verifier": "grpo_verifiers",
     "env": "grpo_envs",
     "sandbox": "grpo_sandboxes",
+    "loss": "grpo_losses",
+    "advantage": "grpo_advantages",
+    "sampler": "grpo_samplers",
 }
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
 GIVEN = "__main__"
@@ -92,7 +95,9 @@ def load_entry(entry: Entry) -> Loaded:
                 problems.append(found)
             elif any(known.kind == kind and known.spec.name == found.spec.name for known in registrations):
                 problems.append(
-                    _problem(entry, "invalid", f"{hook} returned two {kind}s named '{found.spec.name}'; rename one")
+                    _problem(
+                        entry, "invalid", f"{hook} returned two {plural(kind)} named '{found.spec.name}'; rename one"
+                    )
                 )
             else:
                 registrations.append(found)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.plugins._binding import Bound, BoundReward, BoundVerifier
+from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox
 from grpo.plugins._source_file import source_sha256
 from grpo.plugins.rubric import RubricSpec, bound_components
 
@@ -40,7 +40,7 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
     from pydantic_core import to_json
 
     spec = bound.spec
-    function = spec.function if isinstance(bound, (BoundReward, BoundVerifier)) else bound.spec.factory  # type: ignore[union-attr]
+    function = bound.spec.factory if isinstance(bound, (BoundEnv, BoundSandbox)) else bound.spec.function
     defaults = {option.name: option.default for option in spec.options if not option.required}
     record = {
         "kind": spec.kind,

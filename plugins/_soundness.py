@@ -14,7 +14,20 @@ from typing import Any, TypeGuard
 
 from grpo.plugins._signature import RESERVED_OPTIONS
 from grpo.plugins.errors import with_article
-from grpo.plugins.specs import Column, EnvSpec, Kind, Option, RewardSpec, SandboxSpec, Spec, VerifierSpec
+from grpo.plugins.specs import (
+    AdvantageSpec,
+    Column,
+    EnvSpec,
+    Kind,
+    LossSpec,
+    Option,
+    RewardSpec,
+    SamplerSpec,
+    SandboxSpec,
+    Spec,
+    VerifierSpec,
+)
+from grpo.plugins.training import Average, Entropies
 from grpo.plugins.types import Case, Isolation, Scope
 
 SPEC_OF_KIND: dict[Kind, type[Any]] = {
@@ -22,6 +35,9 @@ SPEC_OF_KIND: dict[Kind, type[Any]] = {
     "verifier": VerifierSpec,
     "env": EnvSpec,
     "sandbox": SandboxSpec,
+    "loss": LossSpec,
+    "advantage": AdvantageSpec,
+    "sampler": SamplerSpec,
 }
 RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers")
 _SEPARATORS = "/@:,= \t\n"
@@ -110,6 +126,10 @@ def _fields_fault(spec: Any) -> str:
     numbers = isinstance(bounds, tuple) and len(bounds) == 2 and all(_is_number(bound) for bound in bounds)
     if not numbers or not bounds[0] <= bounds[1]:
         return f"{where}range {bounds!r} must be (lowest, highest)"
+    if isinstance(spec, LossSpec):
+        for attribute, words in (("average", typing.get_args(Average)), ("entropies", typing.get_args(Entropies))):
+            if getattr(spec, attribute) not in words:
+                return f"{where}{attribute} {getattr(spec, attribute)!r} must be one of {', '.join(words)}"
     if isinstance(spec, EnvSpec) and (fault := _env_fault(spec)):
         return f"{where}{fault}"
     whole = getattr(spec, "complete", True)  # the scope of a rubric follows from its components
@@ -142,7 +162,7 @@ def _described(value: object) -> str:
         return f"the plain function '{value.__name__}'"
     if inspect.isclass(value):
         return f"the class '{value.__name__}'"
-    if isinstance(value, RewardSpec | VerifierSpec | EnvSpec | SandboxSpec):
+    if isinstance(value, Spec):
         return f"the {value.kind} '{value.name}'"
     return (
         f"{type(value).__name__} {str(value)[:60]!r}" if isinstance(value, (str, int, float)) else type(value).__name__

@@ -23,7 +23,7 @@ from grpo.plugins._problems import one_line
 from grpo.plugins._rubric_file import rubric_from_file
 from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins._spec_text import SpecText
-from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, with_article
+from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, plural, with_article
 from grpo.plugins.from_trl import from_trl, is_trl_function
 from grpo.plugins.specs import Kind
 
@@ -64,7 +64,7 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     if spec is None:
         raise PluginNotFound(
             f"no {kind} '{function}' in {path_text}.{did_you_mean(function, offered)} "
-            f"The file offers: {', '.join(offered) or f'no {kind}s'}."
+            f"The file offers: {', '.join(offered) or f'no {plural(kind)}'}."
         )
     fault = spec_fault(kind, spec)
     if fault:
@@ -92,7 +92,7 @@ def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
             f"{path}:function."
         )
     raise PluginNotFound(
-        f"{path} offers {len(offered)} {kind}s: {', '.join(offered)}. Name one, as in {path}:{offered[0]}"
+        f"{path} offers {len(offered)} {plural(kind)}: {', '.join(offered)}. Name one, as in {path}:{offered[0]}"
     )
 
 

@@ -71,6 +71,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean '{folded[close[0]]}'?" if close else ""
 
 
+def plural(kind: str) -> str:
+    """Returns "rewards", "losses"."""
+    return f"{kind}es" if kind.endswith(("s", "x")) else f"{kind}s"
+
+
 def with_article(noun: str) -> str:
     """Returns "a reward", "an env"."""
     return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"

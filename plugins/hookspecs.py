@@ -1,4 +1,4 @@
-"""The five hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
+"""The eight hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from grpo.plugins.events import Event
-    from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
 
 PROJECT = "grpo"
 ENTRY_POINT_GROUP = "grpo"
@@ -35,6 +35,21 @@ def grpo_envs() -> list[EnvSpec]:  # type: ignore[empty-body]
 @hookspec
 def grpo_sandboxes() -> list[SandboxSpec]:  # type: ignore[empty-body]
     """Returns the sandboxes that this plugin offers."""
+
+
+@hookspec
+def grpo_losses() -> list[LossSpec]:  # type: ignore[empty-body]
+    """Returns the losses that this plugin offers."""
+
+
+@hookspec
+def grpo_advantages() -> list[AdvantageSpec]:  # type: ignore[empty-body]
+    """Returns the advantages that this plugin offers."""
+
+
+@hookspec
+def grpo_samplers() -> list[SamplerSpec]:  # type: ignore[empty-body]
+    """Returns the samplers that this plugin offers."""
 
 
 @hookspec

@@ -1,6 +1,6 @@
 """The host: every installed plugin found, checked, looked up by name and bound to a user's options.
 
-In: entry points and SPECs. Out: bound rewards, verifiers, environments and sandboxes for a run, and a list of what is
+In: entry points and SPECs. Out: what a run binds of each kind, with options, and a list of what is
 wrong. One broken plugin is a line in that list and stops nothing else. Loading plugins imports no torch of ours; what
 binds, records and reads files is imported where it is used, since most commands only list.
 """
@@ -20,19 +20,36 @@ from grpo.plugins._probe import faults_of
 from grpo.plugins._problems import Problem, one_line, traceback_text
 from grpo.plugins._rubric_parts import Find, with_components
 from grpo.plugins._spec_text import SpecText, parse
-from grpo.plugins.errors import OptionError, PluginNotFound, UsageError
+from grpo.plugins.errors import OptionError, PluginNotFound, UsageError, plural
 from grpo.plugins.rubric import RubricSpec, parts
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 from grpo.plugins.types import Reads
 
 if TYPE_CHECKING:
-    from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox, BoundVerifier
+    from grpo.plugins._binding import (
+        Bound,
+        BoundAdvantage,
+        BoundEnv,
+        BoundLoss,
+        BoundReward,
+        BoundSampler,
+        BoundSandbox,
+        BoundVerifier,
+    )
     from grpo.plugins.events import Event
 
 __all__ = ["Host", "Problem", "Registration"]
 
 Source = str | Mapping[str, Any]
-ARGUMENT: dict[Kind, str] = {"reward": "rewards", "verifier": "verifier", "env": "env", "sandbox": "sandbox"}
+ARGUMENT: dict[Kind, str] = {
+    "reward": "rewards",
+    "verifier": "verifier",
+    "env": "env",
+    "sandbox": "sandbox",
+    "loss": "loss",
+    "advantage": "advantage",
+    "sampler": "sampler",
+}
 
 
 class Host:
@@ -83,7 +100,9 @@ class Host:
             return f"{installed.distribution}/{spec.name}"
         known = self._given.setdefault((kind, spec.name), Registration(kind, spec, GIVEN, "", spec.name))
         if known.spec is not spec:
-            raise UsageError(f"two {kind}s named '{spec.name}' were given. Give one of the functions another name.")
+            raise UsageError(
+                f"two {plural(kind)} named '{spec.name}' were given. Give one of the functions another name."
+            )
         return f"{GIVEN}/{spec.name}"
 
     def find(self, kind: Kind, name: str, home: str = "") -> Registration:
@@ -170,13 +189,37 @@ class Host:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._binding import BoundSandbox
 
-        text = parse(source)
-        _refuse(
-            text, "sandbox", weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None}
-        )
-        known, options = self._bound("sandbox", text, "")
+        known, options = self._without_reserved("sandbox", source)
         spec: Any = known.spec
         return BoundSandbox(spec, known.distribution, options)
+
+    def loss(self, source: Source) -> BoundLoss:
+        """Binds a loss, which takes none of the reserved keys; raises what `reward` raises."""
+        from grpo.plugins._binding import BoundLoss
+
+        known, options = self._without_reserved("loss", source)
+        spec: Any = known.spec
+        bound = BoundLoss(spec, known.distribution, options)
+        bound.prepare()
+        return bound
+
+    def advantage(self, source: Source) -> BoundAdvantage:
+        """Binds an advantage, which takes none of the reserved keys; raises what `reward` raises."""
+        from grpo.plugins._binding import BoundAdvantage
+
+        known, options = self._without_reserved("advantage", source)
+        spec: Any = known.spec
+        bound = BoundAdvantage(spec, known.distribution, options)
+        bound.prepare()
+        return bound
+
+    def sampler(self, source: Source) -> BoundSampler:
+        """Binds a sampler, which takes none of the reserved keys; raises what `reward` raises."""
+        from grpo.plugins._binding import BoundSampler
+
+        known, options = self._without_reserved("sampler", source)
+        spec: Any = known.spec
+        return BoundSampler(spec, known.distribution, options)
 
     def default_rewards(self, env: BoundEnv) -> list[BoundReward]:
         """Binds the rewards that an environment names itself, looked up in its own distribution first."""
@@ -262,6 +305,12 @@ class Host:
             logging.getLogger("grpo.plugins").warning(note)
         return found
 
+    def _without_reserved(self, kind: Kind, source: Source) -> tuple[Registration, dict[str, Any]]:
+        """Looks up a plugin that takes none of the reserved keys."""
+        text = parse(source)
+        _refuse(text, kind, weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None})
+        return self._bound(kind, text, "")
+
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
         known = self._found(kind, text, home)
         if isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:
@@ -290,5 +339,4 @@ def _reads(text: SpecText, spec: RewardSpec | VerifierSpec) -> Reads:
 def _refuse(text: SpecText, kind: Kind, **reserved: object) -> None:
     given: Sequence[str] = [key for key, value in reserved.items() if value is not None]
     if given:
-        plural = {"sandbox": "sandboxes"}.get(kind, f"{kind}s")
-        raise UsageError(f"'{text.written}': {plural} take no '{given[0]}'. Leave it out.")
+        raise UsageError(f"'{text.written}': {plural(kind)} take no '{given[0]}'. Leave it out.")

@@ -1,4 +1,4 @@
-"""What a plugin offers, as frozen descriptions: one spec per reward, verifier, environment or sandbox.
+"""What a plugin offers, as frozen descriptions: one spec for each reward, environment, loss and so on.
 
 In: a function or factory with its metadata (usually through the decorators). Out: a spec that the host lists,
 checks and binds to options. A spec stays callable like the function that it describes; what a decorator returns has the
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
 
+from grpo.plugins.training import Average, Entropies
 from grpo.plugins.types import Case, Isolation, Row, Scope
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
-Kind = Literal["reward", "verifier", "env", "sandbox"]
-KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox")
+Kind = Literal["reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler"]
+KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler")
 
 
 class _Required:
@@ -277,4 +278,109 @@ class SandboxFunction(SandboxSpec, Generic[Parameters]):
         return self.factory(*args, **options)
 
 
-Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec
+@dataclass(frozen=True, slots=True)
+class LossSpec:
+    """What a policy is trained to make small.
+
+    Attributes:
+        function: `(tokens: LossTokens, **options)` to what tokens cost, [B, T] or [B, 1], or a `TokenCosts`.
+        average: how the trainer makes one number of it; see `loss`.
+        entropies: whether it reads the policy's entropies, and whether with a gradient, which takes more time.
+        every_row: it needs completions without an advantage, too; see `loss`.
+        weighs: it multiplies with the weights of the correction itself.
+        prepare: what `prepare` is for a `RewardSpec`.
+    """
+
+    kind: ClassVar[Kind] = "loss"
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+    average: Average = "batch"
+    entropies: Entropies = "none"
+    every_row: bool = False
+    weighs: bool = False
+    prepare: Callable[..., None] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+class LossFunction(LossSpec, Generic[Parameters, Returned]):
+    """What `@loss` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    __slots__ = ()
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageSpec:
+    """What the scores of a group are worth to the loss.
+
+    Attributes:
+        function: `(scores: GroupScores, **options)` to [groups, G] advantages.
+        unbiased: in expectation the policy gradient is that of the mean total, up to a factor.
+        prepare: what `prepare` is for a `RewardSpec`.
+    """
+
+    kind: ClassVar[Kind] = "advantage"
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+    unbiased: bool = False
+    prepare: Callable[..., None] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+class AdvantageFunction(AdvantageSpec, Generic[Parameters, Returned]):
+    """What `@advantage` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    __slots__ = ()
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerSpec:
+    """What chooses the rows that a run asks next.
+
+    Attributes:
+        function: `(seen: RowsSeen, **options)` to `seen.count` row numbers, no two alike and none of `seen.taken`,
+            or to fewer where there are no more. It depends on nothing else.
+    """
+
+    kind: ClassVar[Kind] = "sampler"
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+class SamplerFunction(SamplerSpec, Generic[Parameters, Returned]):
+    """What `@sampler` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    __slots__ = ()
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | LossSpec | AdvantageSpec | SamplerSpec

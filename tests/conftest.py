@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from pathlib import Path
 import pytest
 
 # A test with one of these markers is in the long lane.
-LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "vllm", "triton", "real_model", "nightly")
+LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "browser", "vllm", "triton", "real_model", "nightly")
 REAL_MODEL = "SmolLM2-135M-Instruct"
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -114,6 +115,12 @@ def _real_model() -> str | None:
     return None if (place / "config.json").is_file() else f"no {REAL_MODEL} at {place}; in a checkout: make real-model"
 
 
+def _browser() -> str | None:
+    if importlib.util.find_spec("playwright") is None:
+        return "Playwright is not installed; in a checkout: make browser"
+    return None if shutil.which("chromium") else "there is no Chromium; on Debian: apt install chromium"
+
+
 def _triton() -> str | None:
     if importlib.util.find_spec("triton") is not None:
         return None
@@ -138,6 +145,7 @@ NEEDS = (
     Need(_marked("reasoning_gym"), _reasoning_gym, "GRPO_REQUIRE_REASONING_GYM"),
     Need(_marked("deepspeed"), _deepspeed, "GRPO_REQUIRE_DEEPSPEED"),
     Need(_marked("ray"), _ray, "GRPO_REQUIRE_RAY"),
+    Need(_marked("browser"), _browser, "GRPO_REQUIRE_BROWSER"),
     Need(_marked("vllm"), _vllm, "GRPO_REQUIRE_VLLM"),
     Need(_marked("triton"), _triton, "GRPO_REQUIRE_TRITON"),
     Need(_marked("real_model"), _real_model, "GRPO_REQUIRE_REAL_MODEL"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -15,6 +16,7 @@ import torch
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean_or_none
 from grpo.core.train.advantage import NO_SIGNAL, group_advantages
+from grpo.core.train.advantages.baselines import group_mean
 
 Scale = Literal["group", "none"]
 _NOTICED = 0.005
@@ -106,7 +108,7 @@ def compare(
         groups: the group of each completion; members need not stand together.
         old, new: reward name to one outcome per completion.
         old_weights, new_weights: reward name to its weight.
-        scale: what advantages are divided by; see `group_advantages`.
+        scale: what advantages are divided by; see `group_mean`.
     """
     members: dict[Hashable, list[int]] = {}
     for index, group in enumerate(groups):
@@ -140,7 +142,7 @@ def _sides(
         rows = [[outcomes[name][index] for name in outcomes] for index in indices]
         scores = torch.tensor([[torch.nan if o.score is None else o.score for o in row] for row in rows])
         failed = torch.tensor([any(o.kind == "failure" for o in row) for row in rows])
-        got = group_advantages(scores.double(), failed, weight, len(indices), scale)
+        got = group_advantages(scores.double(), failed, weight, len(indices), partial(group_mean, scale=scale))
         if got.group_std.item() > NO_SIGNAL:
             alive.add(group)
         for index, total, advantage in zip(indices, got.totals.tolist(), got.values.tolist(), strict=True):

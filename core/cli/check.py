@@ -9,8 +9,11 @@ from collections.abc import Iterator
 
 import click
 
+from grpo.core.check.advantage import check_advantage
+from grpo.core.check.loss import check_loss
 from grpo.core.check.report import Finding, Report, Severity
 from grpo.core.check.reward import check_env, check_reward, check_verifier
+from grpo.core.check.sampler import check_sampler
 from grpo.core.check.sandbox import check_sandbox
 from grpo.core.cli.show import found
 from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError
@@ -26,7 +29,7 @@ STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note":
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as one JSON list.")
 @click.pass_context
 def check(ctx: click.Context, name: str | None, everything: bool, as_json: bool) -> None:
-    """Check a plugin: does its score keep the relations that any honest score keeps?
+    """Check a plugin: does it keep the relations that every honest one of its kind keeps?
 
     NAME is [kind:]SPEC, for example proximity, reward:proximity:table=qwen3_4b or ./file.py:function. The exit code
     is 1 when a relation that matters does not hold, 0 otherwise.
@@ -100,6 +103,12 @@ def _checked(host: Host, kind: Kind, spec: str) -> Report:
         return check_verifier(host.verifier(spec))
     if kind == "env":
         return check_env(host.env(spec))
+    if kind == "loss":
+        return check_loss(host.loss(spec))
+    if kind == "advantage":
+        return check_advantage(host.advantage(spec))
+    if kind == "sampler":
+        return check_sampler(host.sampler(spec))
     try:
         return check_sandbox(host.sandbox(spec), attacks=())
     except SandboxUnavailable as error:

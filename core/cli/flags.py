@@ -20,7 +20,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --config, --set and the flag of every setting that has one to a command; `given` reads the flags."""
-    text = "Any setting, for example loss.epsilon=0.3."
+    text = "Any setting, for example loss.num_iterations=2."
     command = click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=text)(command)
     kind, text = click.Path(path_type=Path), "A TOML file with settings."
     command = click.option("--config", "config_file", type=kind, help=text)(command)

@@ -41,6 +41,7 @@ COMMANDS = {
     "diff": ("grpo.core.cli.diff:diff", "Show what a change of rewards does to the advantages."),
     "runs": ("grpo.core.cli.runs:runs", "List the runs of this folder."),
     "show": ("grpo.core.cli.runs:show", "Browse the rollouts of a run."),
+    "report": ("grpo.core.cli.report:report", "Write a run as one HTML page that opens anywhere."),
     "generate": ("grpo.core.cli.model:generate", "Try the model of a run on a prompt."),
     "export": ("grpo.core.cli.model:export", "Write the model of a run for transformers and PEFT."),
 }

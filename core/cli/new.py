@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from grpo.core.scaffold.package import NewKind, distribution_of, package_files, write_package
+from grpo.core.scaffold.package import distribution_of, package_files, write_package
 from grpo.plugins.host import Host
+from grpo.plugins.specs import KINDS, Kind
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["reward", "verifier", "env", "sandbox"]))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name")
 @click.option(
     "--dir",
@@ -21,8 +22,8 @@ from grpo.plugins.host import Host
     default=Path(),
     help="Where to make the folder.  [default: here]",
 )
-def new(kind: NewKind, name: str, parent: Path) -> None:
-    """Start a plugin package: KIND is reward, verifier, env or sandbox.
+def new(kind: Kind, name: str, parent: Path) -> None:
+    """Start a plugin package: KIND is reward, verifier, env, sandbox, loss, advantage or sampler.
 
     The package works as it is: it installs, passes its own tests and is listed by grpo plugins.
     """

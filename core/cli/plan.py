@@ -107,6 +107,7 @@ def planned(
     from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.shapes import built_in, shape_of
+    from grpo.core.planning.objective import bind_objective
     from grpo.core.planning.sync import decide_sync
     from grpo.core.policy.load import PolicySource
     from grpo.core.policy.weights import refuse_missing_run, training_source
@@ -115,6 +116,8 @@ def planned(
     from grpo.plugins.host import Host
 
     nodes, gpus_per_node = cluster
+    host = Host.discover()
+    bind_objective(config, host)
     known = known_gpu(gpu) if gpu else None
     device = known.device if known else Device("cuda", parse_size(gpu)) if gpu else this_device()
     folder = Path(config.model or "").expanduser()
@@ -129,7 +132,7 @@ def planned(
     notes = []
     if context is None and config.env and (config.model is None or built_in(config.model) is None):
         line.begins("measuring the prompts")
-        context = context_of(config, Host.discover())
+        context = context_of(config, host)
     elif context is None:
         context = min(CONTEXT, longest or CONTEXT)
         if config.env:
@@ -144,7 +147,7 @@ def planned(
         raise UsageError(f"--context {context} is over the model's own {longest}.")
     train, rollout = config.train, config.rollout
     if train.micro_batch_size is not None:
-        decide_batch(config, Facts(PolicySource("", config.model is None), (), Host.discover(), 1))
+        decide_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
     line.begins("counting memory")
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0)
     if nodes is not None:

@@ -13,16 +13,31 @@ from grpo.plugins._names import clash_of
 from grpo.plugins._options import type_name
 from grpo.plugins._soundness import version_note
 from grpo.plugins._spec_text import is_file, parse
-from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.rubric import RubricSpec, terms
-from grpo.plugins.specs import KINDS, EnvSpec, Kind, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.specs import KINDS, AdvantageSpec, EnvSpec, Kind, LossSpec, RewardSpec, SandboxSpec, VerifierSpec
 from grpo.plugins.types import Case
 
 _ISOLATION = {
     "process": "in a process of its own, which is killed when its time is up",
     "thread": "in a thread",
     "inline": "in the caller",
+}
+_COMMANDS = {
+    "reward": "run --reward",
+    "verifier": "verify --verifier",
+    "env": "run --env",
+    "loss": "run --loss",
+    "advantage": "run --advantage",
+    "sampler": "run --sampler",
+}
+_AVERAGES = {
+    "batch": "all tokens of the batch",
+    "completion": "the tokens of each completion, then completions",
+    "micro_batch": "the tokens of a micro batch",
+    "constant": "completions times the longest one that may be sampled",
+    "sum": "completions, their tokens summed up",
 }
 _COMBINES = {"sum": "weighted sum", "all": "all (1 when each passes)", "any": "any (1 when one passes)"}
 
@@ -47,7 +62,7 @@ def found(host: Host, name: str) -> Registration:
         except UsageError as error:
             misses[kind] = error
     if len(hits) > 1:
-        kinds = " and ".join(f"a {hit.kind}" if hit.kind != "env" else "an env" for hit in hits)
+        kinds = " and ".join(with_article(hit.kind) for hit in hits)
         choices = " or ".join(f"grpo plugins show {hit.kind}:{name}" for hit in hits)
         raise AmbiguousName(f"'{name}' is {kinds}. Write {choices}.")
     if hits:
@@ -87,6 +102,12 @@ def described(host: Host, known: Registration) -> Iterator[str]:
         yield from _function_lines(spec)
     elif isinstance(spec, EnvSpec):
         yield from _env_lines(spec)
+    elif isinstance(spec, LossSpec):
+        yield f"Averaged over: {_AVERAGES[spec.average]}"
+        if spec.entropies != "none":
+            yield f"Reads entropies{' with their gradient' if spec.entropies == 'gradient' else ''}"
+    elif isinstance(spec, AdvantageSpec):
+        yield f"Unbiased: {'yes, up to a factor' if spec.unbiased else 'not claimed'}"
     yield f"Use: {_use(known)}"
 
 
@@ -153,7 +174,7 @@ def _use(known: Registration) -> str:
         name = f"{known.distribution}:{name}"
     if isinstance(known.spec, SandboxSpec):
         return name
-    command = {"reward": "run --reward", "verifier": "verify --verifier", "env": "run --env"}[known.kind]
+    command = _COMMANDS[known.kind]
     if isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:
         return f"grpo {command} {name}:NAME"
     settings = [option for option in known.spec.options if option.required] or known.spec.options[:1]

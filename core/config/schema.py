@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from grpo.core.config.errors import complaint, setting_at
+from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.sections import (
     CanarySection,
     EvaluationSection,
@@ -26,21 +27,6 @@ from grpo.core.config.sections import (
 )
 from grpo.core.config.setting import About, Flag
 from grpo.plugins.errors import UsageError
-
-PLUGIN_TABLE = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "description": "A SPEC without options."},
-        "options": {"type": "object", "description": "The plugin's own."},
-        "weight": {"type": "number"},
-        "as": {"type": "string", "description": "Its name in this run."},
-        "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds for one call."},
-        "reads": {"enum": ["turn", "rollout"], "description": "What a reward sees of several turns."},
-    },
-    "required": ["name"],
-    "additionalProperties": False,
-}
-PluginRef = str | Annotated[dict[str, Any], WithJsonSchema(PLUGIN_TABLE)]
 
 
 class RunConfig(Section):
@@ -83,6 +69,16 @@ class RunConfig(Section):
             left_out="the environment's",
             kind="SPEC or table",
             flag=Flag("--verifier", "SPEC"),
+        ),
+    ] = None
+    sampler: Annotated[
+        PluginRef | None,
+        About(
+            "What chooses the prompts of a step, for example curriculum.",
+            "From what became of those before; see [rollouts.md](rollouts.md).",
+            left_out="an order that is fixed before the run starts: shuffled, or the rows' own",
+            kind="SPEC or table",
+            flag=Flag("--sampler", "SPEC"),
         ),
     ] = None
     model: Annotated[

@@ -28,11 +28,19 @@ from grpo.core.config.defaults import (
     WARMUP_LR_FACTOR,
     Dtype,
 )
+from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.setting import About, Flag
 
-LossName = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo"]
 WeightSync = Literal["delta", "everything", "broadcast"]
-Correction = Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+Correction = Literal[
+    "none",
+    "token_truncate",
+    "token_mask",
+    "sequence_truncate",
+    "sequence_mask",
+    "geometric_truncate",
+    "geometric_mask",
+]
 AtLeastOne = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -190,36 +198,24 @@ class LossSection(Section):
     """The objective; the names are the field's."""
 
     type: Annotated[
-        LossName,
+        PluginRef,
         About(
-            "How token losses are averaged:",
-            "per completion and then over completions (GRPO, arXiv 2402.03300); over the tokens of a micro batch "
-            "(BNPO); by a constant length (Dr. GRPO, 2503.20783); over the tokens of the whole batch (DAPO, "
-            "2503.14476). `cispo` (2506.13585) weighs log-probabilities and clips nothing, averaged like `dapo`; "
-            "`gspo` (2507.18071) takes the ratio per completion, averaged like `grpo`.",
-            flag=Flag("--loss"),
+            "What tokens cost, for example dapo:epsilon_high=0.28.",
+            "`grpo plugins show loss:dapo` prints its formula and options; see "
+            "[losses.md](losses.md). A table has the key `name` and may have `options`.",
+            kind="SPEC or table",
+            flag=Flag("--loss", "SPEC"),
         ),
     ] = "dapo"
-    epsilon: Annotated[
-        Positive,
-        About("Lower clip range of the probability ratio, and the upper one unless `epsilon_high` is set."),
-    ] = 0.2
-    epsilon_high: Annotated[
-        Positive | None,
+    advantage: Annotated[
+        PluginRef,
         About(
-            "Upper clip range (DAPO recommends 0.28).",
-            "With `cispo`, which needs it, the largest weight of a token, for example 5.",
-            left_out="the same as `epsilon`",
+            "What scores are worth to the loss, for example rloo.",
+            "See [losses.md](losses.md). A table has the key `name` and may have `options`.",
+            kind="SPEC or table",
+            flag=Flag("--advantage", "SPEC"),
         ),
-    ] = None
-    delta: Annotated[
-        Positive | None,
-        About(
-            "Upper bound of the ratio where the advantage is negative (two-sided clip, INTELLECT-2).",
-            "It has to be above 1 + `epsilon_high`.",
-            left_out="off",
-        ),
-    ] = None
+    ] = "group_mean"
     beta: Annotated[
         NotNegative,
         About("Weight of the KL divergence from the reference policy; 0 loads no reference.", flag=Flag("--beta")),
@@ -239,48 +235,44 @@ class LossSection(Section):
             "tokens ended."
         ),
     ] = False
-    scale_rewards: Annotated[
-        Literal["group", "batch", "none"],
-        About("What advantages are divided by: the standard deviation of the group, of the batch, or nothing."),
-    ] = "group"
     num_iterations: Annotated[AtLeastOne, About("Optimizer steps on each generated batch (mu in the GRPO paper).")] = 1
-    importance_sampling_level: Annotated[
-        Literal["token", "sequence"] | None,
-        About("The probability ratio per token, or per completion.", left_out='`"token"`; `gspo`: `"sequence"`'),
-    ] = None
     rollout_correction: Annotated[
         Correction | None,
         About(
             "Weighs tokens by their probability under the policy over that under the rollout engine.",
-            "Per token, or by the product over a completion; weights above the cap are clipped to it (`truncate`), or "
-            "their tokens left out (`mask`). Computed by our head only.",
+            "Per token, by the product over a completion (`sequence`) or by its geometric mean; weights beyond the cap "
+            "or the floor are clipped to it (`truncate`), or their tokens left out (`mask`). By our head only.",
             left_out="`token_truncate` where vLLM samples and our head trains, else `none`",
         ),
     ] = None
     rollout_correction_cap: Annotated[Annotated[float, Field(ge=1)], About("The largest of these weights.")] = 2.0
+    rollout_correction_floor: Annotated[
+        Share,
+        About(
+            "The smallest of these weights; 0: no bound.",
+            "IcePop (arXiv 2510.18855) is `token_mask` with a floor of 0.5 and a cap of 5.",
+        ),
+    ] = 0.0
 
-    @property
-    def level(self) -> Literal["token", "sequence"]:
-        """Where the probability ratio is taken."""
-        return self.importance_sampling_level or ("sequence" if self.type == "gspo" else "token")
+    @model_validator(mode="before")
+    @classmethod
+    def _settings_that_became_options(cls, given: Any) -> Any:
+        """Says how to write what was a setting of this section before losses and advantages were plugins."""
+        moved = {name: given[name] for name in _OPTIONS_NOW if name in given} if isinstance(given, Mapping) else {}
+        if not moved:
+            return given
+        options = {key: value for key, value in moved.items() if value is not None and key != "scale_rewards"}
+        written = ",".join(f"{key}={value}" for key, value in options.items())
+        instead = [f'type = "{given.get("type", "dapo")}{written and f":{written}"}"']
+        if "scale_rewards" in moved:
+            instead.append(f'advantage = "group_mean:scale={moved["scale_rewards"]}"')
+        raise ValueError(
+            f"{', '.join(moved)}: no settings any more, but options of the loss and of the advantage. Write "
+            f"{' and '.join(instead)} in [loss], or the same after --loss and --advantage"
+        )
 
-    @model_validator(mode="after")
-    def _settings_of_cispo_and_gspo(self) -> Self:
-        if self.type == "cispo" and (self.epsilon_high is None or self.level == "sequence" or self.delta is not None):
-            raise ValueError(
-                "cispo needs epsilon_high, the largest weight of a token (for example 5), and neither "
-                "delta nor a ratio per sequence"
-            )
-        if self.type == "gspo" and self.level == "token":
-            raise ValueError("gspo takes its ratio per sequence: leave importance_sampling_level out, or use grpo")
-        return self
 
-    @model_validator(mode="after")
-    def _delta_above_the_clip(self) -> Self:
-        high = self.epsilon if self.epsilon_high is None else self.epsilon_high
-        if self.delta is not None and self.delta <= 1 + high:
-            raise ValueError(f"delta {self.delta} must be above 1 + epsilon_high = {1 + high}, or it clips first")
-        return self
+_OPTIONS_NOW = ("epsilon", "epsilon_high", "delta", "importance_sampling_level", "scale_rewards")
 
 
 class RolloutSection(Section):

@@ -1,16 +1,17 @@
 """Which prompts take the place of those that taught nothing: rows in, other rows of their environments out.
 
-They are chosen by the seed and the step alone, so a resumed run needs no state for them.
+They are chosen by the seed and the step alone, or by the sampler of the run, which sees to its own record.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 
+Chosen = Callable[[str, int, int, Collection[int]], Sequence[int]]
 Place = tuple[str, int]  # an environment's name, and the number of a row among those that it trains on
 
 
@@ -20,9 +21,11 @@ class Spares:
     Args:
         envs: of the run.
         seed: of the run.
+        chosen: rows of an environment, so many, for a step, and not some, as the sampler of the run chooses them.
     """
 
-    def __init__(self, envs: Sequence[RunEnv], seed: int) -> None:
+    def __init__(self, envs: Sequence[RunEnv], seed: int, chosen: Chosen | None = None) -> None:
+        self._chosen = chosen
         self._envs = {part.name: part for part in envs}
         self._seed = seed
 
@@ -44,8 +47,10 @@ class Spares:
         taken, found = set(used), list[Place | None]()
         for env, index in gone:
             rows = range(len(self._envs[env].train))
-            if self._envs[env].env.ordered:
-                order: Sequence[int] = [*rows[index + 1 :], *reversed(rows[:index])]
+            if self._chosen is not None:
+                order: Sequence[int] = self._chosen(env, 1, step, {row for name, row in taken if name == env})
+            elif self._envs[env].env.ordered:
+                order = [*rows[index + 1 :], *reversed(rows[:index])]
             else:
                 order = random.Random(f"{self._seed} {step} {env}").sample(rows, len(rows))
             place = next(((env, row) for row in order if (env, row) not in taken), None)

@@ -16,6 +16,7 @@ from grpo.core.planning.batch import decide_batch
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of
 from grpo.core.planning.memory.fit import Load, decide_memory
+from grpo.core.planning.objective import bind_objective
 from grpo.core.planning.optimizer import decide_optimizer
 from grpo.core.planning.output import decide_output, disk_bytes
 from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
@@ -25,6 +26,7 @@ from grpo.core.planning.sync import decide_sync
 from grpo.core.planning.turns import decide_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
+from grpo.plugins._binding import Bound
 from grpo.plugins._loading import GIVEN
 from grpo.plugins._soundness import version_note
 from grpo.plugins.host import Host
@@ -43,6 +45,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         UsageError: something cannot work; the message names it and the remedy.
     """
     facts = gather_facts(config, host)
+    loss, advantage = bind_objective(config, host)
     batch = decide_batch(config, facts)
     optimizer = decide_optimizer(config, facts)
     sync = decide_sync(config, optimizer.dtype)
@@ -54,6 +57,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     envs = start_envs(config, facts, rows, steps)
     rewards = [reward for part in envs for reward in part.rewards]
     verifiers = [part.verifier for part in envs if part.verifier is not None]
+    chosen_by = None if config.sampler is None else host.sampler(config.sampler)
     canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifiers)
     refuse_no_demonstrations(config, envs)
 
@@ -64,7 +68,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
     notes = [*turn_notes(rollout, envs, model.tokenizer), *(part.env.spec.note for part in envs)]
-    used = [bound for part in envs for bound in (part.env, *part.plugins)]
+    used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
+    used += [] if chosen_by is None else [chosen_by]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
     memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes), model.config)
 
@@ -76,12 +81,15 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         model_config=model.config,
         tokenizer=model.tokenizer,
         envs=envs,
+        loss=loss,
+        advantage=advantage,
         train=tuple(episode for part in envs for episode in part.train),
         parameters=parameters,
         longest_prompt=longest,
         disk_bytes=disk_bytes(settings, parameters),
         processes=facts.processes,
         canaries=canaries,
+        sampler=chosen_by,
         notes=tuple(dict.fromkeys(filter(None, notes))),
     )
     if served:

@@ -45,6 +45,7 @@ class Rollout:
     messages: tuple[Message, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
     env: str = ""
+    right: bool | None = None
 
     @property
     def failed(self) -> bool:
@@ -141,6 +142,7 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         "tokens": rollout.tokens,
         "finish_reason": rollout.finish_reason,
         "columns": dict(rollout.columns),
+        "right": rollout.right,
         "reward": rollout.reward,
         "advantage": rollout.advantage,
         **({"messages": list(rollout.messages), "info": dict(rollout.info)} if rollout.info else {}),
@@ -174,4 +176,5 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
         messages=tuple(json.loads(row.get("messages") or "[]")),
         info=json.loads(row.get("info") or "{}"),
         env=row.get("env") or "",
+        right=row.get("right"),
     )

@@ -38,6 +38,7 @@ WASTED_FILE = "wasted-{:06d}.parquet"
 # The columns of rollouts but those of outcomes, of which each reward has three.
 PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
 PLAIN += ("messages", "info", "reward", "advantage", "env")
+LATER: tuple[str, ...] = ("right", "token_ids", "logprobs")  # which runs of older releases lack
 PARTS = ("outcome", "score", "reason")
 
 
@@ -59,6 +60,9 @@ class RolloutRow:
         messages: the turns of a rollout whose environment was stepped, as JSON; None: `completion` is all.
         info: what the environment reported in such a rollout, as JSON.
         env: the environment, as the run names it.
+        right: what the verifier says of it, None where nobody knows.
+        token_ids: what was sampled, without what an environment said in between; None where it was not kept.
+        logprobs: of each of them as it was sampled, in nats.
     """
 
     step: int
@@ -74,6 +78,9 @@ class RolloutRow:
     messages: str | None = None
     info: str | None = None
     env: str = ""
+    right: bool | None = None
+    token_ids: Sequence[int] | None = None
+    logprobs: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +332,7 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in PLAIN}
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in (*PLAIN, *LATER)}
     for name in dict.fromkeys(name for row in rows for name in row.outcomes):
         for position, part in enumerate(PARTS):
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]
@@ -342,6 +349,8 @@ def rollout_steps(run: RunDir) -> list[int]:
 
 def read_rollouts(run: RunDir, step: int, *, wasted: bool = False) -> list[dict[str, Any]]:
     """Reads the completions of one step: those that trained, or those that were sampled in vain, which may be none.
+
+    What an older release did not record is None.
 
     Raises:
         UsageError: the step has none, or its file was damaged.
@@ -361,7 +370,8 @@ def read_rollouts(run: RunDir, step: int, *, wasted: bool = False) -> list[dict[
     try:
         table = pq.read_table(file, page_checksum_verification=True)
         _refuse_other_columns(table.schema)
-        rows: list[dict[str, Any]] = table.to_pylist()
+        absent = dict.fromkeys(name for name in LATER if name not in table.schema.names)
+        rows: list[dict[str, Any]] = [{**absent, **row} for row in table.to_pylist()]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Choose another --step.") from None
     return rows
@@ -373,6 +383,9 @@ def _type_of(column: str) -> Any:
 
     if column in ("step", "group", "tokens"):
         return pa.int64()
+    later = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32()), "logprobs": pa.list_(pa.float32())}
+    if column in later:
+        return later[column]
     return pa.float64() if column in ("reward", "advantage") or column.startswith("score.") else pa.string()
 
 
@@ -382,7 +395,7 @@ def _refuse_other_columns(schema: Any) -> None:
     Raises:
         ValueError: a name or a type is another.
     """
-    own = [name for name in schema.names if name not in PLAIN]
+    own = [name for name in schema.names if name not in (*PLAIN, *LATER)]
     rewards = {name.partition(".")[2] for name in own}
     if {*PLAIN} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
         raise ValueError("the names of its columns are others.")

@@ -58,7 +58,7 @@ class Books:
             right: whether each completion is right, None where nobody knows.
         """
         self._batch = batch
-        rows = rollout_rows(batch)
+        rows = rollout_rows(batch, right)
         if batch.wasted:  # before the others, by which a step counts as recorded
             write_rollouts(self._run_dir, batch.step, wasted_rows(batch), wasted=True)
         write_rollouts(self._run_dir, batch.step, rows)
@@ -92,8 +92,8 @@ class Books:
             self._progress.warned(f"{self._run_dir.plot} could not be drawn: {type(error).__name__}: {error}")
 
 
-def rollout_rows(batch: Batch) -> list[RolloutRow]:
-    """Makes the records of one generation."""
+def rollout_rows(batch: Batch, right: Sequence[bool | None]) -> list[RolloutRow]:
+    """Makes the records of one generation, of which each completion is right, wrong or nobody knows."""
     totals: Sequence[float] = batch.advantages.totals.tolist()
     values: Sequence[float] = batch.advantages.values.tolist()
     return [
@@ -104,6 +104,7 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
             {name: outcomes[i] for name, outcomes in batch.outcomes.items()},
             reward=None if totals[i] != totals[i] else totals[i],
             advantage=values[i],
+            right=right[i],
         )
         for i, completion in enumerate(batch.completions)
     ]
@@ -122,6 +123,7 @@ def _row(
     *,
     reward: float | None = None,
     advantage: float = 0.0,
+    right: bool | None = None,
 ) -> RolloutRow:
     return RolloutRow(
         step=step,
@@ -137,6 +139,9 @@ def _row(
         advantage=advantage,
         outcomes={name: (one.kind, one.score, one.reason) for name, one in outcomes.items() if one != ELSEWHERE},
         env=completion.env,
+        right=right,
+        token_ids=completion.token_ids,
+        logprobs=completion.logprobs,
     )
 
 

@@ -26,6 +26,7 @@ from grpo.core.run.progress import Progress, Silent
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
 from grpo.core.train.env_metrics import HELD_OUT, PREFIX
+from grpo.plugins._binding import BoundAdvantage, BoundLoss
 from grpo.plugins.types import Completion
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -220,7 +221,8 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         ("model", model),
         *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
         ("rewards", rewards),
-        ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, loss {config.loss.type}"),
+        *([] if plan.sampler is None else [("sampler", plan.sampler.name)]),
+        ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, {_objective(plan)}"),
         (
             "steps",
             f"{train.steps} of {counted(train.prompts_per_step, 'prompt')} x {train.group_size} completions, "
@@ -230,6 +232,17 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
     if run_dir is not None:
         lines.append(("directory", str(run_dir)))
     return lines
+
+
+def _objective(plan: Plan) -> str:
+    """The loss, and an advantage that is not the usual one."""
+    usual = plan.advantage.name == "group_mean" and not plan.advantage.options
+    return f"loss {_with_options(plan.loss)}" + ("" if usual else f", advantage {_with_options(plan.advantage)}")
+
+
+def _with_options(bound: BoundLoss | BoundAdvantage) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in bound.options.items())
+    return bound.name + (f" ({options})" if options else "")
 
 
 def _environment(part: RunEnv, *, several: bool) -> str:

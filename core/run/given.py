@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grpo.core.config.schema import PluginRef, RunConfig
+from grpo.core.config.plugin_ref import PluginRef
+from grpo.core.config.schema import RunConfig
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.workers.transport import pack_reference, pack_value
 from grpo.core.text.printable import printable
@@ -133,7 +134,14 @@ def names_of(config: RunConfig) -> dict[Kind, list[str]]:
     """Returns the names of the plugins of a run as its configuration has them, without their options, by kind."""
     rewards = [*config.rewards, *(ref for own in config.env_rewards.values() for ref in own)]
     verifiers = [] if config.verifier is None else [config.verifier]
-    refs: dict[Kind, list[PluginRef]] = {"env": [*config.envs], "reward": rewards, "verifier": verifiers}
+    refs: dict[Kind, list[PluginRef]] = {
+        "env": [*config.envs],
+        "reward": rewards,
+        "verifier": verifiers,
+        "loss": [config.loss.type],
+        "advantage": [config.loss.advantage],
+        "sampler": [] if config.sampler is None else [config.sampler],
+    }
     return {kind: [_name(ref) for ref in some] for kind, some in refs.items()}
 
 

@@ -65,7 +65,7 @@ from grpo.core.scoring.executors import processors
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
 from grpo.core.train.stop import StopRequest
-from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.events import RunEnded, RunStarted
 from grpo.plugins.host import Host
@@ -349,7 +349,7 @@ def _train(
             wait("the record of the batch")  # what ends the run is on record before any process leaves
             scoring.stop_on_faults()
             stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
-            refuse_overflow(batch, plan.rewards)
+            refuse_overflow(batch, plan.rewards, plan.advantage)
             return metrics | (canaries.received(batch.step) if canaries else {})
 
         trainer = PolicyTrainer(
@@ -387,6 +387,7 @@ def _train(
             trainer.add_callback(StartCallback(begin))
             with closing(trainer.sampler):
                 if checkpoint is not None:
+                    trainer.prompts.load(checkpoint)
                     trainer.sampler.load(checkpoint)
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
@@ -439,10 +440,13 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
 
 def _versions(plan: Plan, host: Host) -> dict[str, Any]:
     """What scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
-    bound: list[BoundEnv | BoundReward | BoundVerifier] = [
+    bound: list[BoundEnv | BoundReward | BoundVerifier | BoundLoss | BoundAdvantage | BoundSampler] = [
         *(part.env for part in plan.envs),
         *plan.rewards,
         *plan.verifiers,
+        plan.loss,
+        plan.advantage,
+        *([] if plan.sampler is None else [plan.sampler]),
     ]
     rows = hashlib.sha256()
     for episode in plan.train:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grpo.core.config.schema import PluginRef, RunConfig
+from grpo.core.config.plugin_ref import PluginRef
+from grpo.core.config.schema import RunConfig
 from grpo.plugins._spec_text import is_file
 
 
@@ -30,6 +31,10 @@ def absolute_paths(config: RunConfig) -> RunConfig:
             "rewards": tuple(map(plugin, config.rewards)),
             "env_rewards": {env: tuple(map(plugin, rewards)) for env, rewards in config.env_rewards.items()},
             "verifier": config.verifier and plugin(config.verifier),
+            "loss": config.loss.model_copy(
+                update={"type": plugin(config.loss.type), "advantage": plugin(config.loss.advantage)}
+            ),
+            "sampler": config.sampler and plugin(config.sampler),
             "model": whole(config.model),
             "dataset": whole(config.dataset),
             "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),

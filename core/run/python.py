@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.mixture import bound_envs
+from grpo.core.planning.objective import bind_objective
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
 from grpo.core.run.given import PluginObjects, names_of, refuse_missing
@@ -25,7 +26,7 @@ from grpo.core.run.surroundings import unchanged_process
 from grpo.plugins._loading import GIVEN
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import ARGUMENT, Host
-from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, VerifierSpec
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, SamplerSpec, VerifierSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -34,6 +35,9 @@ Table = Mapping[str, Any]
 Env = str | Table | EnvSpec | type["gymnasium.Env[Any, Any]"]
 Reward = str | Table | RewardSpec | Callable[..., Any]
 Verifier = str | Table | VerifierSpec | Callable[..., Any]
+Sampler = str | Table | SamplerSpec
+OBJECTIVE: dict[Kind, str] = {"loss": "type", "advantage": "advantage"}
+"""The settings of the section loss that name a plugin, by its kind."""
 
 
 def train(
@@ -42,6 +46,7 @@ def train(
     *,
     env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = None,
     verifier: Verifier | None = None,
+    sampler: Sampler | None = None,
     resume: str | Path | Run | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -59,11 +64,13 @@ def train(
         rewards: what is scored; none: the environment's own.
         env_rewards: an environment's name to rewards for it alone.
         verifier: what decides accuracy; None: the environment's own.
+        sampler: what chooses the prompts of a step; None: their order is fixed before the run starts.
         resume: a run, or its directory, to continue with its own settings; objects that it was given are given again.
             With more `steps` than it has, a run that is over is made longer.
         quiet: show warnings only.
         settings: those of docs/configuration.md: sections as dictionaries (`train={"lr": 1e-4}`), or the names of the
-            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`); `model` may be a run.
+            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`); `model` may be a run, and
+            `loss` and `advantage` what their decorators made of a function.
 
     Returns:
         The run, done or interrupted.
@@ -84,11 +91,15 @@ def train(
     try:
         objects = PluginObjects(host, display.warned)
         envs = objects.refs("env", env)
+        for kind, key in OBJECTIVE.items():
+            if tree.get("loss", {}).get(key) is not None:
+                tree["loss"][key] = objects.ref(kind, tree["loss"][key])
         plugins: dict[str, Any] = {
             "env": envs[0] if len(envs) == 1 else envs or None,
             "rewards": objects.refs("reward", rewards) or None,
             "env_rewards": {name: objects.refs("reward", own) for name, own in (env_rewards or {}).items()} or None,
             "verifier": None if verifier is None else objects.ref("verifier", verifier),
+            "sampler": None if sampler is None else objects.ref("sampler", sampler),
         }
         plugins = {name: value for name, value in plugins.items() if value is not None}
         if resume is not None:
@@ -110,9 +121,12 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
         UsageError: a plugin cannot be used.
     """
     bound_envs(config, host)
+    bind_objective(config, host)
     host.rewards(config.rewards)
     if config.verifier is not None:
         host.verifier(config.verifier)
+    if config.sampler is not None:
+        host.sampler(config.sampler)
 
 
 def _resumable(
@@ -136,10 +150,11 @@ def _resumable(
     before = recorded.model_dump(mode="json")
     wanted = absolute_paths(parse_config(_merged({**before, **plugins}, tree)))
     known, called = names_of(recorded), names_of(wanted)
-    for kind in ("env", "reward", "verifier"):
+    for kind in called:
         other = next((name for name in called[kind] if name not in known[kind]), None)
         if other is not None:
-            has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or "its environment's own"
+            own = "none" if kind == "sampler" else "its environment's own"
+            has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or own
             raise UsageError(
                 f"{run_dir.path} has no {kind} '{other.removeprefix(f'{GIVEN}/')}'; it has: {has}. A run that is "
                 f"resumed keeps its plugins. Leave {ARGUMENT[kind]} out, or give what has the same name."

@@ -8,23 +8,23 @@ import keyword
 import re
 from pathlib import Path
 from string import Template
-from typing import Literal
 
 import grpo
-from grpo.core.scaffold import sources, texts
+from grpo.core.scaffold import sources, texts, training
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
+from grpo.plugins.specs import Kind
 
-NewKind = Literal["reward", "verifier", "env", "sandbox"]
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
 _LONGEST = 30
 _TAKEN = {
-    *("reward", "verifier", "env", "sandbox", "case", "verdict", "hookimpl", "grpo", "re", "random"),
+    *("reward", "verifier", "env", "sandbox", "sampler", "case", "verdict", "hookimpl", "grpo", "re", "random"),
     *("rows", "environment", "asyncio", "shaky"),
+    *("loss", "advantage", "tokens", "scores", "torch"),
 }
 
 
-def package_files(kind: NewKind, name: str) -> dict[str, str]:
+def package_files(kind: Kind, name: str) -> dict[str, str]:
     """Returns the files of a new package, path to text.
 
     Args:
@@ -67,7 +67,7 @@ def package_files(kind: NewKind, name: str) -> dict[str, str]:
     return {path: Template(text).substitute(fields) for path, text in templates.items()}
 
 
-def distribution_of(kind: NewKind, name: str) -> str:
+def distribution_of(kind: Kind, name: str) -> str:
     """Returns the name of the distribution."""
     return f"grpo-{kind}-{name.replace('_', '-')}"
 
@@ -89,12 +89,18 @@ def write_package(folder: Path, files: dict[str, str]) -> None:
         raise UsageError(f"cannot write {folder}: {error.strerror}. Choose another place with --dir.") from error
 
 
-def _sources(kind: NewKind, package: str, name: str) -> dict[str, str]:
+def _sources(kind: Kind, package: str, name: str) -> dict[str, str]:
     module, test = f"src/{package}/__init__.py", f"tests/test_{name}.py"
     if kind == "reward":
         return {module: sources.REWARD, test: sources.REWARD_TEST}
     if kind == "sandbox":
         return {module: sources.SANDBOX, test: sources.SANDBOX_TEST}
+    if kind == "sampler":
+        return {module: sources.SAMPLER, test: sources.SAMPLER_TEST}
+    if kind == "loss":
+        return {module: training.LOSS, test: training.LOSS_TEST}
+    if kind == "advantage":
+        return {module: training.ADVANTAGE, test: training.ADVANTAGE_TEST}
     if kind == "verifier":
         return {module: sources.VERIFIER, test: sources.VERIFIER_TEST}
     return {

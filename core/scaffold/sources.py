@@ -459,3 +459,70 @@ def test_trouble_is_tried_again_once() -> None:
 def test_grpo_finds_it() -> None:
     assert Host.discover().sandbox("$distribution/$name@1").spec is $name
 '''
+
+SAMPLER = '''\
+"""The sampler $name: what became of the rows of an environment in, the rows to ask next out.
+
+Keep the imports light: every grpo command that lists plugins makes them.
+"""
+
+from __future__ import annotations
+
+from grpo import RowsSeen, SamplerSpec, hookimpl, sampler
+
+grpo_contract = $contract
+
+
+@sampler(version=1)
+def $name(seen: RowsSeen, *, solved: float = 0.9, again: int = 20) -> list[int]:
+    """Asks the row that was asked longest ago first; one that was solved rests.
+
+    It is a function of what it is given, so a run that resumes asks the same rows.
+
+    Args:
+        seen: the rows, and what became of each.
+        solved: the pass rate from which on a row rests.
+        again: the steps for which it rests; no row is left out for good.
+    """
+    free = seen.longest_ago([row for row in range(seen.rows) if row not in seen.taken])
+    resting = [row for row in free if _rests(seen, row, solved, again)]
+    return [*(row for row in free if row not in resting), *resting][: seen.count]
+
+
+def _rests(seen: RowsSeen, row: int, solved: float, again: int) -> bool:
+    if row not in seen.visits:
+        return False
+    last = seen.visits[row][-1]
+    return last.rate is not None and last.rate >= solved and seen.step - last.step < again
+
+
+@hookimpl
+def grpo_samplers() -> list[SamplerSpec]:
+    """Offers the sampler to grpo."""
+    return [$name]
+'''
+
+SAMPLER_TEST = '''\
+"""The sampler chooses rows that there are, the same from the same, and lets solved ones rest."""
+
+from __future__ import annotations
+
+from grpo import Host, RowsSeen, Visit, check_sampler
+
+from $package import $name
+
+
+def test_it_keeps_what_a_sampler_promises() -> None:
+    report = check_sampler($name)
+    assert report.ok, str(report)
+
+
+def test_solved_rows_rest_and_come_again() -> None:
+    visits = {0: [Visit(1, 1.0, False)], 1: [Visit(2, 0.5, True)], 2: [Visit(3, 0.0, False)]}
+    assert $name(RowsSeen(3, 2, 4, visits=visits)) == [1, 2]
+    assert $name(RowsSeen(3, 2, 30, visits=visits)) == [0, 1]
+
+
+def test_grpo_finds_it() -> None:
+    assert Host.discover().sampler("$distribution/$name@1").spec is $name
+'''

@@ -105,6 +105,9 @@ USES = {
     "reward": "Train with it: `grpo run --env gsm8k --reward $name`",
     "verifier": "Judge with it: `grpo verify --verifier $name --input rows.jsonl`",
     "env": "Train on it: `grpo run --env $name`",
+    "sampler": "Train with it: `grpo run --env gsm8k --sampler $name`",
+    "loss": "Train with it: `grpo run --env gsm8k --loss $name`",
+    "advantage": "Train with it: `grpo run --env gsm8k --advantage $name`",
     "sandbox": "Run a program in it: `grpo sandbox run program.py --backend $name`. Attack it: "
     "`grpo sandbox check --backend $name`",
 }

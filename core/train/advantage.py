@@ -1,25 +1,24 @@
-"""Group-relative advantages that know the difference between a zero and no score.
+"""What a batch's scores are worth: scores in, totals and advantages out. A zero and no score are different things.
 
 In: one score per completion and reward, NaN where the reward abstained, and which completions failed to be scored.
-Out: totals and advantages. The rules:
+Out: totals, and what the run's advantage makes of them (core/train/advantages/, or a plugin's). The rules, whichever:
 
-- A failed completion has no total and no advantage, and is outside its group's mean and standard deviation.
+- A failed completion has no total and no advantage, and nobody is compared with it.
 - An abstention counts as that reward's mean over the group's scored members, so it moves nobody.
 - A completion on which every reward abstained has no total and no advantage either.
-
-Advantage: A_i = (R_i - mean(R)) / (std(R) + 1e-4) over the group (GRPO, arXiv 2402.03300, eq. 3), with R_i the
-weighted sum of scores; `scale="batch"` divides by the standard deviation of the batch, `"none"` by nothing (Dr. GRPO,
-2503.20783). Standard deviations are unbiased.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
-EPSILON = 1e-4
+from grpo.core.train.advantages.moments import deviation
+from grpo.plugins.errors import PluginError
+from grpo.plugins.training import GroupScores
+
 NO_SIGNAL = 1e-8
 
 
@@ -47,7 +46,7 @@ def group_advantages(
     failed: torch.Tensor,
     weights: torch.Tensor,
     group_size: int,
-    scale: Literal["group", "batch", "none"],
+    advantage: Callable[[GroupScores], torch.Tensor],
 ) -> Advantages:
     """Computes the advantages of a batch.
 
@@ -56,7 +55,10 @@ def group_advantages(
         failed: [N] bool, True where some reward failed.
         weights: [R] float.
         group_size: G; N is a multiple of it.
-        scale: what advantages are divided by.
+        advantage: what makes [N / G, G] advantages of scores; whatever it says of completions without a total is 0.
+
+    Raises:
+        PluginError: it returned another shape.
     """
     count, rewards = scores.shape
     exact = scores.double().masked_fill(failed[:, None], torch.nan).view(-1, group_size, rewards)
@@ -66,24 +68,17 @@ def group_advantages(
     totals = (filled * weights.double()).sum(dim=2)
     totals = totals.masked_fill(~scored.any(dim=2), torch.nan)
 
-    std = _unbiased_std(totals, dim=1)
-    centred = totals - totals.nanmean(dim=1, keepdim=True)
-    if scale == "group":
-        centred = centred / (std[:, None] + EPSILON)
-    elif scale == "batch":
-        centred = centred / (_unbiased_std(totals.view(1, -1), dim=1) + EPSILON)
+    found = advantage(GroupScores(totals, exact, weights.double()))
+    if not isinstance(found, torch.Tensor) or found.shape != totals.shape:
+        what = f"shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
+        raise PluginError(
+            f"an advantage returned {what} for totals of shape {tuple(totals.shape)}; return one of these."
+        )
+    std = deviation(totals, dim=1)
     return Advantages(
         totals=totals.view(count).float(),
-        values=centred.view(count).nan_to_num(0.0).float(),
+        values=found.masked_fill(totals.isnan(), 0.0).reshape(count).float(),
         trained=~failed,
         group_std=std.float(),
         no_signal=(std <= NO_SIGNAL).double().mean().item(),
     )
-
-
-def _unbiased_std(values: torch.Tensor, dim: int) -> torch.Tensor:
-    """Standard deviation along `dim` over the entries that are not NaN; 0 where there are fewer than two."""
-    present = ~values.isnan()
-    number = present.sum(dim=dim)
-    deviation = (values - values.nanmean(dim=dim, keepdim=True)).masked_fill(~present, 0.0)
-    return (deviation.square().sum(dim=dim) / (number - 1).clamp(min=1)).sqrt()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
 from grpo.core.config.sections import LossSection
+from grpo.core.env.spares import Place
 from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages
 from grpo.core.train.sampler import Wasted
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion
@@ -33,6 +33,7 @@ class Batch:
         group_size: members per group.
         generate_seconds, score_seconds: wall time on this process.
         wasted: what was sampled beside them in vain, of all processes.
+        places: the environment of each completion, and the number of its row there.
     """
 
     step: int
@@ -43,6 +44,7 @@ class Batch:
     generate_seconds: float
     score_seconds: float
     wasted: tuple[Wasted, ...] = ()
+    places: tuple[Place, ...] = ()
 
     @property
     def sampled(self) -> tuple[Completion, ...]:
@@ -58,7 +60,7 @@ def advantages_of(
     outcomes: Mapping[str, Sequence[Outcome]],
     rewards: Sequence[BoundReward],
     group_size: int,
-    scale: Literal["group", "batch", "none"],
+    advantage: BoundAdvantage,
     device: torch.device,
 ) -> Advantages:
     """Computes the advantages of a batch; a completion that any reward failed on is failed.
@@ -72,18 +74,24 @@ def advantages_of(
         torch.tensor(["failure" in row for row in kinds], device=device),
         torch.tensor([reward.weight for reward in rewards], dtype=torch.float64, device=device),
         group_size,
-        scale,
+        advantage,
     )
 
 
-def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward]) -> None:
-    """Stops a run whose rewards are so large that their sums or squares overflow: every advantage would be 0 or NaN.
+def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: BoundAdvantage) -> None:
+    """Stops a run whose advantages are no numbers, mostly because rewards are so large that their squares overflow.
 
     Raises:
-        RunError: names the largest score.
+        RunError: names the largest score, or the plugin that makes no numbers of scores that can be squared.
     """
     found = batch.advantages
-    if found.totals.isinf().any() or not (found.group_std.isfinite().all() and found.values.isfinite().all()):
+    overflow = found.totals.isinf().any() or not found.group_std.isfinite().all()
+    if not overflow and not found.values.isfinite().all():
+        raise RunError(
+            f"advantage '{advantage.name}' ({advantage.distribution}) returned NaN or infinity for completions that "
+            f"have a total. See for which with: grpo plugins check advantage:{advantage.name}"
+        )
+    if overflow:
         scores = (score for reward in rewards for score in score_column(batch.outcomes[reward.name]))
         largest = max((abs(score) for score in scores if not math.isnan(score)), default=0.0)
         raise RunError(

@@ -99,7 +99,8 @@ class Collector:
             for prompt, one in zip(generation.prompts, generation.rollouts, strict=True)
         ]
         names = list(outcomes)
-        rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), strict=True))
+        places = [(one.env, one.index) for one in generation.starts]
+        rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), places, strict=True))
         rows = rows_of_all(rows, "the scored completions")
         wasted = rows_of_all(generation.wasted, "what was sampled in vain")
         early = generation.score_seconds if not generation.staleness else 0.0  # else while the last batch trained
@@ -132,17 +133,17 @@ class Collector:
         score: float,
     ) -> Batch:
         outcomes = {name: [row[2][number] for row in rows] for number, name in enumerate(names)}
-        config = self._plan.config
-        size, scale = config.train.group_size, config.loss.scale_rewards
+        size = self._plan.config.train.group_size
         return Batch(
             step=step,
             completions=tuple(row[0] for row in rows),
             outcomes=outcomes,
-            advantages=advantages_of(outcomes, self._plan.rewards, size, scale, self._device),
+            advantages=advantages_of(outcomes, self._plan.rewards, size, self._plan.advantage, self._device),
             group_size=size,
             generate_seconds=generate,
             score_seconds=score,
             wasted=tuple(wasted),
+            places=tuple(row[3] for row in rows),
         )
 
     def _enter(self, tensors: Tensors, batch: Batch) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from datasets import Dataset, concatenate_datasets
 
-from grpo.core.env.episodes import Episode, in_groups
+from grpo.core.env.episodes import Episode
 from grpo.core.env.order import Source, mixed_order
 from grpo.core.env.prompts import encode_starts
 from grpo.core.plan import Plan
@@ -20,30 +20,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def prompt_rows(plan: Plan) -> Dataset:
-    """One row per prompt of the whole run, in order: chat messages and the number of the episode."""
+def run_order(plan: Plan) -> list[int]:
+    """Returns the numbers of the episodes of the whole run, in order; a sampler chooses others of the environments."""
     config = plan.config
     generations = -(-config.train.steps // config.loss.num_iterations)
-    rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": list(range(len(plan.train)))})
     wanted = generations * config.train.prompts_per_step
     sources = [Source(len(part.train), part.share, part.env.ordered) for part in plan.envs]
-    return rows.select(mixed_order(sources, wanted, config.seed))
+    return mixed_order(sources, wanted, config.seed)
 
 
-def upcoming_starts(plan: Plan, rows: Dataset, step: int) -> list[Episode]:
-    """Returns the episodes of the step after this one, each as often as its group has members; none after the last.
-
-    Args:
-        plan: samples ahead, or there is nothing to know beforehand.
-        rows: those of `prompt_rows`.
-        step: the optimizer step that is about to begin, from 1.
-    """
-    count = plan.config.train.prompts_per_step
-    if not plan.config.rollout.overlap or step * count >= len(rows):
-        return []
-    numbers = rows[step * count : (step + 1) * count]["episode"]
-    size = plan.config.train.group_size
-    return in_groups([plan.train[number] for number in numbers for _ in range(size)], size)
+def prompt_rows(plan: Plan) -> Dataset:
+    """One row per prompt of the whole run, in order: chat messages and the number of the episode."""
+    rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": list(range(len(plan.train)))})
+    return rows.select(run_order(plan))
 
 
 def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> Dataset:

@@ -10,8 +10,8 @@ prompt and not the same one again: sampled until its scores differ, a prompt wou
 The groups that train are prompts of the run given that they have signal; one without has no gradient, so the gradient
 keeps its direction on average and grows by the share of the groups that would have had none. That holds where the loss
 averages over completions or by a constant and advantages are scaled by group or not at all. It does not hold exactly
-for the KL term (groups that are replaced leave it), for averages over the batch (`dapo`, `bnpo`, scale_rewards="batch":
-they are those of the groups that are left) and where the budget ends it.
+for the KL term (groups that are replaced leave it), for averages over the batch (`dapo`, `bnpo`, `reinforce_plus_plus`,
+`group_mean:scale=batch`: they are those of the groups that are left) and where the budget ends it.
 
 Whatever was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over the groups of all.
 """
@@ -34,12 +34,14 @@ from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.advantage import NO_SIGNAL
+from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.batch import advantages_of
 from grpo.core.train.sampler import BatchScoring, Generation, SampleMore, Wasted
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.types import Completion
 
 CPU = torch.device("cpu")  # where scores are compared
+COMPARED = BoundAdvantage(group_mean)  # for the totals; whatever the run's own advantage makes of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class Filler:
         """Returns the groups, of those of all processes, whose totals are alike."""
         rows = rows_of_all([one.outcomes for one in filling.members], "the scores of the groups")
         outcomes = {name: [row[name] for row in rows] for name in names}
-        std = advantages_of(outcomes, self._rewards, self._size, "none", CPU).group_std
+        std = advantages_of(outcomes, self._rewards, self._size, COMPARED, CPU).group_std
         return [group for group, one in enumerate(std.tolist()) if one <= NO_SIGNAL]
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:

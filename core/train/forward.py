@@ -11,6 +11,7 @@ import torch
 from grpo.core.train.packing import IGNORED, Packed, pack
 from grpo.core.train.tensors import Tensors, whole_ids, whole_mask
 from grpo.kernels.fused import Coefficients
+from grpo.kernels.logp import Entropy
 
 
 def completion_logps(
@@ -20,7 +21,7 @@ def completion_logps(
     length: int,
     *,
     pack_for: int | None,
-    entropy: bool,
+    entropy: Entropy,
     coefficients: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Computes log-probabilities, and entropies, of completion tokens.
@@ -31,12 +32,12 @@ def completion_logps(
         attention_mask: [B, P + T], 1 for real tokens.
         length: T.
         pack_for: the hidden size of a model that takes packed rows (core/train/packing.py), else None.
-        entropy: also return entropies.
+        entropy: also return entropies, their "value", or the value with a "grad"ient.
         coefficients: given [B, T] log-probabilities, of which only some are known, returns what the derivative of the
             loss by each of these will be (kernels/fused.py).
 
     Returns:
-        [B, T] float32 each, 0 where there is no token; entropies carry no gradient.
+        [B, T] float32 each, 0 where there is no token.
     """
     packed = pack(input_ids, attention_mask, length, pack_for, _attention_dtype(model, input_ids.device))
     if packed is not None:
@@ -48,7 +49,7 @@ def completion_logps(
             logp_entropy=entropy,
             logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
         )
-        return packed.unpack(found["logps"]), packed.unpack(found["entropy"]) if entropy else None
+        return packed.unpack(found["logps"]), packed.unpack(found["entropy"]) if entropy != "none" else None
     labels = input_ids.masked_fill(attention_mask == 0, IGNORED)[:, -length:]
     before = input_ids.new_full((len(input_ids), input_ids.shape[1] - length - 1), IGNORED)
     after = input_ids.new_full((len(input_ids), 1), IGNORED)
@@ -59,7 +60,7 @@ def completion_logps(
         logp_entropy=entropy,
     )
     where = slice(input_ids.shape[1] - length - 1, -1)
-    return found["logps"][:, where], found["entropy"][:, where] if entropy else None
+    return found["logps"][:, where], found["entropy"][:, where] if entropy != "none" else None
 
 
 class LogProbs:
@@ -87,7 +88,7 @@ class LogProbs:
                     mask[first : first + self._rows],
                     length,
                     pack_for=self._pack_for,
-                    entropy=False,
+                    entropy="none",
                 )[0]
                 for first in range(0, len(ids), self._rows)
             ]

@@ -19,6 +19,7 @@ from torch import nn
 from grpo.core.train.packing import IGNORED
 from grpo.kernels import linear_logp
 from grpo.kernels.fused import Coefficients
+from grpo.kernels.logp import Entropy
 from grpo.plugins.errors import UsageError
 
 Gather = Callable[..., AbstractContextManager[Any]]
@@ -32,11 +33,11 @@ def already_whole(*_: Any) -> AbstractContextManager[None]:
 
 
 def attach_logps(model: Any, temperature: float, gather: Gather = already_whole) -> None:
-    """Lets `model(..., logp_labels=labels, logp_entropy=bool)` return log-probabilities.
+    """Lets `model(..., logp_labels=labels, logp_entropy="value")` return log-probabilities.
 
-    The result is a dictionary: `logps` [B, L] float32, 0 where the label is -100, and `entropy` [B, L] without a
-    gradient, or None. A label stands at the position that predicts it. `logp_coefficients` are those of `linear_logp`
-    for the labelled positions, row by row.
+    The result is a dictionary: `logps` [B, L] float32, 0 where the label is -100, and `entropy` [B, L], with a gradient
+    for "grad", None for "none". A label stands at the position that predicts it. `logp_coefficients` are those of
+    `linear_logp` for the labelled positions, row by row.
 
     Args:
         model: a causal language model of transformers, not wrapped by PEFT.
@@ -51,7 +52,7 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
         self: Any,
         *args: Any,
         logp_labels: torch.Tensor | None = None,
-        logp_entropy: bool = False,
+        logp_entropy: Entropy = "none",
         logp_coefficients: Coefficients | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -72,7 +73,7 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
             softcap=softcap,
             logit_scale=scale,
             lora=lora,
-            entropy="value" if logp_entropy else "none",
+            entropy=logp_entropy,
             coefficients=logp_coefficients,
             gathered=functools.partial(gather, weight, bias),
         )

@@ -5,6 +5,8 @@ The names are TRL's. Metrics are over the rows that were trained on; a group wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from grpo.core.train.objective import LossValue
@@ -15,7 +17,9 @@ LOW, HIGH = "clip_ratio/low_mean", "clip_ratio/high_mean"
 def update_sums(
     value: LossValue, entropy: torch.Tensor | None, mask: torch.Tensor, importance: torch.Tensor | None
 ) -> torch.Tensor:
-    """Returns [7] float32 sums over tokens: 1, entropy, KL, clipped low, clipped high, clipped either way, weights.
+    """Returns [7 + M] float32 sums over tokens.
+
+    1, entropy, KL, clipped low, clipped high, clipped either way, weights, and M metrics of the loss, in its order.
 
     Args:
         value: of the loss.
@@ -28,21 +32,23 @@ def update_sums(
     def total(values: torch.Tensor | None) -> torch.Tensor:
         return (values.float() * weight).sum() if values is not None else weight.new_zeros(())
 
+    low, high = value.clipped_low, value.clipped_high
     return torch.stack(
         [
             weight.sum(),
             total(entropy),
             total(value.kl.detach() if value.kl is not None else None),
-            total(value.clipped_low),
-            total(value.clipped_high),
-            total(value.clipped_low | value.clipped_high),
+            total(low),
+            total(high),
+            total(low | high if low is not None and high is not None else low if high is None else high),
             total(importance),
+            *(total(metric.detach()) for metric in value.metrics.values()),
         ]
     )
 
 
-def update_metrics(gathered: torch.Tensor, *, kl: bool, weighted: bool) -> dict[str, float]:
-    """Turns the sums of all processes, [processes, 7], into means per token."""
+def update_metrics(gathered: torch.Tensor, names: Sequence[str] = (), *, kl: bool, weighted: bool) -> dict[str, float]:
+    """Turns the sums of all processes, [processes, 7 + M], into means per token; M metrics of the loss are named."""
     sums = gathered.sum(dim=0)
     means = (sums / sums[0].clamp(min=1)).tolist()
     metrics = {"entropy": means[1], LOW: means[3], HIGH: means[4], "clip_ratio/region_mean": means[5]}
@@ -50,4 +56,4 @@ def update_metrics(gathered: torch.Tensor, *, kl: bool, weighted: bool) -> dict[
         metrics["kl"] = means[2]
     if weighted:
         metrics["sampling/importance_sampling_ratio/mean"] = means[6]
-    return metrics
+    return metrics | {f"loss/{name}": mean for name, mean in zip(names, means[7:], strict=True)}

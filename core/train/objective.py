@@ -1,28 +1,26 @@
-"""The objectives: log-probabilities [B, T] and advantages [B] in, one loss out. Plain torch, one registry.
+"""The objectives: log-probabilities [B, T] and advantages [B] in, one loss out. Plain torch.
 
-With r the probability ratio of the policy to the one that sampled, per token or (GSPO) per completion, a token costs
+What a token costs is said by the run's loss (core/train/losses/, or a plugin's). To its costs this adds
 
-    clipped:    -min(min(r, delta) A, clip(r, 1 - epsilon, 1 + epsilon_high) A)       (PPO; delta: INTELLECT-2)
-    weighted:   -min(r, epsilon_high) A log p, the weight without a gradient          (CISPO, arXiv 2506.13585)
-
-plus beta times the KL divergence from the reference, exp(q - p) - (q - p) - 1 of their log-probabilities, times r where
-that is not switched off; the factor makes its gradient that of the divergence itself (DeepSeek-V3.2, arXiv
-2512.02556).
-
-What the names of `LOSSES` choose is how token costs are averaged: over each completion and then over completions
-(GRPO, GSPO), over the tokens of the micro batch (BNPO), over a constant length (Dr. GRPO), over the tokens of the
-whole batch (DAPO, CISPO). All completions count, those that are left out of a forward pass included.
+- the weights that correct for a rollout engine, as factors;
+- beta times the KL divergence from the reference, exp(q - p) - (q - p) - 1 of their log-probabilities, times the ratio
+  r where that is not switched off; the factor makes its gradient that of the divergence itself (DeepSeek-V3.2, arXiv
+  2512.02556);
+- the average, in one of the ways of `AVERAGES`. All completions count in it, those that are left out of a forward pass
+  included.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
 import torch
 
-from grpo.core.config.sections import Correction, LossSection
+from grpo.core.config.sections import Correction
+from grpo.plugins._binding import BoundLoss
+from grpo.plugins.errors import PluginError
+from grpo.plugins.training import Average, LossTokens, TokenCosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,7 @@ class Tokens:
         old_logps: [B, T] under the policy that sampled; None: it is this policy, exactly.
         ref_logps: [B, T] under the reference; only with beta.
         importance: [B, T] or [B, 1] weights from `importance_weights`, or None.
+        entropies: [B, T], where the loss reads them.
     """
 
     logps: torch.Tensor
@@ -44,6 +43,7 @@ class Tokens:
     old_logps: torch.Tensor | None = None
     ref_logps: torch.Tensor | None = None
     importance: torch.Tensor | None = None
+    entropies: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,17 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What `policy_loss` minimises; the settings are those of `LossSection`."""
+    """What `policy_loss` minimises.
 
-    name: str
-    epsilon: float
-    epsilon_high: float
-    delta: float | None
-    beta: float
-    level: Literal["token", "sequence"]
+    Attributes:
+        loss: what tokens cost.
+        beta: weight of the KL term.
+        corrects_kl: that is multiplied by the ratio.
+    """
+
+    loss: BoundLoss
+    beta: float = 0.0
     corrects_kl: bool = True
-
-
-def objective_of(loss: LossSection) -> Objective:
-    """Returns the objective that a configuration describes."""
-    high = loss.epsilon if loss.epsilon_high is None else loss.epsilon_high
-    return Objective(loss.type, loss.epsilon, high, loss.delta, loss.beta, loss.level, loss.use_bias_correction_kl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +87,27 @@ class LossValue:
     Attributes:
         loss: scalar with a gradient, already divided for accumulation.
         kl: [B, T], or None without beta.
-        clipped_low, clipped_high: [B, T] or [B, 1] bool, where the clip took the gradient away.
+        clipped_low, clipped_high: [B, T] or [B, 1] bool, where the clip took the gradient away; None: nothing clips.
+        metrics: name to [B, T] or [B, 1], what else the loss says about itself.
     """
 
     loss: torch.Tensor
     kl: torch.Tensor | None
-    clipped_low: torch.Tensor
-    clipped_high: torch.Tensor
+    clipped_low: torch.Tensor | None
+    clipped_high: torch.Tensor | None
+    metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
-Average = Callable[[torch.Tensor, torch.Tensor, Counts], torch.Tensor]
+Averaged = Callable[[torch.Tensor, torch.Tensor, Counts], torch.Tensor]
 
 
 def per_completion(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
     means = (costs * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
     return means.sum() / (counts.rows * counts.accumulation)
+
+
+def summed(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
+    return (costs * mask).sum() / (counts.rows * counts.accumulation)
 
 
 def per_micro_batch(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
@@ -120,13 +122,12 @@ def per_batch(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.
     return (costs * mask).sum() / counts.batch_tokens.clamp(min=1)
 
 
-LOSSES: Mapping[str, Average] = {
-    "grpo": per_completion,
-    "bnpo": per_micro_batch,
-    "dr_grpo": per_constant,
-    "dapo": per_batch,
-    "cispo": per_batch,
-    "gspo": per_completion,
+AVERAGES: Mapping[Average, Averaged] = {
+    "completion": per_completion,
+    "sum": summed,
+    "micro_batch": per_micro_batch,
+    "constant": per_constant,
+    "batch": per_batch,
 }
 
 
@@ -134,54 +135,66 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
     """Computes the loss of one forward pass.
 
     Args:
-        objective: one of `LOSSES` with its settings.
+        objective: what tokens cost, and the weight of the KL term.
         tokens: the completions.
         counts: what averages are taken over.
+
+    Raises:
+        PluginError: the loss returned what are no costs of these tokens.
     """
     mask = tokens.mask.to(tokens.logps.dtype)
-    advantages = tokens.advantages[:, None]
     old = tokens.logps.detach() if tokens.old_logps is None else tokens.old_logps
-    log_ratio = tokens.logps - old
-    if objective.level == "sequence":
-        log_ratio = ((log_ratio * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1))[:, None]
-    ratio = log_ratio.exp()
-    if objective.name == "cispo":
-        costs = -ratio.clamp(max=objective.epsilon_high).detach() * advantages * tokens.logps
-        low = torch.zeros_like(ratio, dtype=torch.bool)
-        high = (ratio > objective.epsilon_high) & (advantages > 0)
-    else:
-        bounded = ratio.clamp(1 - objective.epsilon, 1 + objective.epsilon_high)
-        limited = ratio if objective.delta is None else ratio.clamp(max=objective.delta)
-        costs = -torch.minimum(limited * advantages, bounded * advantages)
-        low = (ratio < 1 - objective.epsilon) & (advantages < 0)
-        high = (ratio > 1 + objective.epsilon_high) & (advantages > 0)
-    if tokens.importance is not None:
+    found = objective.loss(
+        LossTokens(tokens.logps, old, mask, tokens.advantages[:, None], tokens.entropies, tokens.importance)
+    )
+    costs = _costs(objective.loss, found, mask)
+    if tokens.importance is not None and not objective.loss.spec.weighs:
         costs = costs * tokens.importance
     kl = None
     if objective.beta and tokens.ref_logps is not None:
         apart = tokens.ref_logps - tokens.logps
         kl = apart.exp() - apart - 1
         if objective.corrects_kl:
-            kl = kl * ratio
+            kl = kl * ((tokens.logps - old).exp() if found.ratio is None else found.ratio)
         costs = costs + objective.beta * kl
-    costs = costs.expand_as(mask)
-    return LossValue(LOSSES[objective.name](costs, mask, counts), kl, low, high)
+    loss = AVERAGES[objective.loss.spec.average](costs.expand_as(mask), mask, counts)
+    return LossValue(loss, kl, found.low, found.high, found.metrics)
+
+
+def _costs(loss: BoundLoss, found: TokenCosts, mask: torch.Tensor) -> torch.Tensor:
+    costs = found.costs
+    rows, columns = mask.shape
+    if isinstance(costs, torch.Tensor) and costs.shape in ((rows, columns), (rows, 1)):
+        return costs
+    what = f"costs of shape {tuple(costs.shape)}" if isinstance(costs, torch.Tensor) else type(costs).__name__
+    raise PluginError(
+        f"loss '{loss.name}' ({loss.distribution}) returned {what} for {rows} completions of {columns} tokens. Return "
+        f"what each token costs, [{rows}, {columns}] or [{rows}, 1]; the trainer averages."
+    )
 
 
 def importance_weights(
-    logps: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor, correction: Correction, cap: float
+    logps: torch.Tensor,
+    sampled: torch.Tensor,
+    mask: torch.Tensor,
+    correction: Correction,
+    cap: float,
+    floor: float = 0.0,
 ) -> torch.Tensor | None:
     """Weights that correct for a rollout engine whose probabilities differ from the policy's.
 
-    The ratio pi / mu of the policy to the engine (truncated importance sampling), per token or as the product over a
-    completion. A ratio above the cap is cut to it (truncate), or takes its tokens out of the loss (mask).
+    The ratio pi / mu of the policy to the engine (truncated importance sampling), per token, as the product over a
+    completion (sequence) or as its geometric mean there (geometric). A ratio above the cap or below the floor is cut to
+    it (truncate), or takes its tokens out of the loss (mask). Masked per token with a floor it is IcePop (arXiv
+    2510.18855).
 
     Args:
         logps: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
         sampled: [B, T] as the engine reported them; NaN where it did not, which corrects nothing.
         mask: [B, T].
-        correction: which of the four, or none.
+        correction: which of the six, or none.
         cap: the largest weight.
+        floor: the smallest.
 
     Returns:
         [B, T] or [B, 1], or None for no correction.
@@ -189,10 +202,14 @@ def importance_weights(
     if correction == "none":
         return None
     apart = ((logps.detach() - sampled).nan_to_num(nan=0.0)) * mask
-    if correction.startswith("sequence"):
+    if not correction.startswith("token"):
         apart = apart.sum(dim=1, keepdim=True)
+    if correction.startswith("geometric"):
+        apart = apart / mask.sum(dim=1, keepdim=True).clamp(min=1)
     ratio = apart.exp()
-    return ratio.clamp(max=cap) if correction.endswith("truncate") else ratio.masked_fill(ratio > cap, 0.0)
+    if correction.endswith("truncate"):
+        return ratio.clamp(min=floor, max=cap)
+    return ratio.masked_fill((ratio > cap) | (ratio < floor), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +220,7 @@ class PassLoss:
         objective: what is minimised.
         counts: what averages are taken over.
         sampled: [B, T] as the rollout engine reported them.
-        correction, cap: of `importance_weights`.
+        correction, cap, floor: of `importance_weights`.
     """
 
     objective: Objective
@@ -215,21 +232,42 @@ class PassLoss:
     sampled: torch.Tensor
     correction: Correction
     cap: float
+    floor: float = 0.0
 
-    def __call__(self, logps: torch.Tensor) -> tuple[LossValue, torch.Tensor | None]:
+    def __call__(
+        self, logps: torch.Tensor, entropies: torch.Tensor | None = None
+    ) -> tuple[LossValue, torch.Tensor | None]:
         """Returns the loss of log-probabilities [B, T], and the weights of the correction."""
         policy = logps.detach() if self.old_logps is None else self.old_logps
-        importance = importance_weights(policy, self.sampled, self.mask, self.correction, self.cap)
-        tokens = Tokens(logps, self.mask, self.advantages, self.old_logps, self.ref_logps, importance)
+        importance = importance_weights(policy, self.sampled, self.mask, self.correction, self.cap, self.floor)
+        tokens = Tokens(logps, self.mask, self.advantages, self.old_logps, self.ref_logps, importance, entropies)
         return policy_loss(self.objective, tokens, self.counts), importance
-
-    @property
-    def per_token(self) -> bool:
-        """Whether dL/dlogp of a token follows from its log-probability alone."""
-        return self.objective.level == "token" and not self.correction.startswith("sequence")
 
     def coefficients(self, logps: torch.Tensor) -> torch.Tensor:
         """Returns dL/dlogp [B, T] from the values of log-probabilities."""
         with torch.enable_grad():
             leaf = logps.detach().requires_grad_()
             return torch.autograd.grad(self(leaf)[0].loss, leaf)[0]
+
+
+def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
+    """Whether dL/dlogp of a token follows from its log-probability alone, tried on a few made-up tokens.
+
+    A kernel then asks for some derivatives before it knows the other log-probabilities. One that proves wrong costs
+    time and no accuracy (kernels/fused.py).
+    """
+    if loss.spec.entropies != "none" or correction.startswith(("sequence", "geometric")):
+        return False
+    generator = torch.Generator().manual_seed(0)
+    logps = -torch.rand(4, 6, generator=generator, dtype=torch.float64) - 0.5
+    old = logps + 0.3 * torch.randn(4, 6, generator=generator, dtype=torch.float64)
+    some = torch.rand(4, 6, generator=generator) < 0.5
+    mask = torch.ones(4, 6)
+    counts = Counts(rows=4, tokens=mask.sum(), batch_tokens=mask.sum(), longest=6, accumulation=1)
+    for known in (None, old):
+        advantages = torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
+        tried = PassLoss(Objective(loss), counts, mask, advantages, known, None, old, correction, cap=2.0)
+        found = tried.coefficients(logps.masked_fill(~some, 0.0))[some]
+        if not torch.equal(found, tried.coefficients(logps)[some]):
+            return False
+    return True

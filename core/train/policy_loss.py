@@ -6,7 +6,7 @@ The first pass over a batch finds the log-probabilities of the policy that sampl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,9 @@ from grpo.core.config.sections import Correction, LossSection
 from grpo.core.train.forward import completion_logps
 from grpo.core.train.metrics import update_metrics, update_sums
 from grpo.core.train.minibatch import trained_rows
-from grpo.core.train.objective import Counts, PassLoss, objective_of
+from grpo.core.train.objective import Counts, Objective, PassLoss, is_per_token
 from grpo.core.train.tensors import Tensors, counted
+from grpo.plugins._binding import BoundLoss
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class PolicyLossValue:
         logps: [B', T'] of the rows that were computed, without a gradient.
         sampled: [B', T'] as whoever sampled them reported them.
         mask: [B', T'], 1 for tokens that the policy chose.
-        sums: [1, 7] of this process, for `metrics`.
+        sums: [1, 7 + M] of this process, for `metrics`.
+        names: of the M metrics of the loss.
     """
 
     loss: torch.Tensor
@@ -38,13 +40,15 @@ class PolicyLossValue:
     sampled: torch.Tensor
     mask: torch.Tensor
     sums: torch.Tensor
+    names: tuple[str, ...] = ()
 
 
 class PolicyLoss:
     """What a run minimises.
 
     Args:
-        loss: the settings.
+        loss: what tokens cost.
+        settings: the section `loss` of the configuration.
         correction: how tokens are weighed that engine and policy find differently probable.
         longest: the most tokens that the policy chooses in one rollout.
         accumulation: micro batches per optimizer step.
@@ -55,7 +59,8 @@ class PolicyLoss:
 
     def __init__(
         self,
-        loss: LossSection,
+        loss: BoundLoss,
+        settings: LossSection,
         correction: Correction,
         *,
         longest: int,
@@ -64,8 +69,9 @@ class PolicyLoss:
         pack_for: int | None,
         autocast: Callable[[], AbstractContextManager[Any]],
     ) -> None:
-        self._objective = objective_of(loss)
-        self._settings = loss
+        self._objective = Objective(loss, settings.beta, settings.use_bias_correction_kl)
+        self._settings = settings
+        self._per_token = is_per_token(loss, correction)
         self._correction = correction
         self._longest = longest
         self._accumulation = accumulation
@@ -81,7 +87,9 @@ class PolicyLoss:
             batch: a micro batch; the first of several passes leaves `old_per_token_logps` in it.
             first_pass: before any optimizer step on this batch.
         """
-        part, whole = trained_rows(batch, every_token=self._settings.beta != 0.0), counted(batch)
+        wanted = self._objective.loss.spec
+        every = self._settings.beta != 0.0 or wanted.every_row
+        part, whole = trained_rows(batch, every_token=every), counted(batch)
         found = part.tensors
         loss = PassLoss(
             self._objective,
@@ -99,6 +107,7 @@ class PolicyLoss:
             sampled=found["sampling_per_token_logps"],
             correction=self._correction,
             cap=self._settings.rollout_correction_cap,
+            floor=self._settings.rollout_correction_floor,
         )
         with self._autocast():
             logps, entropies = completion_logps(
@@ -107,16 +116,17 @@ class PolicyLoss:
                 part.attention_mask(),
                 part.width,
                 pack_for=self._pack_for,
-                entropy=True,
-                coefficients=loss.coefficients if loss.per_token else None,
+                entropy="grad" if wanted.entropies == "gradient" else "value",
+                coefficients=loss.coefficients if self._per_token else None,
             )
         if first_pass and self._settings.num_iterations > 1:
             batch["old_per_token_logps"] = torch.zeros_like(batch["completion_mask"], dtype=logps.dtype)
             batch["old_per_token_logps"][part.kept, : part.width] = logps.detach()
-        value, importance = loss(logps)
-        sums = update_sums(value, entropies, loss.mask, importance)[None]
-        return PolicyLossValue(value.loss, logps.detach(), loss.sampled, loss.mask, sums)
+        value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
+        spread = None if entropies is None else entropies.detach()
+        sums = update_sums(value, spread, loss.mask, importance)[None]
+        return PolicyLossValue(value.loss, logps.detach(), loss.sampled, loss.mask, sums, tuple(value.metrics))
 
-    def metrics(self, gathered: torch.Tensor) -> dict[str, float]:
-        """Turns the sums of all processes, [processes, 7], into means per token."""
-        return update_metrics(gathered, kl=self._settings.beta != 0.0, weighted=self._correction != "none")
+    def metrics(self, gathered: torch.Tensor, names: Sequence[str] = ()) -> dict[str, float]:
+        """Turns the sums of all processes, [processes, 7 + M], into means per token; `names` are those of the M."""
+        return update_metrics(gathered, names, kl=self._settings.beta != 0.0, weighted=self._correction != "none")

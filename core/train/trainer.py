@@ -56,7 +56,7 @@ from grpo.core.train.adamw import compensated_for
 from grpo.core.train.ahead import AheadSampler, refuse_unfit_policy
 from grpo.core.train.batch import Batch
 from grpo.core.train.collect import Collector
-from grpo.core.train.data import prompt_rows, upcoming_starts
+from grpo.core.train.data import prompt_rows
 from grpo.core.train.fill import Filler
 from grpo.core.train.forward import LogProbs
 from grpo.core.train.guard import StepGuard
@@ -64,13 +64,14 @@ from grpo.core.train.head import attach_logps
 from grpo.core.train.offload import Offload
 from grpo.core.train.packing import can_pack
 from grpo.core.train.policy_loss import PolicyLoss
+from grpo.core.train.prompts import Prompts
 from grpo.core.train.reference import REFERENCE, Reference
 from grpo.core.train.report import StepReport
 from grpo.core.train.rise import rise_from_above_zero
 from grpo.core.train.same_arithmetic import SameArithmetic
 from grpo.core.train.sampler import BatchScoring, PolicySampler, Sampler
 from grpo.core.train.tensors import Tensors, counted, micro_batches, whole_ids, whole_mask
-from grpo.core.train.trl_arguments import grpo_arguments
+from grpo.core.train.trl_arguments import grpo_arguments, refuse_unfit_head
 from grpo.plugins.errors import RunError
 
 Received = Callable[[Batch], Mapping[str, float]]
@@ -124,6 +125,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             model.delete_adapter(REFERENCE)
         # The balancing loss of mixture-of-experts models is TRL's, so they keep its head.
         self._own_head = plan.config.train.head == "grpo" and not self.aux_loss_enabled
+        refuse_unfit_head("grpo" if self._own_head else "trl", plan.loss)
         # As they were loaded: FSDP keeps 16 bits as 32.
         self._dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
         if plan.config.rollout.overlap:
@@ -150,6 +152,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._seen: torch.Tensor | None = None  # log-probabilities of TRL's own loss
         self._offload = Offload() if plan.config.train.checkpointing == "offload" else None
         self._loss = PolicyLoss(
+            plan.loss,
             plan.config.loss,
             plan.config.loss.rollout_correction,
             longest=plan.longest_sampled,
@@ -166,7 +169,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             self._guard = SameArithmetic(tolerance, self, self._apart_again, gather, model.config.model_type)
         ends = end_ids(tokenizer, model)
         fills = plan.config.rollout.refill or plan.config.rollout.dynamic
-        spares = Spares(plan.envs, plan.config.seed)
+        self.prompts = Prompts(plan)
+        spares = Spares(plan.envs, plan.config.seed, None if plan.sampler is None else self.prompts.chosen)
         fill = Filler(plan.config, plan.rewards, scoring, spares).filled if fills else None
         sampler = PolicySampler(
             self.rollouts,
@@ -215,11 +219,10 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def _prepare_inputs(self, generation_batch: Any) -> Tensors:
         if self._micro is None or (self.done == 0 and self._first_pass):
-            here = self.accelerator.process_index * len(generation_batch)
-            episodes = [self._plan.train[row["episode"]] for row in generation_batch]
-            self._micro = self._collected(in_groups(episodes, self._plan.config.train.group_size, here))
-            upcoming = upcoming_starts(self._plan, self.train_dataset, self.step)
-            self._report.add(self.sampler.ahead(upcoming[here : here + len(generation_batch)]))
+            here, count = self.accelerator.process_index * len(generation_batch), len(generation_batch)
+            self._micro = self._collected(self._starts(self.step)[here : here + count])
+            upcoming = self._starts(self.step + 1) if self._plan.config.rollout.overlap else []
+            self._report.add(self.sampler.ahead(upcoming[here : here + count]))
         return self._micro[self.done]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
@@ -245,7 +248,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             if self._own_head:
                 value = self._loss(model, inputs, first_pass=self._first_pass)
                 loss, logps, sampled, mask = value.loss, value.logps, value.sampled, value.mask
-                self._report.add(self._loss.metrics(self.accelerator.gather(value.sums)))
+                self._report.add(self._loss.metrics(self.accelerator.gather(value.sums), value.names))
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
                 assert self._seen is not None
@@ -286,6 +289,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         except CheckpointException as error:  # of FSDP's shards, on all processes; it is no `Exception`
             process, (cause, _) = min(error.failures.items())
             raise RuntimeError(f"process {process} cannot write its shard of the checkpoint: {cause}") from error
+        self.prompts.save(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
         self.sampler.save(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -329,10 +333,16 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._passes += 1
         return loss
 
+    def _starts(self, step: int) -> list[Episode]:
+        """Returns the episodes of a step, of all processes, each as often as its group has members."""
+        size = self._plan.config.train.group_size
+        return in_groups([one for one in self.prompts.of_step(step) for _ in range(size)], size)
+
     def _collected(self, starts: Sequence[Episode]) -> list[Tensors]:
         """Makes the batch of these episodes and deals it out to micro batches."""
         found = self._collector.collect(starts, self.step, again=self._doubted)
         self._doubted = False
+        self.prompts.seen(found.batch)
         self._staleness = found.staleness
         self.state.num_input_tokens_seen += found.tokens
         self._report.add({**found.metrics, "num_tokens": self.state.num_input_tokens_seen})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,35 @@ import torch
 
 from grpo.core.plan import Plan
 from grpo.core.processes.sharding import asked_sharding, speaks_by_gloo
+from grpo.plugins._binding import BoundLoss
+from grpo.plugins._discovery import BUILT_IN, normalized
+from grpo.plugins.errors import UsageError
 
+TRL_LOSSES: Mapping[str, Mapping[str, Any]] = {
+    "grpo": {"loss_type": "grpo"},
+    "bnpo": {"loss_type": "bnpo"},
+    "dr_grpo": {"loss_type": "dr_grpo"},
+    "dapo": {"loss_type": "dapo"},
+    "cispo": {"loss_type": "cispo"},
+    "gspo": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
+    "sapo": {"loss_type": "sapo"},
+    "luspo": {"loss_type": "luspo"},
+    "vespo": {"loss_type": "vespo"},
+    "entropy_bonus": {"loss_type": "dapo"},
+    "top_entropy": {"loss_type": "dapo"},
+}
+"""Our losses that TRL has, and what it calls them."""
+_ARGUMENTS = {
+    "temperature_pos": "sapo_temperature_pos",
+    "temperature_neg": "sapo_temperature_neg",
+    "k_pos": "vespo_k_pos",
+    "k_neg": "vespo_k_neg",
+    "lambda_pos": "vespo_lambda_pos",
+    "lambda_neg": "vespo_lambda_neg",
+    "coefficient": "entropy_coef",
+    "share": "top_entropy_quantile",
+}
+"""Options to TRL's arguments, where their names differ."""
 NO_LENGTH_LIMIT = None
 
 
@@ -40,16 +69,12 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         },
         "max_completion_length": plan.longest_sampled,
         "temperature": config.rollout.temperature,
-        "loss_type": "grpo" if loss.type == "gspo" else loss.type,
-        "epsilon": loss.epsilon,
-        "epsilon_high": loss.epsilon_high,
-        "delta": loss.delta,
+        **loss_arguments(plan.loss),
         "beta": loss.beta,
         "use_bias_correction_kl": loss.use_bias_correction_kl,
         "mask_truncated_completions": loss.mask_truncated_completions,
-        "scale_rewards": loss.scale_rewards,
+        "scale_rewards": plan.advantage.options.get("scale", "group"),  # to compare; advantages are always ours
         "num_iterations": loss.num_iterations,
-        "importance_sampling_level": loss.level,
         "shuffle_dataset": False,  # row_order fixes the order of the whole run
         "save_steps": config.output.save_every,
         "save_total_limit": None,  # older ones go when the new one is whole, see drop_older
@@ -57,6 +82,27 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "seed": config.seed,
         **_common_arguments(train.dtype),
     }
+
+
+def loss_arguments(loss: BoundLoss) -> dict[str, Any]:
+    """Returns what makes TRL's own head compute the same loss; nothing where TRL has none of that kind."""
+    if normalized(loss.distribution) != BUILT_IN or loss.name not in TRL_LOSSES:
+        return {}
+    options = {option.name: option.default for option in loss.spec.options} | dict(loss.options)
+    return {**TRL_LOSSES[loss.name], **{_ARGUMENTS.get(name, name): value for name, value in options.items()}}
+
+
+def refuse_unfit_head(head: str, loss: BoundLoss) -> None:
+    """Refuses to let TRL's head compute a loss that TRL does not have.
+
+    Raises:
+        UsageError: says which it has.
+    """
+    if head == "trl" and not loss_arguments(loss):
+        raise UsageError(
+            f"TRL's head has no loss '{loss.name}' of {loss.distribution}. Choose one of {', '.join(TRL_LOSSES)} with "
+            "--loss, or leave train.head='trl' out (mixture-of-experts models always use TRL's head)."
+        )
 
 
 def warmup_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:

@@ -9,8 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from grpo.core.check.advantage import check_advantage
     from grpo.core.check.gold.validate import validate
+    from grpo.core.check.loss import check_loss
     from grpo.core.check.reward import check_env, check_reward, check_verifier
+    from grpo.core.check.sampler import check_sampler
     from grpo.core.check.sandbox import check_sandbox
     from grpo.core.run.python import train
     from grpo.core.run.result import Run, load
@@ -38,14 +41,19 @@ if TYPE_CHECKING:
     from grpo.plugins.host import Host
     from grpo.plugins.placed_rows import PlacedRows
     from grpo.plugins.rubric import Component, RubricSpec, rubric
+    from grpo.plugins.sampler_decorator import sampler
+    from grpo.plugins.sampling import RowsSeen, Visit
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
     from grpo.plugins.sandbox_pools import pool_of, run_jobs
-    from grpo.plugins.specs import EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
+    from grpo.plugins.training_decorators import advantage, loss
     from grpo.plugins.types import Case, Completion, Scored, Verdict
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdvantageSpec",
     "AmbiguousName",
     "AnyText",
     "Case",
@@ -53,21 +61,26 @@ __all__ = [
     "Component",
     "DatasetError",
     "EnvSpec",
+    "GroupScores",
     "GrpoError",
     "Host",
     "Job",
     "JobResult",
     "Limits",
+    "LossSpec",
+    "LossTokens",
     "OptionError",
     "PlacedRows",
     "PluginError",
     "PluginNotFound",
     "RewardSpec",
+    "RowsSeen",
     "RubricSpec",
     "Run",
     "RunEnded",
     "RunError",
     "RunStarted",
+    "SamplerSpec",
     "SandboxPool",
     "SandboxSpec",
     "SandboxUnavailable",
@@ -75,22 +88,30 @@ __all__ = [
     "Scorer",
     "SpecError",
     "StepEnded",
+    "TokenCosts",
     "TransientError",
     "UsageError",
     "Verdict",
     "VerifierSpec",
+    "Visit",
+    "advantage",
+    "check_advantage",
     "check_env",
+    "check_loss",
     "check_reward",
+    "check_sampler",
     "check_sandbox",
     "check_verifier",
     "env",
     "from_trl",
     "hookimpl",
     "load",
+    "loss",
     "pool_of",
     "reward",
     "rubric",
     "run_jobs",
+    "sampler",
     "sandbox",
     "to_inspect",
     "to_trl",
@@ -101,6 +122,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdvantageSpec": "plugins.specs",
     "AmbiguousName": "plugins.errors",
     "AnyText": "envs.text.spaces",
     "Case": "plugins.types",
@@ -108,21 +130,26 @@ _HOMES = {
     "Component": "plugins.rubric",
     "DatasetError": "plugins.errors",
     "EnvSpec": "plugins.specs",
+    "GroupScores": "plugins.training",
     "GrpoError": "plugins.errors",
     "Host": "plugins.host",
     "Job": "plugins.sandbox_job",
     "JobResult": "plugins.sandbox_job",
     "Limits": "plugins.sandbox_job",
+    "LossSpec": "plugins.specs",
+    "LossTokens": "plugins.training",
     "OptionError": "plugins.errors",
     "PlacedRows": "plugins.placed_rows",
     "PluginError": "plugins.errors",
     "PluginNotFound": "plugins.errors",
     "RewardSpec": "plugins.specs",
+    "RowsSeen": "plugins.sampling",
     "RubricSpec": "plugins.rubric",
     "Run": "core.run.result",
     "RunEnded": "plugins.events",
     "RunError": "plugins.errors",
     "RunStarted": "plugins.events",
+    "SamplerSpec": "plugins.specs",
     "SandboxPool": "plugins.sandbox_job",
     "SandboxSpec": "plugins.specs",
     "SandboxUnavailable": "plugins.errors",
@@ -130,22 +157,30 @@ _HOMES = {
     "Scorer": "core.scoring.scorer",
     "SpecError": "plugins.errors",
     "StepEnded": "plugins.events",
+    "TokenCosts": "plugins.training",
     "TransientError": "plugins.errors",
     "UsageError": "plugins.errors",
     "Verdict": "plugins.types",
     "VerifierSpec": "plugins.specs",
+    "Visit": "plugins.sampling",
+    "advantage": "plugins.training_decorators",
+    "check_advantage": "core.check.advantage",
     "check_env": "core.check.env",
+    "check_loss": "core.check.loss",
     "check_reward": "core.check.reward",
+    "check_sampler": "core.check.sampler",
     "check_sandbox": "core.check.sandbox",
     "check_verifier": "core.check.reward",
     "env": "plugins.factory_decorators",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
     "load": "core.run.result",
+    "loss": "plugins.training_decorators",
     "pool_of": "plugins.sandbox_pools",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
     "run_jobs": "plugins.sandbox_pools",
+    "sampler": "plugins.sampler_decorator",
     "sandbox": "plugins.factory_decorators",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",

@@ -46,7 +46,16 @@ def test_every_public_name_is_documented(name: str) -> None:
 
 def test_the_hooks_are_pinned_and_each_is_documented() -> None:
     declared = [name for name, value in vars(hookspecs).items() if hasattr(value, "grpo_spec")]
-    assert declared == ["grpo_rewards", "grpo_verifiers", "grpo_envs", "grpo_sandboxes", "grpo_observe"]
+    assert declared == [
+        "grpo_rewards",
+        "grpo_verifiers",
+        "grpo_envs",
+        "grpo_sandboxes",
+        "grpo_losses",
+        "grpo_advantages",
+        "grpo_samplers",
+        "grpo_observe",
+    ]
     assert sorted(HOOKS) == sorted(declared)
     for name in declared:
         parameters = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
@@ -64,10 +73,14 @@ def test_every_event_prefix_state_and_reserved_key_is_documented() -> None:
         assert f"`{key}`" in TEXT
 
 
-@pytest.mark.parametrize("decorator", [grpo.reward, grpo.verifier, grpo.env], ids=lambda it: it.__name__)
+DECORATORS = [grpo.reward, grpo.verifier, grpo.env, grpo.loss, grpo.advantage]
+TITLES = {"env": "An environment", "loss": "A loss", "advantage": "An advantage"}
+
+
+@pytest.mark.parametrize("decorator", DECORATORS, ids=lambda it: it.__name__)
 def test_every_argument_of_the_decorators_is_documented(decorator) -> None:
-    [kind] = {"reward", "env"} & {decorator.__name__} or {"reward"}
-    table = TEXT.partition(f"## A{'n environment' if kind == 'env' else ' reward'}\n")[2].partition("\n## ")[0]
+    title = TITLES.get(decorator.__name__, "A reward")
+    table = TEXT.partition(f"## {title}\n")[2].partition("\n## ")[0]
     told = [
         name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.partition("| ")[2].split(" |")[0])
     ]
@@ -141,3 +154,17 @@ def test_the_documented_rubric_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_documented_files_exist() -> None:
     for target in re.findall(r"\]\((\.\./[^)]+)\)", TEXT):
         assert (ROOT / "docs" / target).exists()
+
+
+def test_every_built_in_loss_and_advantage_is_in_the_page_of_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    page, host = (ROOT / "docs" / "losses.md").read_text(), Host.discover()
+    for known in (*host.registrations("loss"), *host.registrations("advantage")):
+        assert f"| `{known.spec.name}" in page, known.spec.name
+    written = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    names = {known.spec.name: known.kind for known in host.registrations()}
+    for spec in written:
+        kind = names[spec.partition(":")[0]]
+        bind = host.loss if kind == "loss" else host.advantage
+        if spec != "cispo":  # whose option the text names
+            assert bind(spec).spec.name == spec.partition(":")[0]

@@ -219,11 +219,14 @@ def test_every_kind_is_collected(make_entry: HookSource) -> None:
         ("@verifier()\ndef near(completion: str) -> Verdict:\n    return Verdict(None)\n", "verifier"),
         ("@env()\ndef near(*, size: int = 1):\n    return size\n", "env"),
         ("@sandbox()\ndef near():\n    return None\n", "sandbox"),
+        ("@loss()\ndef near(tokens):\n    return -tokens.logps\n", "loss"),
+        ("@advantage()\ndef near(scores):\n    return scores.totals\n", "advantage"),
     ],
 )
 def test_a_plugin_of_a_package_needs_a_version(make_entry: HookSource, source: str, kind: Kind) -> None:
     hook = HOOK_OF_KIND[kind]
-    host = Host([make_entry(f"from grpo import env, sandbox\n{source}\n@hookimpl\ndef {hook}():\n    return [near]\n")])
+    source = f"from grpo import advantage, env, loss, sandbox\n{source}"
+    host = Host([make_entry(f"{source}\n@hookimpl\ndef {hook}():\n    return [near]\n")])
     problem = only_problem(host)
     line = (
         f"{kind} 'near' has no version, and in a package it needs one, so that users can tell that its scores changed; "

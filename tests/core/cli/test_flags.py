@@ -14,11 +14,12 @@ from grpo.core.config.schema import load_config
 # A flag that goes, or gets another name, breaks somebody's script.
 NAMES = (
     "--env --reward --env-reward --verifier --model --dataset --config --set --steps --epochs --limit --seed --lr "
-    "--group-size --prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --beta --rollout "
-    "--server-url --lora-sync --overlap --share-weights --temperature --max-prompt-length --max-completion-length "
+    "--group-size --prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --advantage --beta "
+    "--rollout --server-url --lora-sync --overlap --share-weights --temperature --max-prompt-length "
+    "--max-completion-length "
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
-    "--on --ray-address --workers --servers --nodes --refill --dynamic "
+    "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler "
 )
 
 

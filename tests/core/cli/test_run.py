@@ -16,11 +16,15 @@ from grpo.core.cli.main import main
 from grpo.core.config.schema import load_config
 
 REWARDS = """
-from grpo import reward
+from grpo import loss, reward
 
 @reward(version=1, isolation="inline")
 def level(completion: str, difficulty: str) -> float:
     return 1.0
+
+@loss(version=1)
+def plain(tokens):
+    return -tokens.advantages * tokens.logps
 """
 
 
@@ -72,7 +76,12 @@ BAD = {
     "no steps": ("--steps 0", "train.steps"),
     "group size 1": ("--group-size 1", "train.group_size: input should be greater than or equal to 2, not 1"),
     "undividable batch": ("--micro-batch-size 7", "train.micro_batch_size 7 does not divide the 64 completions"),
-    "wrong loss": ("--loss ppo", "loss.type: input should be 'grpo'"),
+    "wrong loss": ("--loss dappo", "Did you mean 'dapo'?"),
+    "option of a loss": ("--loss cispo", "loss 'cispo' needs the option 'epsilon_high'"),
+    "idle option of a loss": ("--loss dapo:delta=1.1", "delta 1.1 must be above 1 + epsilon_high = 1.2"),
+    "wrong advantage": ("--advantage group_mean:scale=all", "'group' | 'batch' | 'none'"),
+    "option of an advantage": ("--advantage pass_at_k", "advantage 'pass_at_k' needs the option 'k'"),
+    "loss that TRL lacks": ("--loss ./mine.py:plain --set train.head=trl", "TRL's head has no loss 'plain'"),
     "wrong number": ("--lr fast", "--lr"),
     "unknown setting": ("--set loss.bta=1", "Did you mean 'loss.beta'?"),
     "pair without a value": ("--set loss.beta", "write it as key=value"),

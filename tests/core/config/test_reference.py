@@ -73,7 +73,7 @@ def test_the_schema_takes_the_documented_examples_and_what_a_run_writes() -> Non
         "train.group_size=1",
         "train.lr=0",
         "train.dtype='int8'",
-        "loss.type=ppo",
+        "loss.type=3",
         "rollout.top_p=1.1",
         "rollout.min_p=1",
         "rollout.temperature=warm",

@@ -12,9 +12,10 @@ from grpo import Completion, Verdict, reward, verifier
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.scores import ELSEWHERE, right_by_env, scores_by_env
 from grpo.core.scoring.scorer import Scorer
+from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.batch import Batch, advantages_of, batch_metrics, stop_on_failures
 from grpo.core.train.env_metrics import env_metrics
-from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._binding import BoundAdvantage, BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError
 from grpo.plugins.specs import EnvSpec
 
@@ -52,7 +53,7 @@ def batch_of(envs: tuple[RunEnv, ...], completions: list[Completion]) -> tuple[B
     with Scorer(plugins) as scorer:
         outcomes = scores_by_env(scorer, envs, completions)
         right = right_by_env(scorer, envs, completions)
-    advantages = advantages_of(outcomes, rewards, 2, "group", torch.device("cpu"))
+    advantages = advantages_of(outcomes, rewards, 2, BoundAdvantage(group_mean), torch.device("cpu"))
     return Batch(1, tuple(completions), outcomes, advantages, 2, 0.0, 0.0), right
 
 

@@ -133,7 +133,8 @@ def test_files_for_the_owner_alone_get_the_modes_of_all_others(run: RunDir) -> N
 
 @pytest.mark.slow
 def test_no_flipped_bit_of_recorded_rollouts_changes_what_is_read(run: RunDir) -> None:
-    row = RolloutRow(1, 0, "[]", "twelve", 9, "stop", "{}", 1.0, -0.5, {"near": ("score", 0.25, None)})
+    scores = {"near": ("score", 0.25, None)}
+    row = RolloutRow(1, 0, "[]", "twelve", 2, "stop", "{}", 1.0, -0.5, scores, token_ids=(3, 4), logprobs=(-0.5, -1.0))
     write_rollouts(run, 1, [row] * 8)
     file = run.rollouts / "step-000001.parquet"
     written, whole = read_rollouts(run, 1), file.read_bytes()

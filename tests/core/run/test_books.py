@@ -38,7 +38,7 @@ def batch_of(plan: Plan, scores: list[float | None]) -> Batch:
         step=1,
         completions=tuple(Completion(f"text {n}", row={"answer": "4"}, token_ids=(1,) * (n + 1)) for n in range(4)),
         outcomes=outcomes,
-        advantages=advantages_of(outcomes, plan.rewards, 4, "group", torch.device("cpu")),
+        advantages=advantages_of(outcomes, plan.rewards, 4, plan.advantage, torch.device("cpu")),
         group_size=4,
         generate_seconds=0.0,
         score_seconds=0.0,
@@ -55,6 +55,8 @@ def test_a_failure_is_written_as_one_and_accuracy_leaves_out_what_nobody_knows(p
     assert rows[1]["reward"] is None
     assert rows[1]["advantage"] == 0.0
     assert rows[1]["reason.vowels"] == "broke"
+    assert [row["right"] for row in rows] == [True, None, False, True]
+    assert [row["token_ids"] for row in rows] == [[1] * (n + 1) for n in range(4)]
 
 
 def test_step_0_is_there_only_where_something_was_measured(plan: Plan, run_dir: RunDir) -> None:

@@ -56,6 +56,8 @@ def plan() -> Plan:
                 held_out=(),
             ),
         ),
+        loss=host.loss("grpo"),
+        advantage=host.advantage("group_mean:scale=none"),
         train=(),
         parameters=34_000_000,
         longest_prompt=151,
@@ -88,6 +90,7 @@ def test_plain_lines_say_what_happened_one_line_an_event(plan: Plan, capsys: pyt
     out, err = capsys.readouterr()
     assert "model       /models/[x]tiny (34 M parameters)" in out
     assert "rewards     proximity x 2, [b]layout" in out
+    assert "float32, loss grpo, advantage group_mean (scale=none)\n" in out
     assert "directory   runs/[1]" in out
     assert "resuming after step 2" in out
     assert "held-out accuracy after 0 steps: 50.0% (9.5% to 90.5%, 2 problems, 1 left out)" in out

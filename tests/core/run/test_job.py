@@ -138,6 +138,23 @@ def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(fil
         assert sampled(killed, step, wasted=True) == sampled(whole, step, wasted=True)
 
 
+def test_a_killed_run_with_a_sampler_resumes_to_the_same_prompts(filled: list[str], tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    chosen = [*filled, "--sampler", "curriculum:rest=1", "--limit", "6"]
+    here([*chosen, "--out", str(whole)])
+    killed_at(chosen, killed, step=5)
+    here(["run", "--resume", str(killed)])
+    assert metrics(killed) == metrics(whole)
+    for step in range(1, 9):
+        assert sampled(killed, step) == sampled(whole, step)
+        assert sampled(killed, step, wasted=True) == sampled(whole, step, wasted=True)
+    one, two = tmp_path / "one", tmp_path / "two"
+    first = [*chosen, "--steps", "3", "--eval-size", "0"]
+    here([*first, "--out", str(one)])
+    forked_together([*first, "--out", str(two)], tmp_path)
+    assert [row["prompt"] for row in sampled(two, 3)] == [row["prompt"] for row in sampled(one, 3)]
+
+
 def test_two_processes_fill_a_batch_up_as_one_does(filled: list[str], tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     first = [*filled, "--steps", "1", "--eval-size", "0", "--prompts-per-step", "3"]  # a group is split among them

@@ -160,6 +160,29 @@ def test_functions_and_tables_of_them_are_rewards_and_verifiers(
 
 
 @pytest.mark.slow
+def test_a_loss_and_an_advantage_of_a_script_train_and_are_asked_for_again(tiny: dict[str, Any]) -> None:
+    @grpo.loss(version=1)
+    def pushed(tokens: grpo.LossTokens) -> grpo.TokenCosts:
+        assert tokens.mask.shape == tokens.logps.shape
+        return grpo.TokenCosts(-tokens.advantages * tokens.logps, metrics={"worth": tokens.advantages.abs()})
+
+    @grpo.advantage(version=1)
+    def shared(scores: grpo.GroupScores) -> Any:
+        return 0.25 * (scores.totals - scores.totals.nanmean(dim=1, keepdim=True)).sign()
+
+    run = grpo.train(rewards=vowels, loss=pushed, advantage=shared, **{**tiny, "steps": 2})
+    assert (run.config.loss.type, run.config.loss.advantage) == ("__main__/pushed", "__main__/shared")
+    assert set(run.rollouts[1]["advantage"]) <= {-0.25, 0.0, 0.25}
+    assert run.metrics["loss/worth"].dropna().iloc[0] == pytest.approx(0.25)
+    versions = json.loads((run.path / "versions.json").read_text())["plugins"]
+    assert {"loss pushed", "advantage shared"} <= {*versions}
+    with pytest.raises(UsageError, match=r"cannot be continued without the loss 'pushed' and the advantage 'shared'"):
+        grpo.train(resume=run, rewards=vowels, steps=3)
+    longer = grpo.train(resume=run, rewards=vowels, loss=pushed, advantage=shared, steps=3)
+    assert (longer.status, longer.step) == ("done", 3)
+
+
+@pytest.mark.slow
 def test_a_class_of_an_environment_is_played_and_pays_itself(tiny: dict[str, Any]) -> None:
     del tiny["dataset"]
     run = grpo.train(**{**tiny, "env": {"name": Guess, "options": {"letters": "aeiouy"}}}, train={"limit": 20})

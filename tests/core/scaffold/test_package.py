@@ -15,16 +15,15 @@ from typing import Any
 
 import pytest
 
-from grpo.core.scaffold.package import NewKind, package_files
+from grpo.core.scaffold.package import package_files
 from grpo.envs.text.templates import TEMPLATES
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
-
-KINDS: tuple[NewKind, ...] = ("reward", "verifier", "env", "sandbox")
+from grpo.plugins.specs import KINDS, Kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_package_has_all_that_a_package_needs(kind: NewKind) -> None:
+def test_a_package_has_all_that_a_package_needs(kind: Kind) -> None:
     files = package_files(kind, "word-sum")
     package = f"grpo_{kind}_word_sum"
     project = tomllib.loads(files["pyproject.toml"])["project"]
@@ -101,17 +100,18 @@ def test_new_packages_install_pass_their_tests_and_are_listed(tmp_path: Path) ->
     packages = [work / f"grpo-{kind}-my-{kind}" for kind in KINDS]
     install = (sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps")
     flags = ("--no-build-isolation", "-q", "--ignore-installed", "--disable-pip-version-check")
-    command(*install, *flags, packages[0], "-e", packages[1], "-e", packages[2], packages[3], cwd=tmp_path)
+    command(*install, *flags, packages[0], "-e", packages[1], "-e", packages[2], *packages[3:], cwd=tmp_path)
 
     listing = json.loads(command(python, "-m", "grpo", "plugins", "--json", cwd=work))
     assert listing["problems"] == []
     states = {(known["distribution"], known["kind"], known["name"]): known["state"] for known in listing["plugins"]}
     assert [states[f"grpo-{kind}-my-{kind}", kind, f"my_{kind}"] for kind in KINDS] == ["ok"] * len(KINDS)
-    *others, sandbox = [package.name for package in packages]  # which stands on the built-in sandbox
+    sandbox = packages[KINDS.index("sandbox")].name  # which stands on the built-in sandbox
+    others = [package.name for package in packages if package.name != sandbox]
     check = (python, "-m", "grpo", "plugins", "check")
     report = command("env", f"GRPO_PLUGINS={','.join(others)}", *check, "--all", cwd=work)
     held = re.findall(r"^(\w+ \w+): .* all hold$", report, re.MULTILINE)
-    assert {f"{kind} my_{kind}" for kind in KINDS[:3]} <= set(held)
+    assert {f"{kind} my_{kind}" for kind in KINDS if kind != "sandbox"} <= set(held)
     assert "all hold" in command(*check, f"{sandbox}/my_sandbox", cwd=work)
 
     # The fixture comes by the entry point of the installed distribution.

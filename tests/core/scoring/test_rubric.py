@@ -18,8 +18,9 @@ from click.testing import CliRunner
 from grpo import Completion, Component, RubricSpec, check_reward, reward, rubric
 from grpo.core.cli.main import cli
 from grpo.core.scoring.scorer import Outcome, Scorer
+from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.batch import advantages_of
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import UsageError
 
 CALLS: list[str] = []
@@ -160,7 +161,7 @@ def test_only_the_rubric_itself_enters_the_advantages() -> None:
     import torch
 
     bound = BoundReward(GATED, "their-dist", weight=2.0)
-    advantages = advantages_of(outcomes, [bound], 4, "none", torch.device("cpu"))
+    advantages = advantages_of(outcomes, [bound], 4, BoundAdvantage(group_mean), torch.device("cpu"))
     assert advantages.totals[:3].tolist() == [3.0, -1.0, 3.0]
     assert advantages.trained.tolist() == [True, True, True, False]
 

@@ -77,7 +77,7 @@ def loss_of(model: Any, rank: int, pack_for: int | None, *, known: bool) -> tupl
         mask,
         COMPLETION,
         pack_for=pack_for,
-        entropy=False,
+        entropy="none",
         coefficients=(lambda _: weights) if known else None,
     )
     return (logps * weights).sum(), logps.detach()

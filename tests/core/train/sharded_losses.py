@@ -23,7 +23,9 @@ from grpo.core.config.sections import LossSection
 from grpo.core.policy.whole import full_tensors, is_sharded
 from grpo.core.train.adamw import CompensatedAdamW
 from grpo.core.train.head import attach_logps
+from grpo.core.train.losses.clipped import dapo
 from grpo.core.train.policy_loss import PolicyLoss
+from grpo.plugins._binding import BoundLoss
 
 ROWS, PROMPT, COMPLETION, LR = 8, 4, 6, 1e-2
 ZERO = {
@@ -56,6 +58,7 @@ def batch_of(rows: slice) -> dict[str, torch.Tensor]:
 def loss_of(model: Any, rows: slice, processes: int, beta: float) -> torch.Tensor:
     settings = LossSection(beta=beta)
     value = PolicyLoss(
+        BoundLoss(dapo),
         settings,
         "none",
         longest=COMPLETION,

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from grpo.core.train.advantage import Advantages, group_advantages
+from grpo.core.train.advantages.baselines import group_mean
+from grpo.plugins._binding import BoundAdvantage
 
 NAN = math.nan
 Scale = Literal["group", "batch", "none"]
@@ -27,7 +29,8 @@ def advantages(
 ) -> Advantages:
     scores = torch.tensor(rows, dtype=torch.float64)
     marks = torch.tensor([number in failed for number in range(len(rows))])
-    return group_advantages(scores, marks, torch.tensor(weights or [1.0] * scores.shape[1]), group_size, scale)
+    mean = BoundAdvantage(group_mean, options={"scale": scale})
+    return group_advantages(scores, marks, torch.tensor(weights or [1.0] * scores.shape[1]), group_size, mean)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -8,9 +8,12 @@ import torch
 from grpo import Completion, reward
 from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.batch import Batch, advantages_of, batch_metrics, refuse_overflow, stop_on_failures, trained_of
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
+
+MEAN = BoundAdvantage(group_mean)
 
 
 @reward(version=1)
@@ -28,7 +31,7 @@ def test_figures_beside_scores_are_means_over_the_completions_that_report_them()
         ]
     }
     rewards = [BoundReward(graded, "dist")]
-    advantages = advantages_of(outcomes, rewards, 2, "group", torch.device("cpu"))
+    advantages = advantages_of(outcomes, rewards, 2, MEAN, torch.device("cpu"))
     batch = Batch(1, (Completion("x"),) * 4, outcomes, advantages, 2, 0.0, 0.0)
     metrics = batch_metrics(batch, rewards)
     assert metrics["rewards/graded/tokens"] == 15
@@ -39,7 +42,7 @@ def test_figures_beside_scores_are_means_over_the_completions_that_report_them()
 def test_rollouts_that_a_budget_ended_leave_the_loss_when_asked() -> None:
     """The last token of such a rollout is an end token, so that TRL's own masking does not see them."""
     outcomes = {"graded": [Outcome("score", 1.0), Outcome("score", 0.0), Outcome("failure", reason="broke")]}
-    advantages = advantages_of(outcomes, [BoundReward(graded, "dist")], 3, "group", torch.device("cpu"))
+    advantages = advantages_of(outcomes, [BoundReward(graded, "dist")], 3, MEAN, torch.device("cpu"))
     cut = Completion("x", token_ids=(7, 2), finish_reason="length", turns=3)
     batch = Batch(1, (cut, Completion("x"), Completion("x")), outcomes, advantages, 3, 0.0, 0.0)
     assert trained_of(batch, LossSection()).tolist() == [True, True, False]
@@ -50,15 +53,15 @@ def test_rollouts_that_a_budget_ended_leave_the_loss_when_asked() -> None:
 def test_rewards_that_overflow_end_the_run_instead_of_teaching_nothing(score: float, weight: float) -> None:
     outcomes = {"graded": [Outcome("score", 0.0), Outcome("score", score), Outcome("score", -score)]}
     rewards = [BoundReward(graded, "dist", weight=weight)]
-    advantages = advantages_of(outcomes, rewards, 3, "group", torch.device("cpu"))
+    advantages = advantages_of(outcomes, rewards, 3, MEAN, torch.device("cpu"))
     batch = Batch(1, (Completion("x"),) * 3, outcomes, advantages, 3, 0.0, 0.0)
     with pytest.raises(RunError, match="the rewards of a step overflow"):
-        refuse_overflow(batch, rewards)
+        refuse_overflow(batch, rewards, MEAN)
 
 
 def batch_of(scores: list[Outcome], completions: tuple[Completion, ...] | None = None) -> Batch:
     outcomes = {"graded": scores}
-    advantages = advantages_of(outcomes, [BoundReward(graded, "dist")], 2, "none", torch.device("cpu"))
+    advantages = advantages_of(outcomes, [BoundReward(graded, "dist")], 2, MEAN, torch.device("cpu"))
     return Batch(1, completions or (Completion("x"),) * len(scores), outcomes, advantages, 2, 0.0, 0.0)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -64,3 +66,11 @@ def test_sums_hold_no_gradient_and_are_in_32_bits() -> None:
     kl = torch.rand(2, 4, dtype=torch.bfloat16, requires_grad=True)
     sums = update_sums(value(kl), None, MASK, None)
     assert (sums.dtype, sums.requires_grad, sums.shape) == (torch.float32, False, (7,))
+
+
+def test_what_a_loss_says_of_itself_is_a_mean_per_token_under_its_name() -> None:
+    said = {"weight": torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 2), "alike": torch.tensor([[5.0], [5.0]])}
+    found = replace(value(), metrics=said)
+    metrics = update_metrics(update_sums(found, None, MASK, None)[None], tuple(said), kl=False, weighted=False)
+    assert metrics["loss/weight"] == pytest.approx(float((said["weight"] * MASK).sum() / MASK.sum()))
+    assert metrics["loss/alike"] == 5.0

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from grpo.core.config.sections import Correction, LossSection
+from grpo.core.config.sections import Correction
+from grpo.core.train.losses import grpo_losses
 from grpo.core.train.objective import (
-    LOSSES,
     Counts,
     Objective,
     PassLoss,
     Tokens,
     importance_weights,
-    objective_of,
+    is_per_token,
     policy_loss,
 )
+from grpo.plugins._binding import BoundLoss
+from grpo.plugins.errors import PluginError
+from grpo.plugins.specs import LossSpec
+from grpo.plugins.training import LossTokens
+from grpo.plugins.training_decorators import loss as make_loss
+
+BUILT_IN = {spec.name: spec for spec in grpo_losses()}
+LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo")
+
+
+def bound(name: str, **options: Any) -> BoundLoss:
+    """A built-in loss with those of the options that it has."""
+    known = {option.name for option in BUILT_IN[name].options}
+    return BoundLoss(BUILT_IN[name], "grpo-kit", {key: value for key, value in options.items() if key in known})
+
 
 B, T = 4, 5
 LENGTHS = (5, 3, 0, 1)  # the third completion is masked out
@@ -50,7 +64,7 @@ def counts(given: Tokens) -> Counts:
     return Counts(B, given.mask.sum(), torch.tensor(BATCH_TOKENS), LONGEST, ACCUMULATION)
 
 
-def by_hand(objective: Objective, given: Tokens) -> float:
+def by_hand(objective: Objective, given: Tokens, high: float, delta: float | None, level: str) -> float:
     """The definitions, one token at a time."""
     rows = []
     for row in range(B):
@@ -61,12 +75,12 @@ def by_hand(objective: Objective, given: Tokens) -> float:
         mean = sum(apart[:length]) / max(length, 1)
         a, costs = float(given.advantages[row]), []
         for t in range(length):
-            r = math.exp(mean if objective.level == "sequence" else apart[t])
-            if objective.name == "cispo":
-                cost = -min(r, objective.epsilon_high) * a * new[t]
+            r = math.exp(mean if level == "sequence" else apart[t])
+            if objective.loss.name == "cispo":
+                cost = -min(r, high) * a * new[t]
             else:
-                clipped = min(max(r, 1 - objective.epsilon), 1 + objective.epsilon_high)
-                limited = r if objective.delta is None else min(r, objective.delta)
+                clipped = min(max(r, 1 - 0.2), 1 + high)
+                limited = r if delta is None else min(r, delta)
                 cost = -min(limited * a, clipped * a)
             if given.importance is not None:
                 cost *= float(given.importance[row].expand(T)[t])
@@ -76,7 +90,7 @@ def by_hand(objective: Objective, given: Tokens) -> float:
             costs.append(cost)
         rows.append(costs)
     total = sum(map(sum, rows))
-    if objective.name in ("grpo", "gspo"):
+    if objective.loss.name in ("grpo", "gspo"):
         return sum(sum(c) / max(len(c), 1) for c in rows) / B / ACCUMULATION
     return (
         total
@@ -85,7 +99,7 @@ def by_hand(objective: Objective, given: Tokens) -> float:
             "dr_grpo": B * LONGEST * ACCUMULATION,
             "dapo": BATCH_TOKENS,
             "cispo": BATCH_TOKENS,
-        }[objective.name]
+        }[objective.loss.name]
     )
 
 
@@ -110,10 +124,11 @@ def test_values_and_gradients_are_those_of_the_definition(name: str) -> None:
         _, level, beta, delta, weights, old = case
         high = 1.3 if name == "cispo" else 0.25
         corrects = delta is None  # both ways of the KL term, with either level
-        objective = Objective(name, 0.2, high, delta, beta, level, corrects)  # type: ignore[arg-type]
+        chosen = bound(name, epsilon_high=high, delta=delta, importance_sampling_level=level)
+        objective = Objective(chosen, beta, corrects)
         given = tokens(old=old, reference=beta > 0, importance=weights)
         loss = policy_loss(objective, given, counts(given)).loss
-        assert loss.item() == pytest.approx(by_hand(objective, given), rel=1e-12), case
+        assert loss.item() == pytest.approx(by_hand(objective, given, high, delta, level), rel=1e-12), case
         if old and name != "cispo":  # numbers for a gradient: only where no part of the value is held fixed
             (found,) = torch.autograd.grad(loss, given.logps)
             numeric = torch.zeros_like(found)
@@ -125,19 +140,19 @@ def test_values_and_gradients_are_those_of_the_definition(name: str) -> None:
                     same = Tokens(
                         moved, given.mask, given.advantages, given.old_logps, given.ref_logps, given.importance
                     )
-                    values.append(by_hand(objective, same))
+                    values.append(by_hand(objective, same, high, delta, level))
                 numeric[row, t] = (values[0] - values[1]) / 2e-6
             torch.testing.assert_close(found, numeric, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", LOSSES[:5])
 @pytest.mark.parametrize("correction", ["none", "token_truncate"])
 def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name: str, correction: Correction) -> None:
     """So that a kernel can ask for those of some rows before it knows the others."""
     for old in (False, True):
         given = tokens(old=old, reference=True, importance=None)
         loss = PassLoss(
-            Objective(name, 0.2, 0.3, None, 0.1, "token"),
+            Objective(bound(name, epsilon_high=0.3), 0.1),
             counts(given),
             mask=given.mask,
             advantages=given.advantages,
@@ -147,7 +162,7 @@ def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name:
             correction=correction,
             cap=1.1,
         )
-        assert loss.per_token
+        assert is_per_token(loss.objective.loss, correction)
         loss(given.logps)[0].loss.backward()
         some = torch.zeros(B, T, dtype=torch.bool)
         some[0, 1:4] = some[1, 0] = some[3, 0] = True
@@ -155,15 +170,17 @@ def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name:
         assert given.logps.grad is not None
         assert given.logps.grad[some].any()
         assert torch.equal(found[some], given.logps.grad[some])
-        assert not replace(loss, correction="sequence_mask").per_token
-        assert not replace(loss, objective=replace(loss.objective, level="sequence")).per_token
+    for whole in ("sequence_mask", "geometric_truncate"):
+        assert not is_per_token(bound(name, epsilon_high=0.3), whole)  # type: ignore[arg-type]
+    assert not is_per_token(bound("gspo"), correction)
+    assert not is_per_token(bound("dapo", importance_sampling_level="sequence"), correction)
 
 
 def test_on_policy_the_gradient_is_the_policy_gradient() -> None:
     """With a ratio of 1, every token's gradient is its advantage over the number of tokens, whatever is clipped."""
     for name in ("dapo", "cispo"):
         given = tokens(old=False, reference=False, importance=None)
-        loss = policy_loss(Objective(name, 0.2, 5.0, None, 0.0, "token"), given, counts(given)).loss
+        loss = policy_loss(Objective(bound(name, epsilon_high=5.0)), given, counts(given)).loss
         (found,) = torch.autograd.grad(loss, given.logps)
         torch.testing.assert_close(found, -given.advantages[:, None] * given.mask / BATCH_TOKENS)
 
@@ -171,8 +188,7 @@ def test_on_policy_the_gradient_is_the_policy_gradient() -> None:
 @pytest.mark.parametrize("name", LOSSES)
 def test_rows_without_an_advantage_can_be_left_out(name: str) -> None:
     given = tokens(old=True, reference=False, importance=None)
-    level: Any = "sequence" if name == "gspo" else "token"
-    objective = Objective(name, 0.2, 0.3, None, 0.0, level)
+    objective = Objective(bound(name, epsilon_high=0.3))
     advantages = given.advantages.clone()
     advantages[1] = 0.0
     whole = Tokens(given.logps, given.mask, advantages, given.old_logps)
@@ -187,9 +203,8 @@ def test_rows_without_an_advantage_can_be_left_out(name: str) -> None:
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_batch_of_masked_rows_is_zero_and_finite(name: str) -> None:
     given = tokens(old=True, reference=True, importance="token")
-    level: Any = "sequence" if name == "gspo" else "token"
     masked = Tokens(given.logps, given.mask * 0, given.advantages, given.old_logps, given.ref_logps, given.importance)
-    loss = policy_loss(Objective(name, 0.2, 0.3, None, 0.1, level), masked, counts(masked)).loss
+    loss = policy_loss(Objective(bound(name, epsilon_high=0.3), 0.1), masked, counts(masked)).loss
     (gradient,) = torch.autograd.grad(loss, given.logps)
     assert loss.item() == 0.0
     assert not gradient.any()
@@ -210,11 +225,39 @@ def test_the_correction_weighs_what_the_engine_found_differently_probable() -> N
     torch.testing.assert_close(weights("token_mask", 2.0), torch.tensor([[1.0, 0.0, 1.0]]))
     torch.testing.assert_close(weights("sequence_truncate", 9.0), torch.tensor([[e]]))
     torch.testing.assert_close(weights("sequence_mask", 2.0), torch.tensor([[0.0]]))
+    torch.testing.assert_close(weights("geometric_truncate", 9.0), torch.tensor([[math.exp(1 / 3)]]))
+    torch.testing.assert_close(weights("geometric_mask", 1.2), torch.tensor([[0.0]]))
     padded = importance_weights(logps, sampled, torch.tensor([[1, 0, 0]]), "sequence_truncate", 9.0)
     torch.testing.assert_close(padded, torch.tensor([[1.0]]))
 
 
-def test_the_objective_of_a_configuration() -> None:
-    assert objective_of(LossSection()) == Objective("dapo", 0.2, 0.2, None, 0.0, "token")
-    assert objective_of(LossSection(type="gspo", epsilon_high=0.3)).level == "sequence"
-    assert objective_of(LossSection(type="cispo", epsilon_high=5.0)).epsilon_high == 5.0
+def test_with_a_floor_the_mask_is_that_of_icepop() -> None:
+    """M(k) = k within [0.5, 5], else 0."""
+    ratios = torch.tensor([[0.4, 0.6, 4.0, 6.0]])
+    mask = torch.ones(1, 4)
+    found = importance_weights(ratios.log(), torch.zeros(1, 4), mask, "token_mask", 5.0, 0.5)
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.6, 4.0, 0.0]]))
+    found = importance_weights(ratios.log(), torch.zeros(1, 4), mask, "token_truncate", 5.0, 0.5)
+    torch.testing.assert_close(found, torch.tensor([[0.5, 0.6, 4.0, 5.0]]))
+    product = importance_weights(ratios.log(), torch.zeros(1, 4), mask, "geometric_mask", 5.0, 0.5)
+    torch.testing.assert_close(product, torch.tensor([[(0.4 * 0.6 * 4 * 6) ** 0.25]]))
+
+
+def test_costs_of_another_shape_are_refused_by_name() -> None:
+    @make_loss(version=1)
+    def averaged(tokens: LossTokens) -> torch.Tensor:
+        return -(tokens.advantages * tokens.logps).mean()
+
+    given = tokens(old=False, reference=False, importance=None)
+    with pytest.raises(PluginError, match=r"loss 'averaged' .* costs of shape \(\) for 4 completions of 5 tokens"):
+        policy_loss(Objective(BoundLoss(averaged)), given, counts(given))
+
+
+def test_a_loss_that_raises_is_named() -> None:
+    def broken(tokens: LossTokens) -> torch.Tensor:
+        raise ZeroDivisionError
+
+    given = tokens(old=False, reference=False, importance=None)
+    with pytest.raises(ZeroDivisionError) as caught:
+        policy_loss(Objective(BoundLoss(LossSpec("broken", 1, broken), "their-dist")), given, counts(given))
+    assert caught.value.__notes__ == ["(raised by the loss 'broken' of their-dist)"]

@@ -64,7 +64,7 @@ def by_the_models_own_mask(model: Any, ids: torch.Tensor, mask: torch.Tensor) ->
     """The padded batch as it is, without any of our layouts."""
     labels = torch.full_like(ids, -100)
     labels[:, PROMPT - 1 : -1] = ids[:, PROMPT:].masked_fill(mask[:, PROMPT:] == 0, -100)
-    found = model(input_ids=ids, attention_mask=mask, logp_labels=labels, logp_entropy=True)
+    found = model(input_ids=ids, attention_mask=mask, logp_labels=labels, logp_entropy="value")
     where = slice(PROMPT - 1, -1)
     return found["logps"][:, where], found["entropy"][:, where]
 
@@ -77,7 +77,7 @@ def assert_equal(model: Any, ids: torch.Tensor, mask: torch.Tensor, *, pack_for:
     for own in (False, True):
         model.zero_grad()
         if own:
-            logps, entropies = completion_logps(model, ids, mask, COMPLETION, pack_for=pack_for, entropy=True)
+            logps, entropies = completion_logps(model, ids, mask, COMPLETION, pack_for=pack_for, entropy="value")
         else:
             logps, entropies = by_the_models_own_mask(model, ids, mask)
         assert entropies is not None
@@ -145,7 +145,7 @@ def test_coefficients_reach_the_output_layer_in_its_order(hidden: int | None, mo
     gradients = []
     for known in (None, coefficients):
         model.zero_grad()
-        logps, _ = completion_logps(model, ids, mask, COMPLETION, pack_for=hidden, entropy=False, coefficients=known)
+        logps, _ = completion_logps(model, ids, mask, COMPLETION, pack_for=hidden, entropy="none", coefficients=known)
         monkeypatch.setattr("grpo.kernels.fused.gradients", None)  # nothing may be computed anew
         (logps * wanted).sum().backward()
         gradients.append([p.grad.clone() for p in model.parameters()])

@@ -66,7 +66,7 @@ def trained(folder: Path) -> dict[str, Any]:
     return load_file(adapter if adapter.exists() else folder / "model.safetensors")
 
 
-CISPO = {"type": "cispo", "epsilon_high": 2.0}
+CISPO = {"type": "cispo:epsilon_high=2.0"}
 LORA = {"lora": {"enabled": True, "rank": 4}}
 
 
@@ -76,13 +76,13 @@ LORA = {"lora": {"enabled": True, "rank": 4}}
         ({"type": "grpo", "num_iterations": 2, "beta": 0.1}, {}),
         ({"type": "grpo", "num_iterations": 2, "beta": 0.1, "use_bias_correction_kl": False}, {}),
         ({"type": "bnpo"}, LORA),
-        ({"type": "dr_grpo", "delta": 1.5, "num_iterations": 2}, {}),
+        ({"type": "dr_grpo:delta=1.5", "num_iterations": 2, "advantage": "group_mean:scale=none"}, {}),
         ({"type": "dapo", "mask_truncated_completions": True}, {}),
         ({"type": "dapo"}, {"train": {"head": "trl"}}),
         ({**CISPO, "num_iterations": 2}, LORA),
         (CISPO, {}),
         ({"type": "gspo", "num_iterations": 2}, LORA),
-        ({"type": "gspo", "epsilon_high": 0.28, "beta": 0.1}, {}),
+        ({"type": "gspo:epsilon_high=0.28", "beta": 0.1, "advantage": "group_mean:scale=batch"}, {}),
     ],
     ids=str,
 )

@@ -1,0 +1,192 @@
+"""Is an advantage fit to train with? An advantage in, a report out.
+
+It is called as the trainer calls it, with made-up scores. The relations hold of every advantage, but for those that it
+claims: `unbiased` is held against the exact gradient of two small policies, over every batch that they can sample.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+
+from grpo.core.check.report import Findings, Report, title_of
+from grpo.core.train.advantage import group_advantages
+from grpo.plugins._binding import BoundAdvantage
+from grpo.plugins.host import Host
+from grpo.plugins.specs import AdvantageSpec
+
+_NAN = math.nan
+_CLOSE = 1e-6
+_POLICIES = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], dtype=torch.float64)
+_WORTH = torch.tensor([[0.0, 1.0, 0.4], [1.0, 0.25, 0.0]], dtype=torch.float64)
+_MEMBERS = 3
+
+
+def check_advantage(advantage: str | AdvantageSpec | BoundAdvantage) -> Report:
+    """Checks an advantage.
+
+    Args:
+        advantage: a SPEC ("rloo", "pass_at_k:k=4", "./mine.py:mine"), what `@advantage` returned, or a bound one.
+
+    Returns:
+        What does not hold. Whatever the advantage does, nothing is raised on its account.
+
+    Raises:
+        UsageError: a SPEC that names no advantage, or options that it does not take.
+    """
+    if isinstance(advantage, str):
+        advantage = Host.discover().advantage(advantage)
+    bound = BoundAdvantage(advantage) if isinstance(advantage, AdvantageSpec) else advantage
+    findings = Findings()
+    try:
+        _relations(bound, findings)
+    except Exception as error:  # whatever a plugin raises
+        findings.add("error", "raises", f"{type(error).__name__}: {error}")
+    return findings.report(title_of(bound))
+
+
+def _relations(bound: BoundAdvantage, findings: Findings) -> None:
+    findings.tried("raises")
+    generator = torch.Generator().manual_seed(0)
+    several = torch.rand(12, 2, generator=generator, dtype=torch.float64)
+    right = (torch.rand(12, 1, generator=generator, dtype=torch.float64) < 0.5).double()
+    for scores in (several, right, several[:, :1]):
+        _finite(findings, "finite", _values(bound, scores), "scores between 0 and 1")
+        again = _values(bound, scores)
+        if not torch.equal(again, _values(bound, scores)):
+            findings.add("error", "same again", "the same scores get other advantages when they are asked for again")
+        _permuted(bound, findings, scores)
+        _missing(bound, findings, scores)
+    findings.tried("same again")
+    _equal(bound, findings)
+    _lonely(bound, findings)
+    _abstained(bound, findings, several)
+    _ordered(bound, findings, generator)
+    _shifted(bound, findings, right)
+    _gradient(bound, findings)
+
+
+def _values(bound: BoundAdvantage, scores: torch.Tensor, failed: Sequence[int] = (), size: int = 4) -> torch.Tensor:
+    """Returns the advantages of [N, R] scores as the trainer computes them, [N / size, size] float64."""
+    marks = torch.tensor([number in failed for number in range(len(scores))])
+    weights = torch.tensor([1.0, 0.5][: scores.shape[1]], dtype=torch.float64)
+    return group_advantages(scores, marks, weights, size, bound).values.view(-1, size).double()
+
+
+def _finite(findings: Findings, relation: str, values: torch.Tensor, example: str) -> None:
+    findings.tried(relation)
+    if not values.isfinite().all():
+        findings.add("error", relation, f"gives {values[~values.isfinite()][0].item()} to a scored completion", example)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(one, other, rtol=1e-5, atol=_CLOSE, equal_nan=True)
+
+
+def _permuted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
+    findings.tried("permutation")
+    values = _values(bound, scores)
+    members, groups = torch.tensor([2, 0, 3, 1]), torch.tensor([1, 2, 0])
+    folded = scores.view(3, 4, -1)
+    if not _alike(_values(bound, folded[:, members].reshape(scores.shape)), values[:, members]):
+        findings.add("error", "permutation", "the order of a group's members changes what they are worth")
+    if not _alike(_values(bound, folded[groups].reshape(scores.shape)), values[groups]):
+        findings.add("error", "permutation", "the order of the groups changes what their members are worth")
+
+
+def _missing(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
+    """A completion that failed is as one that was never sampled, whatever its other rewards said of it."""
+    findings.tried("failures")
+    folded = scores.view(3, 4, -1)
+    without = _values(bound, folded[:, :3].reshape(9, -1), size=3)
+    for left in (0.0, 1e6):
+        spoiled = folded.clone()
+        spoiled[:, 3] = left
+        found = _values(bound, spoiled.reshape(12, -1), failed=(3, 7, 11))
+        _finite(findings, "failures", found, "a failed completion in each group")
+        if not _alike(found[:, :3], without):
+            findings.add("error", "failures", "a completion that a reward failed on moves the others of its group")
+            return
+
+
+def _equal(bound: BoundAdvantage, findings: Findings) -> None:
+    findings.tried("equal scores")
+    for worth in (0.0, 1.0, 0.3):
+        # A second group with a spread, for advantages that look at the batch.
+        scores = torch.tensor([[worth]] * 4 + [[0.0], [1.0], [1.0], [0.0]], dtype=torch.float64)
+        for given in (scores, scores[:4]):
+            values = _values(bound, given)
+            _finite(findings, "equal scores", values, f"a group with four scores of {worth}")
+            if values.isfinite().all() and (values[0] - values[0, 0]).abs().max() > _CLOSE:
+                findings.add("error", "equal scores", "members of a group with equal scores are worth different things")
+
+
+def _lonely(bound: BoundAdvantage, findings: Findings) -> None:
+    findings.tried("one of a group")
+    scores = torch.tensor([[1.0], [0.0], [0.0], [0.0], [0.0], [1.0], [0.5], [1.0]], dtype=torch.float64)
+    for failed in ((1, 2, 3), (0, 1, 2, 3)):
+        _finite(findings, "one of a group", _values(bound, scores, failed), f"{4 - len(failed)} of four scored")
+    _finite(findings, "one of a group", _values(bound, scores[:1], size=1), "a batch of one completion")
+
+
+def _abstained(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
+    """A reward that abstained on everybody is as one that the run does not have."""
+    findings.tried("abstentions")
+    silent = scores.clone()
+    silent[:, 1] = _NAN
+    if not _alike(_values(bound, silent), _values(bound, scores[:, :1])):
+        findings.add("error", "abstentions", "a reward that abstains on every completion changes advantages")
+
+
+def _ordered(bound: BoundAdvantage, findings: Findings, generator: torch.Generator) -> None:
+    findings.tried("order")
+    for scores in (
+        torch.rand(8, 1, generator=generator, dtype=torch.float64),
+        torch.eye(8, dtype=torch.float64)[:, :1],
+    ):
+        for totals, values in zip(scores.view(2, 4), _values(bound, scores), strict=True):
+            better = totals[:, None] > totals[None]
+            if (better & (values[:, None] < values[None] - _CLOSE)).any():
+                findings.add("error", "order", "a better completion of a group is worth less than a worse one")
+
+
+def _shifted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
+    findings.tried("shift")
+    if not _alike(_values(bound, scores), _values(bound, scores + 0.5)):
+        findings.add("note", "shift", "0.5 more for every completion changes advantages, so where scores begin matters")
+
+
+def _gradient(bound: BoundAdvantage, findings: Findings) -> None:
+    """The policy gradient in expectation, over every batch of two prompts that two small policies can sample."""
+    findings.tried("expected gradient")
+    wanted = _POLICIES * (_WORTH - (_POLICIES * _WORTH).sum(dim=1, keepdim=True))
+    found = torch.zeros_like(wanted)
+    prompts = torch.arange(2).repeat_interleave(_MEMBERS)
+    for drawn in itertools.product(range(3), repeat=2 * _MEMBERS):
+        chosen = torch.tensor(drawn)
+        chance = _POLICIES[prompts, chosen].prod()
+        values = _values(bound, _WORTH[prompts, chosen][:, None], size=_MEMBERS).view(-1)
+        if not values.isfinite().all():
+            return  # said by another relation
+        score = torch.eye(3, dtype=torch.float64)[chosen] - _POLICIES[prompts]
+        found.index_add_(0, prompts, chance * values[:, None] * score / _MEMBERS)
+    cosine = float((found * wanted).sum() / (found.norm() * wanted.norm()).clamp(min=1e-12))
+    angle = math.degrees(math.acos(min(1.0, cosine)))
+    if cosine <= 0:
+        findings.add("error", "expected gradient", f"points away from a higher mean total ({angle:.0f} degrees)")
+    elif angle > 0.05 and bound.spec.unbiased:
+        findings.add(
+            "error",
+            "expected gradient",
+            f"claims to be unbiased, but is {angle:.1f} degrees off the gradient of the mean total in expectation. A "
+            "baseline or a scale depends on the completion's own score; leave that out, or do not claim it",
+        )
+    elif angle > 0.05:
+        findings.add(
+            "note",
+            "expected gradient",
+            f"{angle:.1f} degrees off the gradient of the mean total in expectation; it does not claim to be unbiased",
+        )

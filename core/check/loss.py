@@ -1,0 +1,202 @@
+"""Is a loss fit to train with? A loss in, a report out.
+
+It is called as the trainer calls it, on made-up tokens: completions of different lengths, with padding, advantages of
+both signs and none, sampled by the policy itself or by an older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from grpo.core.check.report import Findings, Report, Severity, title_of
+from grpo.core.train.objective import Counts, Objective, Tokens, policy_loss
+from grpo.plugins._binding import BoundLoss
+from grpo.plugins.host import Host
+from grpo.plugins.specs import LossSpec
+
+_LENGTHS = (7, 4, 1, 6, 3)
+_WIDTH = 7
+
+
+def check_loss(loss: str | LossSpec | BoundLoss) -> Report:
+    """Checks a loss.
+
+    Args:
+        loss: a SPEC ("dapo:epsilon_high=0.28", "./mine.py:mine"), what `@loss` returned, or a bound loss.
+
+    Returns:
+        What does not hold. Whatever the loss does, nothing is raised on its account.
+
+    Raises:
+        UsageError: a SPEC that names no loss, or options that it does not take.
+    """
+    if isinstance(loss, str):
+        loss = Host.discover().loss(loss)
+    bound = BoundLoss(loss) if isinstance(loss, LossSpec) else loss
+    findings = Findings()
+    try:
+        _relations(bound, findings)
+    except Exception as error:  # whatever a plugin raises
+        findings.add("error", "raises", f"{type(error).__name__}: {error}")
+    return findings.report(title_of(bound))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A loss and its gradients by log-probabilities and by entropies, [B, T] each."""
+
+    loss: torch.Tensor
+    logps: torch.Tensor
+    entropies: torch.Tensor
+
+    @property
+    def finite(self) -> bool:
+        return bool(self.loss.isfinite() and self.logps.isfinite().all() and self.entropies.isfinite().all())
+
+
+def _relations(bound: BoundLoss, findings: Findings) -> None:
+    findings.tried("raises")
+    own, older = _tokens(bound, apart=0.0), _tokens(bound, apart=0.3)
+    everyone = _counts(own)
+    for tokens, what in ((own, "its own completions"), (older, "completions of an older policy")):
+        found = _found(bound, tokens, everyone)
+        findings.tried("finite")
+        if not found.finite:
+            findings.add("error", "finite", "the loss, or its gradient, is no finite number", what)
+            return
+        _no_advantage(bound, findings, tokens)
+        _padding(bound, findings, tokens, found)
+        _other_rows(bound, findings, tokens, found)
+        _precision(bound, findings, tokens, found)
+    _direction(bound, findings, own, _found(bound, own, everyone))
+    findings.tried("far ratios")
+    if not _found(bound, _tokens(bound, apart=20.0), everyone).finite:
+        findings.add("warning", "far ratios", "no finite number where policies are 20 nats apart; bound the ratio")
+
+
+def _tokens(bound: BoundLoss, apart: float) -> Tokens:
+    """Completions in float64; `apart`: nats between the policy and the one that sampled, 0 for the same."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw() -> torch.Tensor:
+        return torch.rand(len(_LENGTHS), _WIDTH, generator=generator, dtype=torch.float64)
+
+    mask = torch.tensor([[1] * length + [0] * (_WIDTH - length) for length in _LENGTHS])
+    logps = (-3 * draw() - 0.1) * mask
+    return Tokens(
+        logps=logps,
+        mask=mask,
+        advantages=torch.tensor([1.5, -0.7, 0.9, -1.2, 0.0], dtype=torch.float64),
+        old_logps=(logps + apart * (2 * draw() - 1) * mask) if apart else None,
+        importance=0.5 + draw() if bound.spec.weighs else None,
+        entropies=2 * draw() * mask if bound.spec.entropies != "none" else None,
+    )
+
+
+def _counts(tokens: Tokens) -> Counts:
+    number = tokens.mask.sum()
+    return Counts(rows=len(_LENGTHS), tokens=number, batch_tokens=number, longest=_WIDTH + 2, accumulation=1)
+
+
+def _found(bound: BoundLoss, tokens: Tokens, counts: Counts) -> _Found:
+    logps = tokens.logps.detach().requires_grad_()
+    entropies = None if tokens.entropies is None else tokens.entropies.detach().requires_grad_()
+    loss = policy_loss(Objective(bound), replace(tokens, logps=logps, entropies=entropies), counts).loss
+    loss.backward()  # type: ignore[no-untyped-call]
+    none = torch.zeros_like(logps)
+    by_entropy = None if entropies is None else entropies.grad
+    return _Found(loss.detach(), none if logps.grad is None else logps.grad, none if by_entropy is None else by_entropy)
+
+
+def _alike(one: _Found, other: _Found, where: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    return torch.allclose(where(one.logps), where(other.logps), rtol=1e-9, atol=1e-12) and torch.allclose(
+        where(one.entropies), where(other.entropies), rtol=1e-9, atol=1e-12
+    )
+
+
+def _no_advantage(bound: BoundLoss, findings: Findings, tokens: Tokens) -> None:
+    """The trainer leaves completions without an advantage out of the forward pass."""
+    if bound.spec.every_row:
+        return
+    findings.tried("no advantage")
+    found = _found(bound, replace(tokens, advantages=torch.zeros_like(tokens.advantages)), _counts(tokens))
+    beside = _found(bound, tokens, _counts(tokens))  # whose last completion has none, beside others that have one
+    if found.logps.any() or found.entropies.any() or beside.logps[-1].any() or beside.entropies[-1].any():
+        findings.add(
+            "error",
+            "no advantage",
+            "completions without an advantage have a gradient, and the trainer leaves them out. Declare every_row=True",
+        )
+
+
+def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
+    findings.tried("padding")
+    outside = tokens.mask == 0
+    old = None if tokens.old_logps is None else tokens.old_logps.masked_fill(outside, -9.0)
+    entropies = None if tokens.entropies is None else tokens.entropies.masked_fill(outside, 5.0)
+    other = replace(tokens, logps=tokens.logps.masked_fill(outside, -4.0), old_logps=old, entropies=entropies)
+    moved = _found(bound, other, _counts(tokens))
+    if not torch.isclose(moved.loss, found.loss, rtol=1e-9) or not _alike(moved, found, lambda it: it[~outside]):
+        findings.add(
+            "error", "padding", "tokens that are masked change the loss. Multiply sums over tokens with the mask"
+        )
+
+
+def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
+    """Which completions share a forward pass is a question of memory, not of what is learned."""
+    findings.tried("other completions")
+    for kept in ([0, 1], [3, 2]):
+
+        def rows(values: torch.Tensor | None, kept: list[int] = kept) -> torch.Tensor | None:
+            return None if values is None else values[kept]
+
+        part = Tokens(
+            tokens.logps[kept],
+            tokens.mask[kept],
+            tokens.advantages[kept],
+            rows(tokens.old_logps),
+            None,
+            rows(tokens.importance),
+            rows(tokens.entropies),
+        )
+        alone = _found(bound, part, _counts(tokens))
+        same = _Found(found.loss, found.logps[kept], found.entropies[kept])
+        if not _alike(alone, same, lambda it: it):
+            severity: Severity = "note" if bound.spec.every_row else "error"  # it says that it looks at all
+            what = "a completion's gradient depends on what else is in its forward pass"
+            findings.add(severity, "other completions", what)
+            return
+
+
+def _precision(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
+    findings.tried("float64")
+
+    def single(values: torch.Tensor | None) -> torch.Tensor | None:
+        return None if values is None else values.float()
+
+    short = Tokens(
+        tokens.logps.float(),
+        tokens.mask,
+        tokens.advantages.float(),
+        single(tokens.old_logps),
+        None,
+        single(tokens.importance),
+        single(tokens.entropies),
+    )
+    rounded = _found(bound, short, _counts(tokens))
+    if not torch.allclose(rounded.logps.double(), found.logps, rtol=1e-3, atol=1e-5):
+        findings.add("error", "float64", "gradients in float32 are not those in float64")
+
+
+def _direction(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
+    """On the policy's own completions, what was good becomes more probable, and what was bad less."""
+    findings.tried("direction")
+    for row, worth in enumerate(tokens.advantages.tolist()):
+        gradient = found.logps[row, : _LENGTHS[row]]
+        if worth and (gradient * worth > 0).any():
+            findings.add("error", "direction", "a token of a better completion becomes less probable, or the reverse")
+        elif worth and not gradient.any() and not bound.spec.every_row:  # which may choose among completions
+            findings.add("warning", "direction", "a completion with an advantage has no gradient at all")

@@ -1,0 +1,102 @@
+"""Checks a sampler before it chooses what is learned: a sampler in, a report out.
+
+It goes through runs that are made up: rows that are always right, sometimes right and never right, and rewards without
+a lowest score. What it chooses must be rows that there are, the same ones whenever it is asked the same, and none may
+be left out for good.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from grpo.core.check.report import Findings, Report
+from grpo.plugins._binding import BoundSampler
+from grpo.plugins.errors import PluginError
+from grpo.plugins.host import Host
+from grpo.plugins.sampling import RowsSeen, Visit
+from grpo.plugins.specs import SamplerSpec
+
+ROWS, COUNT, STEPS = 30, 4, 240
+CHANCES = (1.0, 0.5, 0.0)  # of an answer of a row to be right, in turn
+SIZE = 8  # answers to a row
+Learned = dict[int, list[Visit]]
+
+
+def check_sampler(sampler: str | SamplerSpec | BoundSampler) -> Report:
+    """Checks a sampler.
+
+    Args:
+        sampler: a SPEC ("curriculum:floor=0.2"), a `SamplerSpec` or a bound sampler.
+
+    Returns:
+        What does not hold. Whatever the sampler does, nothing is raised on its account.
+
+    Raises:
+        UsageError: a SPEC that names no sampler, or options that it does not take.
+    """
+    if isinstance(sampler, str):
+        sampler = Host.discover().sampler(sampler)
+    bound = BoundSampler(sampler, "") if isinstance(sampler, SamplerSpec) else sampler
+    findings = Findings()
+    options = ",".join(f"{name}={value}" for name, value in bound.options.items())
+    _run(bound, findings, "choices", lambda row, seed: _visit(seed, CHANCES[row % len(CHANCES)]))
+    _run(bound, findings, "rewards without a lowest score", lambda row, seed: Visit(seed, None, row % 2 == 0))
+    _run(bound, findings, "rows that teach nothing", lambda row, seed: Visit(seed, 0.0, signal=False))
+    for rows, count, taken in ((3, 4, ()), (3, 1, (0, 1, 2)), (1, 1, ()), (5, 2, (1, 3))):
+        _chosen(bound, findings, "few rows", RowsSeen(rows, count, 1, "0", {}, frozenset(taken)))
+    return findings.report(f"sampler {bound.name}{':' if options else ''}{options}")
+
+
+def _run(bound: BoundSampler, findings: Findings, relation: str, visit: Callable[[int, int], Visit]) -> None:
+    """Goes through a run whose rows are what `visit` says at a step."""
+    visits: Learned = {}
+    last = dict.fromkeys(range(ROWS), 0)
+    for step in range(1, STEPS + 1):
+        rows = _chosen(bound, findings, relation, RowsSeen(ROWS, COUNT, step, "0", visits))
+        if rows is None:
+            return
+        for row in rows:
+            visits.setdefault(row, []).append(visit(row, step))
+            last[row] = step
+    findings.tried("every row again")
+    left = [row for row, step in last.items() if step <= STEPS // 2]
+    if left:
+        findings.add(
+            "warning",
+            "every row again",
+            f"{len(left)} of {ROWS} rows were not asked in the last {STEPS // 2} of {STEPS} steps ({relation}): what "
+            "the policy learned or forgot of them, nobody sees. Keep some prompts for rows that were asked long ago",
+        )
+
+
+def _chosen(bound: BoundSampler, findings: Findings, relation: str, seen: RowsSeen) -> list[int] | None:
+    """Has it choose, twice from the same; returns None where it cannot."""
+    findings.tried(relation)
+    findings.tried("the same from the same")
+    before = random.getstate()
+    try:
+        rows = bound.choose(seen)
+        turned = dict(reversed(list(seen.visits.items())))
+        again = bound.choose(RowsSeen(seen.rows, seen.count, seen.step, seen.seed, turned, seen.taken))
+    except PluginError as error:
+        findings.add("error", relation, str(error))
+        return None
+    finally:
+        moved = random.getstate() != before
+        random.setstate(before)
+    if again != rows or moved:
+        findings.add(
+            "error",
+            "the same from the same",
+            "asked twice with the same rows seen, it chose others, or drew from Python's own random numbers; a run "
+            "that resumes would ask other prompts. Draw from seen.random(), and keep nothing between calls",
+        )
+        return None
+    return rows
+
+
+def _visit(step: int, chance: float) -> Visit:
+    draws = random.Random(f"{step} {chance}")
+    right = sum(draws.random() < chance for _ in range(SIZE))
+    return Visit(step, right / SIZE, signal=0 < right < SIZE)

@@ -1,0 +1,46 @@
+"""`grpo report`: run directories in, one HTML file to read them in out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from grpo.core.text.printable import counted
+
+MEGABYTE = 1_000_000
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("report.html"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--max-size",
+    type=click.FloatRange(min=1),
+    default=30,
+    show_default=True,
+    metavar="MB",
+    help="Leave out rollouts, none that failed, where the file would be larger.",
+)
+@click.option("--new", multiple=True, metavar="SPEC", help="Score everything with this reward too; may be repeated.")
+def report(runs: tuple[Path, ...], output: Path, max_size: float, new: tuple[str, ...]) -> None:
+    """Write curves, settings and rollouts of each RUN as one HTML file, which opens without a network.
+
+    Several runs are laid over each other. The rewards of --new are compared, together, with the run's own.
+    """
+    from grpo.core.report.report import write_report
+
+    written = write_report(runs, output, limit=int(max_size * MEGABYTE), new=new)
+    click.echo(f"{written.path}: {counted(written.held, 'rollout')}, {written.size / MEGABYTE:.1f} MB")
+    if written.held < written.recorded:
+        click.echo(
+            f"{written.recorded - written.held} of {written.recorded} rollouts were left out; --max-size takes more",
+            err=True,
+        )

@@ -1,0 +1,1 @@
+"""A run as one page for reading: run directories in, one HTML file out that needs nothing else."""

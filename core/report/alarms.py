@@ -1,0 +1,139 @@
+"""What went wrong in a run, from its record: metrics and rollouts in, alarms with the rollouts they are about out.
+
+Warnings on the way a run goes are found again by the same watch that gave them while it ran, so the words are the same
+and runs of older releases have them too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo.core.record.list import RunLine
+from grpo.core.report.scan import OUTCOME
+from grpo.core.run.health import HealthWatch
+from grpo.core.text.printable import counted
+from grpo.plugins.types import Completion
+
+CANARIES = "canaries/"
+ENVIRONMENT = "environment"
+SHARES = {
+    "false_positive": "scored more than they should",
+    "false_negative": "scored less than they should",
+    "failure": "failed",
+    "drift": "drifted",
+}
+ENDED_EARLY = ("failed", "killed")
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One thing to look at.
+
+    Attributes:
+        step: where it was seen first.
+        kind: "health", "canary", "failure" or "state".
+        text: what was seen.
+        reward: the reward that failed; ENVIRONMENT for the environment; "" where it is about all rollouts of the step.
+    """
+
+    step: int
+    kind: str
+    text: str
+    reward: str = ""
+
+
+@dataclass(slots=True)
+class _Failures:
+    step: int
+    reason: str
+    count: int = 0
+
+
+@dataclass(slots=True)
+class AlarmWatch:
+    """Looks at a run again, step by step.
+
+    Attributes:
+        dtype: of the run's arithmetic.
+        metrics: the rows of metrics.jsonl.
+    """
+
+    dtype: str
+    metrics: Sequence[Mapping[str, Any]]
+    _health: HealthWatch = field(init=False)
+    _rows: list[Mapping[str, Any]] = field(init=False)
+    _found: list[Alarm] = field(init=False, default_factory=list)
+    _failures: dict[str, _Failures] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._health = HealthWatch(self.dtype)
+        self._rows = [row for row in self.metrics if row["step"] > 0]
+
+    def rollouts(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Looks at the rollouts of a step, after the metrics of the steps before it."""
+        self._up_to(step - 1)
+        if rows:
+            warnings = self._health.batch(step, [_completion(row) for row in rows], [row["reward"] for row in rows])
+            self._found += [Alarm(step, "health", text) for text in warnings]
+        for row in rows:
+            failed = [
+                (name.removeprefix(OUTCOME), row[f"reason.{name.removeprefix(OUTCOME)}"])
+                for name, outcome in row.items()
+                if name.startswith(OUTCOME) and outcome == "failure"
+            ]
+            if row["finish_reason"] == "error":
+                failed.append((ENVIRONMENT, json.loads(row["info"] or "{}").get("failure")))
+            for name, reason in failed:
+                self._failures.setdefault(name, _Failures(step, str(reason or "no reason was given"))).count += 1
+
+    def alarms(self, line: RunLine) -> list[Alarm]:
+        """Returns everything that was found, by step.
+
+        Args:
+            line: what the list of runs says of this one.
+        """
+        self._up_to(None)
+        found = [*self._found, *_canary_alarms(self.metrics)]
+        for name, own in self._failures.items():
+            who = "the environment" if name == ENVIRONMENT else f"reward '{name}'"
+            text = f"{who} failed on {counted(own.count, 'rollout')}, first in step {own.step}: {own.reason}"
+            found.append(Alarm(own.step, "failure", text, name))
+        if line.status in ENDED_EARLY:
+            how = "was killed" if line.status == "killed" else "failed"
+            found.append(Alarm(line.step, "state", f"the run {how} after step {line.step}"))
+        return sorted(found, key=lambda alarm: alarm.step)
+
+    def _up_to(self, step: int | None) -> None:
+        while self._rows and (step is None or self._rows[0]["step"] <= step):
+            row = self._rows.pop(0)
+            self._found += [Alarm(row["step"], "health", text) for text in self._health.metrics(row)]
+
+
+def _completion(row: Mapping[str, Any]) -> Completion:
+    """Returns what the watch reads of a recorded rollout."""
+    messages = json.loads(row["messages"] or "[]")
+    return Completion(
+        row["completion"],
+        finish_reason=row["finish_reason"],
+        turns=sum(message["role"] == "assistant" for message in messages) or 1,
+        info=json.loads(row["info"] or "{}"),
+    )
+
+
+def _canary_alarms(metrics: Sequence[Mapping[str, Any]]) -> list[Alarm]:
+    """Returns an alarm wherever a share of wrong canaries rises, from nothing before the first look."""
+    found: list[Alarm] = []
+    before: dict[str, float] = {}
+    for row in metrics:
+        for key, share in row.items():
+            if not key.startswith(CANARIES) or share is None:
+                continue
+            name, _, what = key.removeprefix(CANARIES).rpartition("/")
+            if what in SHARES and share > before.get(key, 0.0):
+                text = f"canaries of '{name}': {share:.0%} {SHARES[what]}, {before.get(key, 0.0):.0%} before"
+                found.append(Alarm(row["step"], "canary", text))
+            before[key] = share
+    return found

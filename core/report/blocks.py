@@ -1,0 +1,224 @@
+"""Data as the page reads it: values and rollouts in, blocks of compressed text out, each inflated when it is looked at.
+
+A block is JSON or an array of numbers, compressed with zlib and written in base64. Of a run's rollouts the index holds
+the numbers that lists are filtered and sorted by, column after column; the texts stand in blocks of a hundred
+thousand characters, in the order of the index.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from grpo.core.report.scan import KINDS, OUTCOME, Scan, is_failed, recorded_steps
+from grpo.core.report.tokens import RunTokenizer
+
+if TYPE_CHECKING:
+    from grpo.core.check.diff import Change
+
+BLOCK_SIZE = 100_000  # characters of texts that are compressed together
+LEVEL = 9
+VERDICTS = (None, False, True)  # by the number that the page reads
+PER_NAT = 100  # log-probabilities are whole hundredths of a nat
+LOWEST = -99.0
+TOKEN_SIZE = 8  # characters
+TOOLS = '"tool_calls"'
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRollouts:
+    """The chosen rollouts of a run, M of them.
+
+    Attributes:
+        count: M.
+        columns: name and type of each column of the index, in order; M numbers each, little-endian.
+        index: the block with the columns.
+        starts: the place of the first rollout of each block of texts.
+        texts: the blocks.
+    """
+
+    count: int
+    columns: Sequence[tuple[str, str]]
+    index: str
+    starts: Sequence[int]
+    texts: Sequence[str]
+
+    @property
+    def length(self) -> int:
+        """Characters of all blocks."""
+        return len(self.index) + sum(map(len, self.texts))
+
+
+def packed(data: bytes) -> str:
+    """Returns bytes as a block."""
+    return base64.b64encode(zlib.compress(data, LEVEL)).decode("ascii")
+
+
+def packed_json(value: Any) -> str:
+    """Returns a value as a block; numbers that are not finite become null, halves of surrogates a question mark."""
+    text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    return packed(text.encode("utf-8", "replace"))
+
+
+def pack_rollouts(
+    scan: Scan,
+    places: Sequence[int],
+    tokenizer: RunTokenizer,
+    *,
+    tokens: bool,
+    changes: Sequence[Change] | None = None,
+) -> PackedRollouts:
+    """Packs the chosen rollouts of a run.
+
+    Args:
+        scan: of the run.
+        places: those that stay, ascending.
+        tokenizer: of the run.
+        tokens: with the log-probability of each token.
+        changes: what other rewards make of each rollout of the run.
+    """
+    index = _Index(scan, changes)
+    texts = _Texts(tokenizer, tokens)
+    wanted = set(places)
+    place = 0
+    for step, rows in recorded_steps(scan.run):
+        for number, row in enumerate(rows):
+            if place in wanted:
+                index.add(place, step, number, row)
+                texts.add(row, scan.rewards)
+            place += 1
+    columns, data = index.written()
+    starts, blocks = texts.written()
+    return PackedRollouts(len(places), columns, packed(data), starts, blocks)
+
+
+@dataclass(slots=True)
+class _Index:
+    """Columns of numbers, one number for each rollout."""
+
+    scan: Scan
+    changes: Sequence[Change] | None
+    _columns: dict[str, list[Any]] = field(default_factory=dict)
+    _prompts: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, place: int, step: int, number: int, row: Mapping[str, Any]) -> None:
+        prompt = (row["env"] or "", row["prompt"])
+        values: dict[str, Any] = {
+            "step": step,
+            "number": number,
+            "group": row["group"],
+            "tokens": row["tokens"],
+            "prompt": self._prompts.setdefault(prompt, len(self._prompts)),
+            "env": self.scan.envs.index(row["env"] or ""),
+            "finish": self.scan.finishes.index(row["finish_reason"]),
+            "verdict": VERDICTS.index(row["right"]),
+            "failed": is_failed(row, [name for name in self.scan.rewards if OUTCOME + name in row]),
+            "reward": row["reward"],
+            "advantage": row["advantage"],
+        }
+        for at, name in enumerate(self.scan.rewards):
+            values[f"kind{at}"] = KINDS.index(row.get(OUTCOME + name) or "")
+            values[f"score{at}"] = row.get(f"score.{name}")
+        if self.changes is not None:
+            change = self.changes[place]
+            values |= {"new_reward": change.new.total, "new_advantage": change.new.advantage}
+            values |= {"shift": change.shift, "flipped": change.flipped}
+        for key, value in values.items():
+            self._columns.setdefault(key, []).append(value)
+
+    def written(self) -> tuple[list[tuple[str, str]], bytes]:
+        kinds = [(name, _type_of(name)) for name in self._columns]
+        arrays = (_array(self._columns[name], kind).tobytes() for name, kind in kinds)
+        return kinds, b"".join(arrays)
+
+
+@dataclass(slots=True)
+class _Texts:
+    """Texts of rollouts in blocks; what the members of a group share stands once in each."""
+
+    tokenizer: RunTokenizer
+    tokens: bool
+    _starts: list[int] = field(default_factory=list)
+    _blocks: list[str] = field(default_factory=list)
+    _rollouts: list[list[Any]] = field(default_factory=list)
+    _shared: dict[str, int] = field(default_factory=dict)
+    _prompts: dict[str, str | None] = field(default_factory=dict)
+    _pieces: dict[str, int] = field(default_factory=dict)
+    _size: int = 0
+    _count: int = 0
+
+    def add(self, row: Mapping[str, Any], rewards: Iterable[str]) -> None:
+        if not self._rollouts:
+            self._starts.append(self._count)
+        outcomes = [[row.get(f"score.{name}"), row.get(f"reason.{name}")] for name in rewards]
+        prompt, columns = row["prompt"], row["columns"]
+        if prompt not in self._prompts:
+            with_tools = TOOLS in (row["info"] or "")  # their schemas stood in the prompt, and no record has them
+            self._prompts[prompt] = None if with_tools else self.tokenizer.rendered(prompt)
+        ids = [self._share(prompt), self._share(columns)]
+        self._rollouts.append([*ids, row["completion"], row["messages"], row["info"], outcomes, self._tokens(row)])
+        self._size += sum(len(row[name] or "") for name in ("completion", "messages", "info"))
+        self._count += 1
+        if self._size >= BLOCK_SIZE:
+            self._close()
+
+    def written(self) -> tuple[list[int], list[str]]:
+        if self._rollouts:
+            self._close()
+        return self._starts, self._blocks
+
+    def _tokens(self, row: Mapping[str, Any]) -> list[list[int]] | None:
+        """Returns the tokens, by their places among the pieces of the block, and their log-probabilities."""
+        if not (self.tokens and row["token_ids"] and row["logprobs"]):
+            return None
+        pieces = self.tokenizer.pieces(row["token_ids"])
+        if pieces is None:
+            return None
+        self._size += TOKEN_SIZE * len(pieces)
+        places = [self._pieces.setdefault(piece, len(self._pieces)) for piece in pieces]
+        return [places, [round(PER_NAT * min(max(value, LOWEST), 0.0)) for value in row["logprobs"]]]
+
+    def _share(self, text: str) -> int:
+        if text not in self._shared:
+            self._shared[text] = len(self._shared)
+            self._size += len(text)
+        return self._shared[text]
+
+    def _close(self) -> None:
+        seen = {text: self._prompts[text] for text in self._shared if text in self._prompts}
+        told = [seen.get(text) for text in self._shared]
+        block = {"shared": list(self._shared), "seen": told, "pieces": list(self._pieces), "rollouts": self._rollouts}
+        self._blocks.append(packed_json(block))
+        self._rollouts, self._shared, self._prompts, self._pieces, self._size = [], {}, {}, {}, 0
+
+
+def _type_of(name: str) -> str:
+    if name.startswith(("score", "reward", "advantage", "new_", "shift")):
+        return "f4"
+    if name.startswith(("kind", "failed", "finish", "verdict", "flipped")):
+        return "u1"
+    return "u2" if name == "env" else "u4"
+
+
+def _array(values: Sequence[Any], kind: str) -> np.ndarray[Any, Any]:
+    if kind == "f4":
+        with np.errstate(over="ignore"):  # what 32 bits cannot hold is infinite in a list, and exact where it is read
+            return np.array([math.nan if value is None else value for value in values], dtype="<f4")
+    return np.array(values, dtype=f"<{kind}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value

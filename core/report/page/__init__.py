@@ -1,0 +1,88 @@
+"""The page itself: blocks of data in, the HTML of one file out.
+
+Everything but the blocks is the same in every report, and blocks are base64: no text of a run is ever part of the HTML,
+so there is nothing to escape and no need of a template engine. What a run says is set by the script as text alone. The
+policy in the head lets the browser run this one script and use this one style sheet, by their digests, and reach for
+nothing: no other file, no network.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+SCRIPTS = (  # in the order in which they stand in the page
+    "dom.js",
+    "data.js",
+    "python.js",
+    "diff.js",
+    "route.js",
+    "chart.js",
+    "panels.js",
+    "overview.js",
+    "settings.js",
+    "filter.js",
+    "list.js",
+    "rollout.js",
+    "group.js",
+    "main.js",
+)
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Crect width='16' height='16' rx='3' fill='%230072B2'/%3E"
+    "%3Cpath d='M3 12l3-4 3 2 4-6' fill='none' stroke='white' stroke-width='2'/%3E%3C/svg%3E"
+)
+POLICY = (
+    "default-src 'none'; script-src {script}; style-src {style}; img-src data:; base-uri 'none'; form-action 'none'"
+)
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="grpo report">
+<title>Run report</title>
+<link rel="icon" href="{icon}">
+<style>{style}</style>
+</head>
+<body>
+<noscript><p>This report draws itself: allow it to run its script, which comes with the file and reaches for nothing.
+</p></noscript>
+<div id="page"></div>
+"""
+BLOCK = '<script type="application/octet-stream" id="{name}">{block}</script>\n'
+Named = tuple[str, str]  # a block and its name in the page
+
+
+def page(summary: str, rollouts: Sequence[Named]) -> Iterator[str]:
+    """Yields the page in pieces.
+
+    Args:
+        summary: the block that the page begins with; it is drawn before the others have been read.
+        rollouts: names and blocks.
+    """
+    script, style = _script(), _file("style.css")
+    policy = POLICY.format(script=_digest(script), style=_digest(style))
+    yield HEAD.format(policy=policy, icon=ICON, style=style)
+    yield BLOCK.format(name="summary", block=summary)
+    yield f"<script>{script}</script>\n"
+    for name, block in rollouts:
+        yield BLOCK.format(name=name, block=block)
+    yield "</body>\n</html>\n"
+
+
+def _script() -> str:
+    return f'"use strict";\n(() => {{\n{"".join(map(_file, SCRIPTS))}}})();\n'
+
+
+def _file(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,309 @@
+// Curves over steps: series in, one SVG out. All charts share the range of steps, the smoothing and the cursor.
+
+const shared = { from: null, to: null, smooth: 5, cursor: null, charts: new Set() };
+const MARGIN = { left: 46, right: 12, top: 8, bottom: 22 };
+const HEIGHT = 190;
+const TICKS = [1, 2, 2.5, 5, 10];
+const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
+
+const ticks = (low, high, wanted, whole) => {
+  const raw = (high - low) / Math.max(1, wanted);
+  const power = 10 ** Math.floor(Math.log10(raw || 1));
+  const size = Math.max(whole ? 1 : 0, power * TICKS.find((one) => one * power >= raw * 0.999));
+  const found = [];
+  for (let at = Math.ceil(low / size - 1e-9); at * size <= high + size * 1e-9; at++) found.push(at * size || 0); // no -0
+  return found;
+};
+
+const smoothed = (values, window) => {
+  if (window <= 1) return values;
+  const found = new Array(values.length).fill(null);
+  const last = [];
+  values.forEach((value, at) => {
+    if (!known(value)) return;
+    last.push(value);
+    if (last.length > window) last.shift();
+    found[at] = mean(last);
+  });
+  return found;
+};
+
+// A path of at most two points for each pixel: the lowest and the highest.
+const path = (steps, values, x, y, width) => {
+  const points = [];
+  for (let at = 0; at < steps.length; at++) {
+    if (known(values[at])) points.push([x(steps[at]), values[at]]);
+  }
+  const seen = points.length > 2 * width ? thinned(points) : points;
+  return seen.map(([px, value], at) => `${at ? "L" : "M"}${px.toFixed(1)} ${y(value).toFixed(1)}`).join("");
+};
+
+const thinned = (points) => {
+  const found = [];
+  let column = null,
+    low,
+    high;
+  const close = () => {
+    if (column === null) return;
+    found.push(...(low === high ? [low] : low[0] <= high[0] ? [low, high] : [high, low]));
+  };
+  for (const point of points) {
+    if (Math.round(point[0]) !== column) {
+      close();
+      column = Math.round(point[0]);
+      low = high = point;
+    } else {
+      if (point[1] < low[1]) low = point;
+      if (point[1] > high[1]) high = point;
+    }
+  }
+  close();
+  return found;
+};
+
+class Chart {
+  // series: {label, colour, dash, steps, values, low?, high?, dots?}; range: [low, high] that is always shown.
+  constructor({ title, unit, series, range, opened }) {
+    Object.assign(this, { title, unit, series, range, opened });
+    this.svg = svg("svg", { class: "plot", role: "img", "aria-label": this.told() });
+    this.legend = el(
+      "div",
+      { class: "legend" },
+      series.map((one) => this.entry(one)),
+    );
+    this.node = el(
+      "figure",
+      { class: "chart" },
+      el(
+        "figcaption",
+        null,
+        el("span", { class: "title" }, ...spelled(title)),
+        " ",
+        el("span", { class: "unit" }, unit),
+      ),
+      this.svg,
+      this.legend,
+    );
+    this.svg.addEventListener("pointermove", (event) => this.moved(event));
+    this.svg.addEventListener("pointerleave", () => {
+      if (!this.pressed) pointAt(null);
+    });
+    this.svg.addEventListener("pointerdown", (event) => this.press(event));
+    this.svg.addEventListener("pointerup", (event) => this.release(event));
+    this.watcher = new ResizeObserver(() => this.draw());
+    this.watcher.observe(this.svg);
+    shared.charts.add(this);
+  }
+
+  close() {
+    this.watcher.disconnect();
+    shared.charts.delete(this);
+  }
+
+  entry(one) {
+    const sample = svg(
+      "svg",
+      { class: "sample", viewBox: "0 0 22 8", "aria-hidden": "true" },
+      svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: one.colour, "stroke-dasharray": DASHES[one.dash ?? 0] }),
+    );
+    one.read = el("output", { class: "value" });
+    return el("span", { class: "key" }, sample, el("span", { class: "label" }, ...spelled(one.label)), one.read);
+  }
+
+  told() {
+    const words = this.series.slice(0, 6).map((one) => {
+      const at = one.values.map((value, place) => (known(value) ? place : -1)).filter((place) => place >= 0);
+      if (!at.length) return `${one.label}: not measured`;
+      const [first, last] = [at[0], at.at(-1)];
+      return (
+        `${one.label}: ${number(one.values[first])} at step ${one.steps[first]}, ` +
+        `${number(one.values[last])} at step ${one.steps[last]}`
+      );
+    });
+    return `${this.title}, ${this.unit}. ${words.join("; ")}.`;
+  }
+
+  draw() {
+    this.width = this.svg.clientWidth;
+    if (!this.width) return;
+    const all = this.series.flatMap((one) => [one.steps[0], one.steps.at(-1)]).filter(known);
+    const from = shared.from ?? Math.min(...all),
+      to = shared.to ?? Math.max(...all);
+    this.from = from;
+    this.to = to > from ? to : from + 1;
+    const [low, high] = this.reach();
+    const inner = { right: this.width - MARGIN.right, bottom: HEIGHT - MARGIN.bottom };
+    this.x = (step) => MARGIN.left + ((step - this.from) / (this.to - this.from)) * (inner.right - MARGIN.left);
+    this.y = (value) => inner.bottom - ((value - low) / (high - low)) * (inner.bottom - MARGIN.top);
+    const clip = (this.clip ??= `clip${Math.random().toString(36).slice(2)}`);
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
+    this.cursor = svg("g", { class: "cursor" });
+    this.svg.replaceChildren(
+      svg(
+        "clipPath",
+        { id: clip },
+        svg("rect", {
+          x: MARGIN.left - 4,
+          y: 0,
+          width: Math.max(0, inner.right - MARGIN.left + 8),
+          height: inner.bottom + 4,
+        }),
+      ),
+      svg(
+        "g",
+        { class: "grid" },
+        ticks(low, high, 4).map((value) => [
+          svg("line", { x1: MARGIN.left, x2: inner.right, y1: this.y(value), y2: this.y(value) }),
+          svg("text", { x: MARGIN.left - 6, y: this.y(value) + 3.5, "text-anchor": "end" }, this.axis(value)),
+        ]),
+      ),
+      svg(
+        "g",
+        { class: "steps" },
+        ticks(this.from, this.to, this.width / 90, true).map((step) =>
+          svg("text", { x: this.x(step), y: HEIGHT - 6, "text-anchor": "middle" }, step.toLocaleString("en")),
+        ),
+      ),
+      svg(
+        "g",
+        { "clip-path": `url(#${clip})` },
+        this.series.map((one) => this.curve(one)),
+      ),
+      this.cursor,
+    );
+    this.point();
+  }
+
+  axis(value) {
+    const size = Math.abs(value);
+    if (size >= 1e4) return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+    if (size > 0 && size < 1e-3) return value.toExponential(0).replaceAll("-", "−");
+    return String(Number(value.toPrecision(6))).replace("-", "−");
+  }
+
+  curve(one) {
+    const width = this.width - MARGIN.left - MARGIN.right;
+    const line = { fill: "none", stroke: one.colour, "stroke-dasharray": DASHES[one.dash ?? 0] };
+    if (one.dots) {
+      return one.steps
+        .map(
+          (step, at) =>
+            known(one.values[at]) && [
+              known(one.low?.[at]) &&
+                svg("line", {
+                  class: "reach",
+                  x1: this.x(step),
+                  x2: this.x(step),
+                  y1: this.y(one.low[at]),
+                  y2: this.y(one.high[at]),
+                  stroke: one.colour,
+                }),
+              svg("circle", { cx: this.x(step), cy: this.y(one.values[at]), r: 3, fill: one.colour }),
+            ],
+        )
+        .concat([svg("path", { ...line, class: "curve", d: path(one.steps, one.values, this.x, this.y, width) })]);
+    }
+    const few = one.values.filter(known).length < 8;
+    const bold = smoothed(one.values, shared.smooth);
+    const faint = shared.smooth > 1 && !one.bold;
+    return [
+      faint && svg("path", { ...line, class: "raw", d: path(one.steps, one.values, this.x, this.y, width) }),
+      svg("path", { ...line, class: "curve", d: path(one.steps, bold, this.x, this.y, width) }),
+      few &&
+        one.steps.map(
+          (step, at) =>
+            known(bold[at]) && svg("circle", { cx: this.x(step), cy: this.y(bold[at]), r: 2.5, fill: one.colour }),
+        ),
+    ];
+  }
+
+  reach() {
+    let low = Infinity,
+      high = -Infinity;
+    const take = (value) => {
+      if (!known(value)) return;
+      if (value < low) low = value;
+      if (value > high) high = value;
+    };
+    for (const one of this.series) {
+      for (let at = 0; at < one.steps.length; at++) {
+        if (one.steps[at] < this.from || one.steps[at] > this.to) continue;
+        take(one.values[at]);
+        take(one.low?.[at]);
+        take(one.high?.[at]);
+      }
+    }
+    this.range?.forEach(take);
+    if (low > high) return [0, 1];
+    const room = (high - low || Math.abs(high) || 1) * 0.06;
+    const floor = low >= 0 && low - room < 0 ? 0 : low - room;
+    return [low === this.range?.[0] ? low : floor, high === this.range?.[1] ? high + room / 3 : high + room];
+  }
+
+  step(event) {
+    const place =
+      (event.clientX - this.svg.getBoundingClientRect().left - MARGIN.left) / (this.width - MARGIN.left - MARGIN.right);
+    return Math.min(this.to, Math.max(this.from, Math.round(this.from + place * (this.to - this.from))));
+  }
+
+  moved(event) {
+    const step = this.step(event);
+    if (this.pressed !== undefined && this.pressed !== null) this.until = step;
+    pointAt(step);
+  }
+
+  press(event) {
+    if (event.button !== 0) return;
+    this.pressed = this.until = this.step(event);
+    this.svg.setPointerCapture(event.pointerId);
+  }
+
+  release() {
+    const [one, two] = [this.pressed, this.until];
+    this.pressed = this.until = null;
+    if (!known(one)) return;
+    if (Math.abs(one - two) >= 1) zoom(Math.min(one, two), Math.max(one, two));
+    else this.opened?.(one);
+  }
+
+  // The cursor and what every curve is worth there.
+  point() {
+    const step = shared.cursor;
+    for (const one of this.series) {
+      const at = known(step) ? one.steps.indexOf(step) : -1;
+      one.read.textContent = at >= 0 && known(one.values[at]) ? number(one.values[at]) : "";
+    }
+    if (!this.cursor) return;
+    if (!known(step) || step < this.from || step > this.to) return this.cursor.replaceChildren();
+    const x = this.x(step),
+      bottom = HEIGHT - MARGIN.bottom;
+    const held = known(this.pressed) && this.pressed !== step;
+    this.cursor.replaceChildren(
+      ...[
+        held &&
+          svg("rect", {
+            class: "zooming",
+            x: Math.min(x, this.x(this.pressed)),
+            y: MARGIN.top,
+            width: Math.abs(x - this.x(this.pressed)),
+            height: bottom - MARGIN.top,
+          }),
+        svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: bottom }),
+        svg("text", { x: Math.min(x + 4, this.width - 48), y: MARGIN.top + 8 }, `step ${step}`),
+      ].filter(Boolean),
+    );
+  }
+}
+
+const pointAt = (step) => {
+  if (shared.cursor === step && !known(step)) return;
+  shared.cursor = step;
+  for (const chart of shared.charts) chart.point();
+};
+
+const zoom = (from, to) => {
+  shared.from = from;
+  shared.to = to;
+  document.getElementById("unzoom")?.toggleAttribute("hidden", from === null);
+  for (const chart of shared.charts) chart.draw();
+};

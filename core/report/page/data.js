@@ -1,0 +1,122 @@
+// What the file holds: blocks in, numbers and texts of rollouts out. A block is inflated when it is first looked at.
+
+const KEPT = 96; // blocks of texts that stay inflated
+const ARRAYS = { f4: Float32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
+const KINDS = ["", "score", "abstain", "failure"];
+const VERDICTS = ["", "wrong", "right"];
+
+const inflate = async (name) => {
+  const packed = atob(document.getElementById(name).textContent);
+  const bytes = new Uint8Array(packed.length);
+  for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).arrayBuffer();
+};
+
+const inflateJson = async (name) => JSON.parse(new TextDecoder().decode(await inflate(name)));
+
+// The last place of an ascending list whose value is at most `value`.
+const lastUpTo = (list, value) => {
+  let low = 0,
+    high = list.length;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (list[middle] <= value) low = middle;
+    else high = middle;
+  }
+  return low;
+};
+
+const parsed = (text, otherwise) => {
+  try {
+    return text === null ? otherwise : JSON.parse(text);
+  } catch {
+    return otherwise;
+  }
+};
+
+class Run {
+  constructor(place, summary) {
+    Object.assign(this, summary);
+    for (const name of ["metrics", "cases", "weights"]) this[name] = bare(summary[name]);
+    this.place = place;
+    this.kept = new Map();
+    this.whole = new Map(this.recordedBySteps);
+  }
+
+  // The numbers of all rollouts, by column.
+  load() {
+    this.loading ??= inflate(`run${this.place}-index`).then((buffer) => {
+      let at = 0;
+      this.index = {};
+      for (const [name, type] of this.columns) {
+        const length = this.held * ARRAYS[type].BYTES_PER_ELEMENT;
+        this.index[name] = new ARRAYS[type](buffer.slice(at, at + length));
+        at += length;
+      }
+      this.heldSteps = [...new Set(this.index.step ?? [])];
+    });
+    return this.loading;
+  }
+
+  block(number) {
+    const found = this.kept.get(number) ?? inflateJson(`run${this.place}-texts${number}`);
+    this.kept.delete(number);
+    this.kept.set(number, found);
+    if (this.kept.size > KEPT) this.kept.delete(this.kept.keys().next().value);
+    return found;
+  }
+
+  async texts(place) {
+    const number = lastUpTo(this.starts, place);
+    return this.read(await this.block(number), place - this.starts[number]);
+  }
+
+  read(block, at) {
+    const [prompt, columns, completion, messages, info, outcomes, tokens] = block.rollouts[at];
+    return {
+      prompt: parsed(block.shared[prompt], []),
+      seen: block.seen[prompt],
+      columns: block.shared[columns],
+      completion,
+      messages: parsed(messages, []),
+      info: parsed(info, null),
+      infoText: info,
+      outcomes,
+      tokens: tokens?.[0].map((piece, own) => ({ text: block.pieces[piece], nats: tokens[1][own] / 100 })) ?? null,
+    };
+  }
+
+  find(step, number) {
+    const { step: steps, number: numbers } = this.index;
+    for (let place = this.first(step); place < this.held && steps[place] === step; place++) {
+      if (numbers[place] === number) return place;
+    }
+    return -1;
+  }
+
+  // The first place of a step, for the columns stand in order of step.
+  first(step) {
+    let low = 0,
+      high = this.held;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.index.step[middle] < step) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  group(step, group) {
+    const found = [];
+    for (let place = this.first(step); place < this.held && this.index.step[place] === step; place++) {
+      if (this.index.group[place] === group) found.push(place);
+    }
+    return found;
+  }
+
+  // What a reward made of a rollout: its kind, and its score to four digits; texts() has all of them.
+  outcome(reward, place) {
+    return { kind: KINDS[this.index[`kind${reward}`][place]], score: this.index[`score${reward}`][place] };
+  }
+}

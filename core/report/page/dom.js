@@ -1,0 +1,130 @@
+// Elements and numbers: values in, nodes out. Texts of a run become text nodes and nothing else.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// Characters that are not seen, or that move what stands beside them: shown by their code.
+const UNSEEN = new RegExp(
+  "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f" +
+    "\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]",
+  "gu",
+);
+
+const make = (node, props, children) => {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "style") Object.entries(value).forEach(([key, own]) => node.style.setProperty(key, own));
+    else if (name === "value" || name === "checked" || name === "selected") node[name] = value;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+};
+
+// A button does what its own code says, and never sends the form that it stands in.
+const el = (tag, props, ...children) =>
+  make(document.createElement(tag), tag === "button" ? { type: "button", ...props } : props, children);
+const svg = (tag, props, ...children) => make(document.createElementNS(SVG, tag), props, children);
+
+const code = (point) => "U+" + point.toString(16).toUpperCase().padStart(4, "0");
+
+// A text as it is, with what cannot be seen spelled out.
+const spelled = (text) => {
+  const parts = [];
+  let end = 0;
+  for (const match of text.matchAll(UNSEEN)) {
+    if (match.index > end) parts.push(text.slice(end, match.index));
+    const name = code(match[0].codePointAt(0));
+    parts.push(el("span", { class: "unseen", title: name + ", a character that is not seen" }, name.slice(2)));
+    end = match.index + match[0].length;
+  }
+  if (end < text.length) parts.push(text.slice(end));
+  return parts;
+};
+
+const LONG = 60000; // characters of one text that are shown at once
+
+const quoted = (text, props) => {
+  const node = el("pre", { ...props, class: "quoted " + (props?.class ?? ""), dir: "auto", tabindex: "0" });
+  if (text === "") node.append(el("span", { class: "faint" }, "(empty)"));
+  const more = (from) => {
+    const cut = from + LONG < text.length ? from + LONG : text.length;
+    node.append(...spelled(text.slice(from, cut)));
+    if (cut < text.length) {
+      const button = el(
+        "button",
+        {
+          class: "more",
+          onclick: () => {
+            button.remove();
+            more(cut);
+          },
+        },
+        `${(text.length - cut).toLocaleString("en")} more characters`,
+      );
+      node.append(button);
+    }
+  };
+  more(0);
+  return node;
+};
+
+const oneLine = (text, width) => {
+  const line = text
+    .slice(0, 4 * width)
+    .replace(/\s+/gu, " ")
+    .trim();
+  return line.length > width ? line.slice(0, width - 1) + "…" : line;
+};
+
+// An object without ancestors: no name that a run chose, such as "constructor", finds anything in it by chance.
+const bare = (members) => Object.assign(Object.create(null), members);
+
+const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
+
+// Four significant digits, and whole numbers as they are.
+const number = (value) => {
+  if (!known(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en").replace("-", "−");
+  const size = Math.abs(value);
+  const text = size >= 1e5 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  return text.replaceAll("-", "−").replace("e+", "e");
+};
+
+const direction = (value) => (value > 0 ? "up" : value < 0 ? "down" : "");
+const signed = (value) => (known(value) && value > 0 ? "+" : "") + number(value);
+const percent = (value) => (known(value) ? (100 * value).toFixed(1).replace(/\.0$/, "") + "%" : "–");
+const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
+
+// Does something when a node first comes into sight.
+const whenSeen = (node, action) => {
+  const observer = new IntersectionObserver((seen) => {
+    if (!seen.some((one) => one.isIntersecting)) return;
+    observer.disconnect();
+    action();
+  });
+  observer.observe(node);
+};
+
+const say = (text) => {
+  const node = document.getElementById("said");
+  node.textContent = text;
+  node.classList.add("shown");
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => node.classList.remove("shown"), 2500);
+};
+
+const copy = async (text, what) => {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = el("textarea", { value: text, class: "aside", "aria-hidden": "true" });
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  say(`${what} copied`);
+};

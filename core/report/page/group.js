@@ -1,0 +1,212 @@
+// What belongs to a rollout: the others of its group, the same prompt at other steps, the difference to one of them.
+
+// A bar for each member of the group; the one that is open stands out.
+const memberStrip = (run, place) => {
+  const { index } = run,
+    step = index.step[place],
+    group = index.group[place];
+  const all = run.group(step, group);
+  const most = Math.max(...all.map((own) => Math.abs(index.advantage[own])), 1e-9);
+  const side = linkTo("rollouts", { run: run.place || null, step, group, at: reference(run, place), view: "group" });
+  return el(
+    "nav",
+    { class: "members", "aria-label": `Group ${group} of step ${step}` },
+    el("span", { class: "label" }, `Group ${group}`, el("a", { href: side }, "side by side")),
+    el(
+      "span",
+      { class: "bars" },
+      all.map((own) => {
+        const value = index.advantage[own],
+          height = `${(45 * Math.abs(value)) / most}%`;
+        const told = `#${index.number[own]}: reward ${number(index.reward[own])}, advantage ${signed(value)}`;
+        return el(
+          "a",
+          {
+            href: linkOf(run, own),
+            class: own === place ? "open" : null,
+            title: told,
+            "aria-label": told,
+            "aria-current": own === place ? "true" : null,
+          },
+          el("i", { class: index.failed[own] ? "failed" : direction(value), style: { height } }),
+        );
+      }),
+    ),
+  );
+};
+
+// All members of a group beside each other.
+const sideBySide = async (run, place) => {
+  const { index } = run,
+    step = index.step[place],
+    group = index.group[place];
+  const all = run.group(step, group);
+  const texts = await Promise.all(all.map((own) => run.texts(own)));
+  const cards = all.map((own, at) =>
+    el(
+      "section",
+      { class: own === place ? "card open" : "card" },
+      el(
+        "header",
+        null,
+        el("a", { href: linkOf(run, own) }, `#${index.number[own]}`),
+        el("span", null, "reward ", el("b", null, number(index.reward[own]))),
+        el(
+          "span",
+          null,
+          "advantage ",
+          el("b", { class: direction(index.advantage[own]) }, signed(index.advantage[own])),
+        ),
+        run.rewards.length > 1 &&
+          run.rewards.map((name, which) => {
+            const { kind, score } = run.outcome(which, own);
+            return (
+              kind && el("span", { class: "faint" }, ...spelled(name), " ", kind === "score" ? number(score) : kind)
+            );
+          }),
+      ),
+      ...conversation(texts[at]),
+    ),
+  );
+  return el(
+    "article",
+    { class: "rollout side", "aria-label": `Group ${group} of step ${step}` },
+    el(
+      "header",
+      null,
+      el(
+        "h2",
+        null,
+        `Step ${step}`,
+        el("span", { class: "faint" }, ` group ${group}, ${counted(all.length, "rollout")}`),
+      ),
+      el("p", null, el("a", { href: linkOf(run, place) }, "Back to one")),
+    ),
+    prompt(run, texts[0]),
+    el("div", { class: "cards" }, cards),
+  );
+};
+
+const MOST_STEPS = 24; // of one prompt that are listed: each may inflate a block
+
+// The same prompt at other steps: one line each, so that one can see it learned.
+const through = (run, place) => {
+  const { index } = run,
+    wanted = index.prompt[place],
+    own = index.step[place];
+  const steps = new Map();
+  for (let at = 0; at < run.held; at++) {
+    if (index.prompt[at] === wanted) steps.set(index.step[at], [...(steps.get(index.step[at]) ?? []), at]);
+  }
+  if (steps.size < 2) return null;
+  const all = [...steps],
+    gap = Math.max(1, (all.length - 1) / (MOST_STEPS - 1));
+  const shown = new Set(all.map((_, at) => Math.round(at * gap)));
+  const rows = all
+    .filter(([step], at) => shown.has(at) || step === own)
+    .map(([step, places]) => {
+      const best = places.reduce((one, two) => (index.reward[two] > index.reward[one] ? two : one));
+      const average = mean(places.map((at) => index.reward[at]).filter(known));
+      const excerpt = el("td", { class: "excerpt", dir: "auto" });
+      whenSeen(excerpt, async () =>
+        excerpt.replaceChildren(...spelled(oneLine((await run.texts(best)).completion, 220))),
+      );
+      return el(
+        "tr",
+        { class: step === own ? "open" : null },
+        el("th", { scope: "row" }, el("a", { href: linkOf(run, best) }, `step ${step}`)),
+        el("td", null, meter(average, run.scale, number(Number(average.toFixed(3))))),
+        excerpt,
+      );
+    });
+  return el(
+    "section",
+    { class: "part through" },
+    el(
+      "h3",
+      null,
+      "The same prompt through time",
+      rows.length < steps.size && el("small", null, `${rows.length} of ${steps.size} steps`),
+    ),
+    el(
+      "div",
+      { class: "scroll" },
+      el(
+        "table",
+        null,
+        el(
+          "thead",
+          { class: "aside" },
+          el(
+            "tr",
+            null,
+            ["Step", "Mean reward of the group", "Its best completion"].map((name) => el("th", { scope: "col" }, name)),
+          ),
+        ),
+        el("tbody", null, rows),
+      ),
+    ),
+  );
+};
+
+const differenceNode = (before, after) => {
+  const names = { same: "span", gone: "del", new: "ins" };
+  return el(
+    "pre",
+    { class: "quoted", dir: "auto", tabindex: "0" },
+    difference(before, after).map(([kind, text]) => el(names[kind], null, ...spelled(text))),
+  );
+};
+
+// The choice of another completion, from which the difference is shown in the place of the text.
+const compareWith = (run, place, texts, body, choices) => {
+  const { index } = run,
+    all = run.group(index.step[place], index.group[place]);
+  const rated = all.filter((own) => own !== place && known(index.reward[own]));
+  const pick = (better) =>
+    rated.reduce(
+      (one, two) =>
+        (better ? index.reward[two] > index.reward[one] : index.reward[two] < index.reward[one]) ? two : one,
+      rated[0],
+    );
+  const same = [];
+  for (let at = 0; at < run.held; at++) {
+    if (index.prompt[at] === index.prompt[place] && index.step[at] !== index.step[place]) same.push(at);
+  }
+  const options = [["", "no difference"]];
+  if (rated.length) {
+    options.push([reference(run, pick(true)), `to the best of its group, #${index.number[pick(true)]}`]);
+    if (pick(false) !== pick(true))
+      options.push([reference(run, pick(false)), `to the worst of its group, #${index.number[pick(false)]}`]);
+  }
+  all.filter((own) => own !== place).forEach((own) => options.push([reference(run, own), `to #${index.number[own]}`]));
+  [...new Map(same.map((at) => [index.step[at], at])).values()]
+    .slice(0, 60)
+    .forEach((at) => options.push([reference(run, at), `to step ${index.step[at]}, #${index.number[at]}`]));
+  const show = async (other) => {
+    const [step, wanted] = (other ?? "").split(".").map(Number);
+    const found = other ? run.find(step, wanted) : -1;
+    if (found < 0) return body.replaceChildren(...conversation(texts));
+    const theirs = await run.texts(found);
+    return body.replaceChildren(
+      el(
+        "p",
+        { class: "hint" },
+        el("del", null, `only in ${named(run, found)}`),
+        " ",
+        el("ins", null, "only in this one"),
+      ),
+      differenceNode(theirs.completion, texts.completion),
+    );
+  };
+  if (choices.get("to")) show(choices.get("to"));
+  return (
+    options.length > 1 &&
+    el(
+      "label",
+      { class: "compare" },
+      el("span", { class: "aside" }, "Difference"),
+      select(options, choices.get("to"), (value) => choose({ to: value, by: null, at: reference(run, place) })),
+    )
+  );
+};

@@ -1,0 +1,214 @@
+// Puts the views together: the address in, a page out; keys and what they do.
+
+const HELP = [
+  ["j, k", "the next rollout, the one before"],
+  ["/", "search in texts"],
+  ["g", "the group side by side, and back"],
+  ["d", "the difference to the best of the group, and back"],
+  ["h, l", "the step before, the step after"],
+  ["t", "colour the tokens by log-probability, and back"],
+  ["c", "copy the link of this view"],
+  ["o, r, s", "overview, rollouts, settings"],
+  ["?", "these keys"],
+  ["Esc", "back to the list"],
+];
+
+const NARROW = 900; // pixels, as in the style sheet: below, the list and a rollout stand one after the other
+
+let runs = [];
+let current = null;
+let browser = null;
+
+const navigation = (view) =>
+  el(
+    "nav",
+    { class: "top", "aria-label": "Views" },
+    el(
+      "a",
+      {
+        href: "#main",
+        class: "skip",
+        onclick: (event) => {
+          event.preventDefault();
+          document.getElementById("main").focus();
+        },
+      },
+      "Skip to the content",
+    ),
+    [
+      ["overview", "Overview"],
+      ["rollouts", "Rollouts"],
+      ["settings", "Settings"],
+    ].map(([name, label]) => el("a", { href: `#${name}`, "aria-current": name === view ? "page" : null }, label)),
+    el(
+      "button",
+      { class: "keys", "aria-label": "Keys", onclick: () => document.getElementById("help").showModal() },
+      "?",
+    ),
+  );
+
+const help = () =>
+  el(
+    "dialog",
+    { id: "help", "aria-label": "Keys" },
+    el("h2", null, "Keys"),
+    el(
+      "dl",
+      null,
+      HELP.map(([keys, what]) => [el("dt", null, el("kbd", null, keys)), el("dd", null, what)]),
+    ),
+    el("form", { method: "dialog" }, el("button", { type: "submit" }, "Close")),
+  );
+
+// The list stays while only the open rollout changes, so that nobody loses their place.
+class Browser {
+  constructor(run) {
+    this.run = run;
+    this.count = el("p", { class: "count", role: "status" });
+    this.top = el("div");
+    this.list = new RolloutList(run, (place) =>
+      choose({ at: reference(run, place), view: null, to: null }, innerWidth >= NARROW),
+    );
+    this.detail = el("div", { class: "detail", tabindex: "-1", id: "detail" });
+    this.node = el(
+      "main",
+      { class: "browser", id: "main", tabindex: "-1" },
+      el("h1", { class: "aside" }, "Rollouts"),
+      el("div", { class: "choice" }, this.top, this.count, this.list.node),
+      this.detail,
+    );
+    this.turn = 0;
+  }
+
+  async show(choices) {
+    const turn = ++this.turn;
+    const [step, wanted] = (choices.get("at") ?? "").split(".").map(Number);
+    this.place = choices.get("at") ? this.run.find(step, wanted) : -1;
+    this.node.classList.toggle("opened", this.place >= 0);
+    const asked = new URLSearchParams(choices);
+    for (const name of ["at", "view", "to", "by"]) asked.delete(name);
+    if (String(asked) !== this.asked) {
+      this.asked = String(asked);
+      this.top.replaceChildren(filters(runs, this.run, choices));
+      await this.filter(choices);
+    } else this.list.mark(this.place);
+    if (turn !== this.turn) return;
+    const open = this.place >= 0 ? this.place : innerWidth >= NARROW ? this.list.places[0] : undefined;
+    if (open === undefined) return this.detail.replaceChildren();
+    this.place = open;
+    this.list.mark(open);
+    const shown =
+      choices.get("view") === "group" ? await sideBySide(this.run, open) : await detail(this.run, open, choices);
+    if (turn !== this.turn) return;
+    const back = el("button", { class: "back", onclick: () => choose({ at: null, view: null, to: null }) }, "‹ List");
+    this.detail.replaceChildren(back, shown);
+    this.detail.scrollTop = 0;
+  }
+
+  async filter(choices) {
+    const asked = this.asked,
+      words = choices.get("q");
+    const places = matching(this.run, choices);
+    const tell = (found, share) => {
+      this.list.show(found, this.place);
+      const rest = share < 1 ? `, ${percent(share)} searched` : "";
+      const range = span(choices.get("step"));
+      const recorded = range
+        ? this.run.recordedBySteps.reduce(
+            (sum, [own, count]) => sum + (own >= range[0] && own <= range[1] ? count : 0),
+            0,
+          )
+        : this.run.recorded;
+      const held =
+        this.run.held < this.run.recorded
+          ? `, of which this file holds a part (${number(this.run.held)} of ${number(this.run.recorded)} in all)`
+          : "";
+      this.count.textContent = `${number(found.length)} of ${number(recorded)} rollouts${rest}${held}`;
+    };
+    if (!words) return tell(places, 1);
+    return searched(this.run, places, words, tell, () => this.asked === asked);
+  }
+
+  close() {
+    this.list.watcher.disconnect();
+  }
+}
+
+const draw = async () => {
+  const { view, choices } = here();
+  const page = document.getElementById("page");
+  const run = runs[Number(choices.get("run") ?? 0)] ?? runs[0];
+  if (view === "rollouts" && browser?.run === run && current === browser) return browser.show(choices);
+  let next;
+  if (view === "rollouts") {
+    await ready;
+    await run.load();
+    run.scale ??= scaleOf(run);
+    run.judged ??= run.index.verdict?.some((verdict) => verdict > 0) ?? false;
+    next = browser = new Browser(run);
+  } else next = (view === "settings" ? settings : overview)(runs);
+  current?.close();
+  current = next;
+  page.replaceChildren(navigation(view), next.node, el("p", { id: "said", role: "status" }), help());
+  scrollTo(0, 0);
+  return next === browser ? browser.show(choices) : null;
+};
+
+const typing = (node) =>
+  node instanceof HTMLInputElement || node instanceof HTMLSelectElement || node instanceof HTMLTextAreaElement;
+
+const KEYS = {
+  j: () => browser.list.move(1),
+  k: () => browser.list.move(-1),
+  g: () =>
+    choose({ at: reference(browser.run, browser.place), view: here().choices.get("view") ? null : "group", to: null }),
+  d: () => {
+    const menu = document.querySelector(".compare select");
+    if (menu && menu.options.length > 1)
+      choose({ at: reference(browser.run, browser.place), to: menu.value ? null : menu.options[1].value });
+  },
+  t: () =>
+    choose({ at: reference(browser.run, browser.place), by: here().choices.get("by") ? null : "token", to: null }),
+  h: () => document.querySelector(".stepper button").click(),
+  l: () => document.querySelector(".stepper button:last-child").click(),
+  Escape: () => choose({ at: null, view: null, to: null }),
+};
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.getElementById("help")?.open) return;
+  if (typing(event.target)) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const opened = { o: "overview", r: "rollouts", s: "settings" }[event.key];
+  if (opened) go(`#${opened}`);
+  else if (event.key === "?") document.getElementById("help").showModal();
+  else if (event.key === "c") copy(location.href, "Link");
+  else if (event.key === "/") {
+    event.preventDefault();
+    if (here().view !== "rollouts") go("#rollouts");
+    setTimeout(() => document.getElementById("search")?.focus(), 60);
+  } else if (current === browser && browser?.place >= 0 && KEYS[event.key]) KEYS[event.key]();
+});
+
+const ready = new Promise((done) => {
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", done);
+  else done();
+});
+
+const begin = async () => {
+  if (!("DecompressionStream" in window)) {
+    document.getElementById("page").textContent =
+      "This report needs a browser of 2023 or later: Chromium 93, Firefox 113 or a Safari as new.";
+    return;
+  }
+  const summary = await inflateJson("summary");
+  runs = summary.runs.map((own, place) => new Run(place, own));
+  document.title = `${runs.map((run) => run.name).join(", ")} · grpo report`;
+  addEventListener("hashchange", draw);
+  await draw();
+  await ready;
+  await Promise.all(runs.map((run) => run.load()));
+};
+
+begin();

@@ -1,0 +1,349 @@
+// The first view: what became of the runs, what went wrong, and the curves.
+
+const swatch = (run) => el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } });
+
+const firstAndLast = (values, window) => {
+  const all = (values ?? []).filter(known);
+  return all.length ? [mean(all.slice(0, window)), mean(all.slice(-window))] : null;
+};
+
+const reachOf = (run, at) => {
+  const low = run.metrics[`${HELD_OUT}_low`]?.[at],
+    high = run.metrics[`${HELD_OUT}_high`]?.[at];
+  return known(low) && known(high) ? `${percent(low)} to ${percent(high)}` : "";
+};
+
+const heldOut = (run) => {
+  const values = run.metrics[HELD_OUT] ?? [];
+  const at = values.map((value, place) => (known(value) ? place : -1)).filter((place) => place >= 0);
+  return at.length ? { first: at[0], last: at.at(-1), values } : null;
+};
+
+const duration = (seconds) => {
+  if (!known(seconds) || !seconds) return "–";
+  if (seconds < 90) return `${seconds.toFixed(0)} s`;
+  return seconds < 5400 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
+};
+
+const fact = (name, value, note) =>
+  el("div", { class: "fact" }, el("dt", null, name), el("dd", null, value, note && el("small", null, note)));
+
+const arrow = (before, after) => [el("span", { class: "before" }, before), " → ", after];
+
+const facts = (run) => {
+  const reward = firstAndLast(run.metrics.reward, 5),
+    held = heldOut(run);
+  const lengths = firstAndLast(run.metrics["completions/mean_length"], 5);
+  const seconds = (run.metrics["time/step"] ?? []).filter(known).reduce((sum, value) => sum + value, 0);
+  const done = run.axis.at(-1) ?? 0;
+  return el(
+    "dl",
+    { class: "facts" },
+    fact(
+      "Reward",
+      reward ? arrow(number(Number(reward[0].toFixed(3))), number(Number(reward[1].toFixed(3)))) : "–",
+      "mean of the first and the last 5 steps",
+    ),
+    held &&
+      fact(
+        "Held-out accuracy",
+        held.first === held.last
+          ? percent(held.values[held.last])
+          : arrow(percent(held.values[held.first]), percent(held.values[held.last])),
+        reachOf(run, held.last),
+      ),
+    lengths && fact("Length", arrow(number(Math.round(lengths[0])), number(Math.round(lengths[1]))), "tokens, mean"),
+    fact("Steps", known(run.steps) ? `${number(done)} of ${number(run.steps)}` : number(done), duration(seconds)),
+    fact(
+      "Rollouts",
+      number(run.recorded),
+      run.held < run.recorded ? `${number(run.held)} of them in this file` : "all in this file",
+    ),
+  );
+};
+
+const heading = (run, several) =>
+  el(
+    "header",
+    { class: "run" },
+    el("h1", null, several && swatch(run), ...spelled(run.name)),
+    el(
+      "p",
+      { class: "sub" },
+      el("span", { class: `status ${run.status}` }, run.status),
+      " ",
+      ...spelled(run.model || "embedded"),
+      " on ",
+      ...spelled(run.env),
+      run.rewards.length ? [", rewarded by ", ...spelled(run.rewards.join(", "))] : [],
+    ),
+  );
+
+const leftOut = (runs) => {
+  const recorded = runs.reduce((sum, run) => sum + run.recorded, 0),
+    held = runs.reduce((sum, run) => sum + run.held, 0);
+  return (
+    held < recorded &&
+    el(
+      "p",
+      { class: "note" },
+      `This file holds ${number(held)} of ${number(recorded)} rollouts. Here are all that failed, of every step the best, ` +
+        "the worst and the longest, and a sample of whole groups of the others. The curves are of all rollouts.",
+    )
+  );
+};
+
+const KINDS_OF_ALARM = { health: "warning", canary: "canary", failure: "failure", state: "end" };
+
+const alarmLink = (run, alarm) =>
+  linkTo("rollouts", {
+    run: run.place || null,
+    ...(alarm.kind === "failure" ? { failed: alarm.reward } : { step: alarm.step }),
+  });
+
+const alarms = (runs) => {
+  const all = runs.flatMap((run) => run.alarms.map((alarm) => [run, alarm])).sort((a, b) => a[1].step - b[1].step);
+  if (!all.length)
+    return el(
+      "p",
+      { class: "quiet" },
+      "No alarm: no reward failed, no canary drifted, and nothing of what a run is watched for was seen.",
+    );
+  return el(
+    "ol",
+    { class: "alarms" },
+    all.map(([run, alarm]) =>
+      el(
+        "li",
+        { class: alarm.kind },
+        el("span", { class: "kind" }, KINDS_OF_ALARM[alarm.kind]),
+        el("span", { class: "when" }, `step ${alarm.step}`),
+        el(
+          "span",
+          { class: "text" },
+          runs.length > 1 && [...spelled(run.name), ": "],
+          ...spelled(alarm.text),
+          " ",
+          el("a", { href: alarmLink(run, alarm) }, "its rollouts"),
+        ),
+      ),
+    ),
+  );
+};
+
+// What happened when: evaluations and alarms on one line of steps.
+const timeline = (runs) =>
+  el(
+    "div",
+    { class: "timelines" },
+    runs.map((run) => {
+      const last = Math.max(1, ...runs.flatMap((own) => [own.steps ?? 0, own.axis.at(-1) ?? 0])),
+        done = run.axis.at(-1) ?? 0,
+        held = heldOut(run);
+      const x = (step) => `${1 + (98 * step) / last}%`;
+      const evaluated = run.axis.map(
+        (step, at) =>
+          known(held?.values[at]) &&
+          svg(
+            "circle",
+            {
+              cx: x(step),
+              cy: 14,
+              r: 4.5,
+              class: "evaluated",
+            },
+            svg("title", null, `step ${step}: held-out accuracy ${percent(held.values[at])}`),
+          ),
+      );
+      const marks = run.alarms.map((alarm) =>
+        svg(
+          "svg",
+          { x: x(alarm.step), overflow: "visible", class: `alarm ${alarm.kind}` },
+          svg("path", { d: "M0 7l6 11h-12z" }),
+          svg("title", null, `step ${alarm.step}: ${alarm.text}`),
+        ),
+      );
+      return el(
+        "div",
+        { class: "timeline" },
+        svg(
+          "svg",
+          {
+            role: "img",
+            "aria-label": `${run.name}: ${counted(run.alarms.length, "alarm")}, ${number(done)} of ${number(last)} steps`,
+          },
+          svg("line", { x1: x(0), x2: x(last), y1: 14, y2: 14, class: "planned" }),
+          svg("line", { x1: x(0), x2: x(done), y1: 14, y2: 14, class: "made" }),
+          evaluated,
+          marks,
+        ),
+        el(
+          "span",
+          { class: "ends" },
+          el("span", null, runs.length > 1 ? [swatch(run), ...spelled(run.name)] : "step 0"),
+          el("span", null, `step ${number(last)}`),
+        ),
+      );
+    }),
+  );
+
+const comparison = (runs) =>
+  el(
+    "div",
+    { class: "scroll" },
+    el(
+      "table",
+      { class: "runs" },
+      el(
+        "thead",
+        null,
+        el(
+          "tr",
+          null,
+          ["Run", "Status", "Reward", "Held-out accuracy", "Length", "Steps", "Time", "Alarms"].map((name) =>
+            el("th", { scope: "col" }, name),
+          ),
+        ),
+      ),
+      el(
+        "tbody",
+        null,
+        runs.map((run) => {
+          const reward = firstAndLast(run.metrics.reward, 5),
+            held = heldOut(run),
+            last = held && held.values[held.last];
+          const lengths = firstAndLast(run.metrics["completions/mean_length"], 5);
+          const seconds = (run.metrics["time/step"] ?? []).filter(known).reduce((sum, value) => sum + value, 0);
+          return el(
+            "tr",
+            null,
+            el(
+              "th",
+              { scope: "row" },
+              swatch(run),
+              el("a", { href: linkTo("rollouts", { run: run.place || null }) }, ...spelled(run.name)),
+            ),
+            el("td", null, el("span", { class: `status ${run.status}` }, run.status)),
+            el(
+              "td",
+              null,
+              reward ? `${number(Number(reward[0].toFixed(3)))} → ${number(Number(reward[1].toFixed(3)))}` : "–",
+            ),
+            el(
+              "td",
+              null,
+              held ? `${percent(held.values[held.first])} → ${percent(last)}` : "–",
+              " ",
+              held && el("small", null, reachOf(run, held.last)),
+            ),
+            el("td", null, lengths ? `${number(Math.round(lengths[0]))} → ${number(Math.round(lengths[1]))}` : "–"),
+            el("td", null, number(run.axis.at(-1) ?? 0)),
+            el("td", null, duration(seconds)),
+            el("td", null, number(run.alarms.length)),
+          );
+        }),
+      ),
+    ),
+  );
+
+// What the rewards of --new would have changed.
+const renewed = (runs) =>
+  runs
+    .filter((run) => run.difference)
+    .map((run) => {
+      const { rewards, means, unscored, groups, flips, shift } = run.difference,
+        { lost_signal: lostSignal, gained_signal: gainedSignal } = run.difference,
+        place = run.place || null;
+      const link = (count, noun, choices) =>
+        el("a", { href: linkTo("rollouts", { run: place, ...choices }) }, counted(count, noun));
+      const lost = (names, word) =>
+        names.length > 0 && [
+          " ",
+          counted(names.length, "group"),
+          ` ${word}, such as `,
+          el(
+            "a",
+            { href: linkTo("rollouts", { run: place, step: names[0].split(" ")[0], group: names[0].split(" ")[1] }) },
+            `group ${names[0].split(" ")[1]} of step ${names[0].split(" ")[0]}`,
+          ),
+          ".",
+        ];
+      return el(
+        "section",
+        { class: "section" },
+        el("h2", null, "With ", ...spelled(rewards.join(", ")), runs.length > 1 && [" in ", ...spelled(run.name)]),
+        el(
+          "p",
+          { class: "prose" },
+          `The mean reward goes from ${number(means[0])} to ${number(means[1])}. The advantage of `,
+          link(flips, "rollout", { flipped: 1, sort: "-shift" }),
+          ` of ${number(run.recorded)} in ${counted(groups, "group")} turns round; `,
+          `it moves by ${number(shift)} on average.`,
+          lost(lostSignal, "no longer teach anything"),
+          lost(gainedSignal, "now teach something"),
+          unscored[0] !== unscored[1] &&
+            ` ${number(unscored[0])} rollouts were without a reward, and ${number(unscored[1])} would be.`,
+        ),
+      );
+    });
+
+const controls = () => {
+  const told = el("output", null, shared.smooth === 1 ? "off" : `${shared.smooth} steps`);
+  const slider = el("input", {
+    type: "range",
+    min: 1,
+    max: 50,
+    id: "smooth",
+    oninput: () => {
+      shared.smooth = Number(slider.value);
+      told.textContent = shared.smooth === 1 ? "off" : `${shared.smooth} steps`;
+      for (const chart of shared.charts) chart.draw();
+    },
+  });
+  slider.value = shared.smooth;
+  return el(
+    "div",
+    { class: "controls" },
+    el("label", { for: "smooth" }, "Smoothing"),
+    slider,
+    told,
+    el("button", { id: "unzoom", hidden: shared.from === null, onclick: () => zoom(null, null) }, "All steps"),
+    el("span", { class: "hint" }, "Drag over a chart to zoom, click to see the rollouts of that step."),
+  );
+};
+
+const overview = (runs) => {
+  const { sections, flat, metrics } = panelsOf(runs);
+  const opened = (step) => go(linkTo("rollouts", { step }));
+  const charts = [];
+  const figures = sections.map(([name, panels]) =>
+    el(
+      "section",
+      { class: "section" },
+      el("h2", null, name),
+      el(
+        "div",
+        { class: "charts" },
+        panels.map((panel) => {
+          const chart = new Chart({ ...panel, series: seriesOf(runs, metrics, panel), opened });
+          charts.push(chart);
+          return chart.node;
+        }),
+      ),
+    ),
+  );
+  const node = el(
+    "main",
+    { class: "overview", id: "main" },
+    runs.length === 1 ? [heading(runs[0]), facts(runs[0])] : [el("h1", null, `${runs.length} runs`), comparison(runs)],
+    leftOut(runs),
+    el("section", { class: "section" }, el("h2", null, "What to look at"), timeline(runs), alarms(runs)),
+    renewed(runs),
+    controls(),
+    figures,
+    flat.length
+      ? el("p", { class: "note" }, `At zero all the way: ${[...new Set(flat)].join(", ").toLowerCase()}.`)
+      : null,
+  );
+  return { node, close: () => charts.forEach((chart) => chart.close()) };
+};

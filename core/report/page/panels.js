@@ -1,0 +1,221 @@
+// Which curves stand in which panel: the metrics of runs in, panels by section out. A metric that no panel knows gets one
+// of its own, so that nothing that was measured is missing.
+
+// Okabe and Ito's colours, which people who see colours otherwise tell apart too; two of them differ on a dark page.
+const COLOURS = [
+  "var(--c0)",
+  "var(--c1)",
+  "var(--c2)",
+  "var(--c3)",
+  "var(--c4)",
+  "var(--c5)",
+  "var(--c6)",
+  "var(--c7)",
+];
+const HELD_OUT = "held_out/accuracy";
+
+const one = (key, label) => ({ key, label });
+const every = (keys, pattern, label) =>
+  keys.flatMap((key) => {
+    const found = pattern.exec(key);
+    return found ? [one(key, label ?? found[1])] : [];
+  });
+
+const SECTIONS = [
+  [
+    "Outcome",
+    (keys) => [
+      {
+        title: "Reward",
+        unit: "weighted total",
+        curves: [one("reward", "total"), ...every(keys, /^env\/(.+)\/reward$/)],
+      },
+      {
+        title: "Accuracy",
+        unit: "share of right answers",
+        range: [0, 1],
+        curves: [
+          one("accuracy", "sampled"),
+          one(HELD_OUT, "held out, 95% interval"),
+          ...every(keys, /^env\/(.+)\/accuracy$/).filter(({ key }) => !key.endsWith("/held_out/accuracy")),
+          ...every(keys, /^env\/(.+)\/held_out\/accuracy$/).map(({ key, label }) => one(key, `${label}, held out`)),
+        ],
+      },
+      {
+        title: "Each reward",
+        unit: "mean score",
+        curves: every(keys, /^rewards\/(.+)\/mean$/),
+        without: (curves) => curves.length < 2, // it is the total
+      },
+    ],
+  ],
+  [
+    "Signal",
+    (keys) => [
+      {
+        title: "Groups without signal",
+        unit: "share",
+        range: [0, 1],
+        curves: [one("frac_reward_zero_std", "all rewards equal")],
+      },
+      {
+        title: "Spread of rewards",
+        unit: "standard deviation",
+        curves: [one("reward_std", "in a group"), ...every(keys, /^rewards\/(.+)\/std$/)],
+      },
+      {
+        title: "Failures",
+        unit: "share of rollouts",
+        curves: [
+          ...every(keys, /^rewards\/(.+)\/failure$/),
+          one("turns/failed", "environment"),
+          ...every(keys, /^env\/(.+)\/failed$/).map(({ key, label }) => one(key, `${label}, environment`)),
+        ],
+      },
+      { title: "Abstentions", unit: "share of rollouts", curves: every(keys, /^rewards\/(.+)\/abstain$/) },
+    ],
+  ],
+  [
+    "Completions",
+    (keys) => [
+      {
+        title: "Length",
+        unit: "tokens",
+        curves: [
+          one("completions/mean_length", "mean"),
+          one("completions/min_length", "shortest"),
+          one("completions/max_length", "longest"),
+          ...every(keys, /^env\/(.+)\/length$/),
+        ],
+      },
+      {
+        title: "Length of those that ended",
+        unit: "tokens",
+        curves: [
+          one("completions/mean_terminated_length", "mean"),
+          one("completions/min_terminated_length", "shortest"),
+          one("completions/max_terminated_length", "longest"),
+        ],
+        without: (_, metrics) => !metrics.some((own) => own["completions/clipped_ratio"]?.some((share) => share)),
+      },
+      { title: "Cut at the limit", unit: "share", curves: [one("completions/clipped_ratio", "cut")] },
+      {
+        title: "Turns",
+        unit: "a rollout",
+        curves: [one("turns/mean", "mean"), one("turns/most", "most"), ...every(keys, /^env\/(.+)\/turns$/)],
+      },
+      {
+        title: "Tool calls",
+        unit: "",
+        curves: [one("tools/calls", "calls"), one("tools/callers", "rollouts that call")],
+      },
+      { title: "Share of each environment", unit: "of the rollouts", curves: every(keys, /^env\/(.+)\/share$/) },
+    ],
+  ],
+  [
+    "Policy",
+    (keys) => [
+      { title: "Entropy", unit: "nats a token", curves: [one("entropy", "entropy")] },
+      { title: "Distance to the reference", unit: "nats", curves: [one("kl", "KL")] },
+      { title: "Loss", unit: "", curves: [one("loss", "loss")] },
+      { title: "Gradient", unit: "norm before clipping", curves: [one("grad_norm", "norm")] },
+      { title: "Learning rate", unit: "", curves: [one("learning_rate", "rate")] },
+      { title: "Clipped ratios", unit: "share of tokens", curves: every(keys, /^clip_ratio\/(.+?)(?:_mean)?$/) },
+      {
+        title: "Sampling against training",
+        unit: "nats a token",
+        curves: every(keys, /^sampling\/sampling_logp_difference\/(.+)$/),
+      },
+    ],
+  ],
+  [
+    "Time",
+    (keys) => [
+      { title: "Seconds of a step", unit: "by part", curves: every(keys, /^time\/(.+)$/) },
+      { title: "Sampled tokens", unit: "a second of sampling", curves: [one("tokens_per_second", "tokens")] },
+    ],
+  ],
+  [
+    "Weights on their way to the sampler",
+    (keys) => [
+      { title: "Staleness", unit: "steps", curves: [one("sampling/staleness", "behind")] },
+      { title: "Seconds", unit: "", curves: every(keys, /^sync\/(.*seconds)$/) },
+      { title: "Bytes", unit: "", curves: every(keys, /^sync\/(.*bytes)$/) },
+    ],
+  ],
+  [
+    "Canaries",
+    (keys) =>
+      [...new Set(every(keys, /^canaries\/(.+)\/[^/]+$/).map(({ label }) => label))].map((name) => ({
+        title: `Canaries of ${name}`,
+        unit: "share",
+        range: [0, 1],
+        curves: keys
+          .filter((key) => key.startsWith(`canaries/${name}/`))
+          .map((key) => one(key, key.split("/").at(-1).replaceAll("_", " "))),
+      })),
+  ],
+];
+
+// Tokens a second: what the run wrote divided by the time that it took to.
+const derived = (run) => {
+  const { "completions/mean_length": lengths, "time/generate": seconds } = run.metrics;
+  if (!lengths || !seconds) return run.metrics;
+  const rate = lengths.map((length, at) => {
+    const count = run.whole.get(run.axis[at]);
+    return known(length) && seconds[at] > 0 && count ? (length * count) / seconds[at] : null;
+  });
+  return bare({ ...run.metrics, tokens_per_second: rate });
+};
+
+// Sections of panels, and the panels in which nothing but zeros stands.
+const panelsOf = (runs) => {
+  const metrics = runs.map(derived);
+  const keys = [...new Set(metrics.flatMap((own) => Object.keys(own)))];
+  const used = new Set([`${HELD_OUT}_low`, `${HELD_OUT}_high`]);
+  const flat = [],
+    sections = [];
+  const add = (name, panels) => {
+    const shown = [];
+    for (const panel of panels) {
+      const curves = panel.curves.filter(({ key }) => metrics.some((own) => own[key]?.some(known)));
+      panel.curves.forEach(({ key }) => used.add(key));
+      if (!curves.length || panel.without?.(curves, metrics)) continue;
+      const moves = curves.some(({ key }) => metrics.some((own) => own[key]?.some((value) => value)));
+      if (moves || name === "Outcome") shown.push({ ...panel, curves });
+      else flat.push(panel.title);
+    }
+    if (shown.length) sections.push([name, shown]);
+  };
+  for (const [name, panels] of SECTIONS) add(name, panels(keys));
+  const others = keys.filter((key) => !used.has(key));
+  add(
+    "Also measured",
+    others.map((key) => ({ title: key, unit: "", curves: [one(key, key)] })),
+  );
+  return { sections, flat, metrics };
+};
+
+// A colour says the run where there are several, and else the curve.
+const seriesOf = (runs, metrics, panel) =>
+  panel.curves.flatMap(({ key, label }, at) =>
+    runs.flatMap((run, place) => {
+      const values = metrics[place][key];
+      if (!values?.some(known)) return [];
+      const held = key === HELD_OUT;
+      const several = runs.length > 1;
+      return [
+        {
+          label: several ? (panel.curves.length > 1 ? `${run.name}: ${label}` : run.name) : label,
+          colour: COLOURS[(several ? run.place : at) % COLOURS.length],
+          dash: (several ? at : Math.floor(at / COLOURS.length)) % DASHES.length,
+          steps: run.axis,
+          values,
+          low: held ? metrics[place][`${HELD_OUT}_low`] : undefined,
+          high: held ? metrics[place][`${HELD_OUT}_high`] : undefined,
+          dots: held,
+          bold: panel.curves.length * runs.length > 2,
+        },
+      ];
+    }),
+  );

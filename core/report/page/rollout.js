@@ -1,0 +1,295 @@
+// One rollout: what was asked, what was answered, what each reward made of it, and the links to what belongs to it.
+
+const FINISHED = bare({ stop: "ended", length: "cut at a limit", error: "environment failed" });
+const SHOWN_AS = bare({ user: "user", assistant: "policy", system: "system", tool: "tool" });
+
+const reference = (run, place) => `${run.index.step[place]}.${run.index.number[place]}`;
+const linkOf = (run, place) =>
+  linkTo("rollouts", {
+    run: run.place || null,
+    step: run.index.step[place],
+    group: run.index.group[place],
+    at: reference(run, place),
+  });
+
+const named = (run, place) =>
+  `step ${run.index.step[place]}, group ${run.index.group[place]}, #${run.index.number[place]}`;
+
+const message = ({ role, content, ...rest }, props) => {
+  const others = Object.entries(rest).filter(([, value]) => known(value) && value !== "");
+  return el(
+    "div",
+    { class: `message ${["user", "assistant", "system", "tool"].includes(role) ? role : "other"}` },
+    el(
+      "div",
+      { class: "role" },
+      ...spelled(props?.title ?? SHOWN_AS[role] ?? String(role)),
+      props?.note && el("span", { class: "turn-reward" }, props.note),
+    ),
+    quoted(typeof content === "string" ? content : JSON.stringify(content ?? "", null, 1)),
+    others.map(([name, value]) =>
+      el(
+        "div",
+        { class: "call" },
+        el("span", { class: "role" }, ...spelled(name)),
+        quoted(typeof value === "string" ? value : JSON.stringify(value, null, 1)),
+      ),
+    ),
+  );
+};
+
+const prompt = (run, texts) => {
+  const body = el("div");
+  const asMessages = () => body.replaceChildren(...texts.prompt.map((own) => message(own)));
+  const asSeen = () => body.replaceChildren(quoted(texts.seen, { class: "seen" }));
+  const why = run.unseen ?? "the schemas of its tools stood in it too, and they are not recorded";
+  const button = el(
+    "button",
+    {
+      "aria-pressed": "false",
+      disabled: texts.seen === null,
+      title: texts.seen === null ? `Not in this file: ${why}` : null,
+      onclick: () => {
+        const seen = button.getAttribute("aria-pressed") !== "true";
+        button.setAttribute("aria-pressed", String(seen));
+        (seen ? asSeen : asMessages)();
+      },
+    },
+    "as the model saw it",
+  );
+  asMessages();
+  return el("section", { class: "part" }, el("h3", null, "Prompt", button), body);
+};
+
+// What the policy said, and what it was told in between.
+const conversation = (texts) => {
+  if (texts.messages.length <= 1) return [quoted(texts.completion)];
+  const rewards = Array.isArray(texts.info?.rewards) ? texts.info.rewards : [];
+  let turn = 0;
+  return texts.messages.map((own) => {
+    if (own.role !== "assistant") return message(own, { title: own.role === "tool" ? "tool" : "environment" });
+    const note = turn < rewards.length ? `reward ${number(rewards[turn])}` : null;
+    turn += 1;
+    return message(own, { title: `turn ${turn}`, note });
+  });
+};
+
+const FEW_TOKENS = 20000; // that are drawn one by one
+
+// What was sampled, each token the darker the less probable it was.
+const byToken = (tokens) => [
+  el(
+    "p",
+    { class: "hint" },
+    "Every sampled token by its log-probability: ",
+    [-0.01, -0.5, -1.5, -3, -6].map((nats) => tokenNode({ text: ` ${number(nats)} `, nats })),
+    " nats.",
+    tokens.length > FEW_TOKENS && ` The first ${number(FEW_TOKENS)}.`,
+  ),
+  el("pre", { class: "quoted tokens", dir: "auto", tabindex: "0" }, tokens.slice(0, FEW_TOKENS).map(tokenNode)),
+];
+
+const tokenNode = ({ text, nats }) =>
+  el(
+    "span",
+    {
+      title: `log-probability ${number(nats)}, probability ${percent(Math.exp(nats))}`,
+      style: {
+        "background-color": `color-mix(in srgb, var(--c1) ${Math.min(75, -16 * nats).toFixed(0)}%, transparent)`,
+      },
+    },
+    ...spelled(text),
+  );
+
+const outcomes = (run, place, texts) => {
+  const rows = run.rewards.map((name, at) => {
+    const { kind } = run.outcome(at, place),
+      [score, reason] = texts.outcomes[at];
+    if (!kind) return null;
+    return el(
+      "tr",
+      { class: kind },
+      el("th", { scope: "row" }, ...spelled(name)),
+      el("td", null, kind === "score" ? number(score) : kind === "abstain" ? "abstained" : "failed"),
+      el("td", { class: "faint" }, known(run.weights[name]) ? `× ${number(run.weights[name])}` : ""),
+      el("td", { class: "reason" }, reason ? quoted(reason) : ""),
+    );
+  });
+  return (
+    rows.some(Boolean) &&
+    el(
+      "table",
+      { class: "outcomes" },
+      el("caption", { class: "aside" }, "What each reward made of it"),
+      el(
+        "thead",
+        { class: "aside" },
+        el(
+          "tr",
+          null,
+          ["Reward", "Score", "Weight", "Reason"].map((name) => el("th", { scope: "col" }, name)),
+        ),
+      ),
+      el("tbody", null, rows),
+    )
+  );
+};
+
+const columns = (texts) => {
+  const rows = members(texts.columns);
+  return (
+    rows.length > 0 &&
+    el(
+      "details",
+      { class: "part" },
+      el("summary", null, "The row that the rewards read"),
+      el(
+        "table",
+        { class: "columns" },
+        el(
+          "tbody",
+          null,
+          rows.map(([name, json]) => {
+            const value = parsed(json, json);
+            return el(
+              "tr",
+              null,
+              el("th", { scope: "row" }, ...spelled(name)),
+              el(
+                "td",
+                null,
+                quoted(
+                  typeof value === "string" ? value : Array.isArray(value) ? JSON.stringify(value, null, 1) : json,
+                ),
+              ),
+            );
+          }),
+        ),
+      ),
+    )
+  );
+};
+
+const information = (texts) =>
+  texts.infoText &&
+  texts.infoText !== "{}" &&
+  el(
+    "details",
+    { class: "part" },
+    el("summary", null, "What the environment reported"),
+    quoted(texts.info ? JSON.stringify(texts.info, null, 2) : texts.infoText),
+  );
+
+// A Case for one reward, as `grpo shrink` would print it for this text.
+const regression = async (run, place, texts, reward) => {
+  const at = run.rewards.indexOf(reward),
+    reads = run.cases[reward];
+  const group = reads?.grouped ? run.group(run.index.step[place], run.index.group[place]) : [place];
+  const found = [];
+  for (const own of group) {
+    const read = own === place ? texts : await run.texts(own);
+    if (own === place || !read.info?.failure) found.push([own, read]);
+  }
+  return caseText(
+    reads,
+    texts.columns,
+    found.map(([, read]) => read.completion),
+    found.map(([own, read]) => [run.outcome(at, own).kind, read.outcomes[at][0], read.outcomes[at][1]]),
+  );
+};
+
+const actions = (run, place, texts) => {
+  const scored = run.rewards.filter((_, at) => run.outcome(at, place).kind);
+  return el(
+    "div",
+    { class: "actions" },
+    el("button", { onclick: () => copy(location.href.split("#")[0] + linkOf(run, place), "Link") }, "Copy link"),
+    scored.map((name) =>
+      el(
+        "button",
+        {
+          class: "case",
+          title: "A Case for the SPEC of this reward, with what it scored",
+          onclick: async () => copy(await regression(run, place, texts, name), "Regression case"),
+        },
+        scored.length > 1 ? ["Copy as a case of ", ...spelled(name)] : "Copy as a regression case",
+      ),
+    ),
+    el("button", { onclick: () => copy(texts.completion, "Completion") }, "Copy completion"),
+  );
+};
+
+const detail = async (run, place, choices) => {
+  const texts = await run.texts(place),
+    { index } = run;
+  const finish = run.finishes[index.finish[place]];
+  const verdict = VERDICTS[index.verdict[place]];
+  const failure = texts.info?.failure;
+  const body = el(
+    "div",
+    { class: "answer" },
+    ...(choices.get("by") === "token" && texts.tokens ? byToken(texts.tokens) : conversation(texts)),
+  );
+  const tokens =
+    texts.tokens &&
+    el(
+      "button",
+      {
+        "aria-pressed": String(choices.get("by") === "token"),
+        onclick: () =>
+          choose({ by: choices.get("by") === "token" ? null : "token", to: null, at: reference(run, place) }),
+      },
+      "by token",
+    );
+  return el(
+    "article",
+    { class: "rollout", "aria-label": named(run, place) },
+    el(
+      "header",
+      null,
+      el(
+        "h2",
+        null,
+        `Step ${index.step[place]}`,
+        el("span", { class: "faint" }, ` group ${index.group[place]} · #${index.number[place]}`),
+      ),
+      el(
+        "p",
+        { class: "figures" },
+        el("span", null, "reward ", el("b", null, number(index.reward[place]))),
+        el(
+          "span",
+          null,
+          "advantage ",
+          el("b", { class: direction(index.advantage[place]) }, signed(index.advantage[place])),
+        ),
+        index.new_reward &&
+          el(
+            "span",
+            { class: "renewed" },
+            "with --new ",
+            el("b", null, number(index.new_reward[place])),
+            ", ",
+            el("b", { class: direction(index.new_advantage[place]) }, signed(index.new_advantage[place])),
+          ),
+        el("span", null, `${number(index.tokens[place])} tokens, ${FINISHED[finish] ?? finish}`),
+        run.envs.length > 1 && el("span", null, ...spelled(run.envs[index.env[place]])),
+        verdict && el("span", { class: `verdict ${verdict}` }, verdict),
+      ),
+      failure && el("p", { class: "failure" }, ...spelled(String(failure))),
+      outcomes(run, place, texts) || null,
+      actions(run, place, texts),
+    ),
+    memberStrip(run, place),
+    prompt(run, texts),
+    el(
+      "section",
+      { class: "part" },
+      el("h3", null, "Completion", tokens, compareWith(run, place, texts, body, choices)),
+      body,
+    ),
+    columns(texts) || null,
+    information(texts) || null,
+    through(run, place),
+  );
+};

@@ -1,0 +1,28 @@
+// Where a reader is: the fragment of the address in, a view with its choices out. Every view has such a link.
+
+const VIEWS = ["overview", "rollouts", "settings"];
+
+const here = () => {
+  const [view, query] = location.hash.slice(1).split("?", 2);
+  return { view: VIEWS.includes(view) ? view : "overview", choices: new URLSearchParams(query ?? "") };
+};
+
+const linkTo = (view, choices) => {
+  const query = new URLSearchParams(Object.entries(choices ?? {}).filter(([, value]) => known(value) && value !== ""));
+  return `#${view}${String(query) ? "?" + query : ""}`;
+};
+
+const go = (link) => {
+  location.hash = link;
+};
+
+// Changes some choices of this view; `quiet` leaves no entry to go back to.
+const choose = (changes, quiet) => {
+  const { view, choices } = here();
+  const link = linkTo(view, { ...Object.fromEntries(choices), ...changes });
+  if (link === location.hash) return;
+  if (quiet) {
+    history.replaceState(null, "", link);
+    dispatchEvent(new HashChangeEvent("hashchange"));
+  } else go(link);
+};

@@ -1,0 +1,162 @@
+"""Writes the page of some runs: run directories and a limit of size in, one HTML file out.
+
+The same runs give the same bytes, with the same release of this package and of zlib.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.record.list import list_runs
+from grpo.core.record.run_dir import RunDir, open_run_dir, read_json, read_metrics, whole_file
+from grpo.core.report.alarms import Alarm, AlarmWatch
+from grpo.core.report.blocks import PackedRollouts, pack_rollouts, packed_json
+from grpo.core.report.cases import cases_of
+from grpo.core.report.keep import choose
+from grpo.core.report.page import Named, page
+from grpo.core.report.scan import Scan, recorded_steps
+from grpo.core.report.summary import rollouts_summary, summary_of
+from grpo.core.report.tokens import RunTokenizer
+from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
+
+if TYPE_CHECKING:
+    from grpo.core.check.diff import Change
+
+SAMPLE = 2_000  # rollouts that are packed to learn how well they pack
+LEAST_RATIO = 0.02  # characters of the page for one of a text, however well it packs
+TRIES = 4
+MARGIN = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        path: the page.
+        size: bytes.
+        held, recorded: rollouts in the page, and in the runs.
+    """
+
+    path: Path
+    size: int
+    held: int
+    recorded: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A run after the first pass."""
+
+    summary: dict[str, Any]
+    scan: Scan
+    alarms: list[Alarm]
+    tokenizer: RunTokenizer
+    cases: dict[str, dict[str, Any]]
+    changes: Sequence[Change] | None = None
+
+
+def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = ()) -> Written:
+    """Writes the page of some runs.
+
+    Args:
+        paths: run directories.
+        output: the file.
+        limit: bytes that the page should not exceed; it does where failures alone take more.
+        new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
+
+    Raises:
+        UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
+    """
+    host = Host.discover()
+    runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
+    fixed = sum(map(len, _pieces(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])))
+    chosen = _packed(runs, limit - fixed)
+    try:
+        with whole_file(output) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(_pieces(runs, chosen))
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}. Name another file with --output.") from None
+    held = sum(one.count for one in chosen)
+    return Written(output, output.stat().st_size, held, sum(len(run.scan) for run in runs))
+
+
+def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
+    [line] = list_runs(run.path)
+    if line.problem is not None:
+        raise UsageError(line.problem)
+    config, versions, metrics = read_json(run.config), read_json(run.versions), read_metrics(run)
+    scan, watch = Scan(run), AlarmWatch(config["train"]["dtype"], metrics)
+    for step, rows in recorded_steps(run):
+        scan.add(step, rows)
+        watch.rollouts(step, rows)
+    alarms = watch.alarms(line)
+    summary = summary_of(name, line, config, versions, metrics, alarms)
+    changes = None
+    if new:
+        from grpo.core.report.compared import compared, difference_summary  # loads torch
+
+        difference = compared(run, config, host, new)
+        changes = difference.changes
+        summary["difference"] = difference_summary(new, difference)
+    return _Read(summary, scan, alarms, RunTokenizer(run), cases_of(host, config), changes)
+
+
+def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
+    """Packs everything where there is room for it, else rollouts without their tokens, as many as there is room for."""
+    scans, alarmed = [run.scan for run in runs], [{alarm.step for alarm in run.alarms} for run in runs]
+    if sum(sum(scan.size) for scan in scans) * LEAST_RATIO <= room:
+        packed = [_pack(run, range(len(run.scan)), tokens=True) for run in runs]
+        if sum(one.length for one in packed) <= room:
+            return packed
+    ratio = _ratio(runs)
+    for _ in range(TRIES):
+        chosen = choose(scans, alarmed, room, ratio)
+        packed = [_pack(run, places, tokens=False) for run, places in zip(runs, chosen, strict=True)]
+        length = sum(one.length for one in packed)
+        if length <= room:
+            break
+        ratio *= length / max(room, 1) / MARGIN
+    return packed
+
+
+def _pack(run: _Read, places: Sequence[int], *, tokens: bool) -> PackedRollouts:
+    return pack_rollouts(run.scan, places, run.tokenizer, tokens=tokens, changes=run.changes)
+
+
+def _ratio(runs: Sequence[_Read]) -> float:
+    """Returns how many characters of the page one of a text takes, by some of them."""
+    length = size = 0
+    for run in runs:
+        places = range(0, len(run.scan), max(1, len(run.scan) * len(runs) // SAMPLE))
+        length += _pack(run, places, tokens=False).length
+        size += sum(run.scan.size[place] for place in places)
+    return length / max(size, 1)
+
+
+def _pieces(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Sequence[str]:
+    summaries = [
+        {**run.summary, **rollouts_summary(run.scan, packed, run.cases, run.tokenizer.missing)}
+        for run, packed in zip(runs, chosen, strict=True)
+    ]
+    blocks: list[Named] = []
+    for number, packed in enumerate(chosen):
+        blocks.append((f"run{number}-index", packed.index))
+    for number, packed in enumerate(chosen):
+        blocks += [(f"run{number}-texts{place}", text) for place, text in enumerate(packed.texts)]
+    return list(page(packed_json({"runs": summaries}), blocks))
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Returns the names of the folders, with as much of the path before them as tells them apart."""
+    parts = [path.resolve().parts for path in paths]
+    names = [own[-1] for own in parts]
+    for depth in range(2, max(map(len, parts)) + 1):
+        names = [
+            "/".join(own[-depth:]) if names.count(name) > 1 else name for name, own in zip(names, parts, strict=True)
+        ]
+    return names

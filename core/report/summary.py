@@ -1,0 +1,86 @@
+"""What a page says of a run before any rollout is looked at: its record in, a value for JSON out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from grpo.core.record.list import RunLine
+from grpo.core.report.alarms import Alarm
+from grpo.core.report.blocks import PackedRollouts
+from grpo.core.report.scan import Scan
+
+DIGITS = 6  # of a metric; a curve shows four
+
+
+def summary_of(
+    name: str,
+    line: RunLine,
+    config: Mapping[str, Any],
+    versions: Mapping[str, Any],
+    metrics: Sequence[Mapping[str, Any]],
+    alarms: Sequence[Alarm],
+) -> dict[str, Any]:
+    """Returns what the page says of a run but for its rollouts.
+
+    Args:
+        name: of the run, different from those of the others on the page.
+        line: what the list of runs says.
+        config, versions: as the run wrote them.
+        metrics: rows of metrics.jsonl.
+        alarms: by step.
+    """
+    keys = dict.fromkeys(key for row in metrics for key in row if key != "step")
+    return {
+        "name": name,
+        "env": line.env,
+        "model": line.model,
+        "status": line.status,
+        "resumes": line.resumes,
+        "steps": line.steps,
+        "config": config,
+        "versions": versions,
+        "weights": dict(_weights(versions)),
+        "axis": [row["step"] for row in metrics],
+        "metrics": {key: [_rounded(row.get(key)) for row in metrics] for key in keys},
+        "alarms": [asdict(alarm) for alarm in alarms],
+    }
+
+
+def rollouts_summary(
+    scan: Scan, packed: PackedRollouts, cases: Mapping[str, Any], missing: str | None
+) -> dict[str, Any]:
+    """Returns what the page says of the rollouts of a run.
+
+    Args:
+        scan: of the run.
+        packed: what the page holds of it.
+        cases: what a regression case of each reward needs.
+        missing: why prompts are not there as the model read them, or None.
+    """
+    return {
+        "recorded": len(scan),
+        "held": packed.count,
+        "recordedBySteps": list(Counter(scan.step).items()),
+        "rewards": scan.rewards,
+        "envs": scan.envs,
+        "finishes": scan.finishes,
+        "columns": packed.columns,
+        "starts": packed.starts,
+        "cases": cases,
+        "unseen": missing,
+    }
+
+
+def _weights(versions: Mapping[str, Any]) -> list[tuple[str, float]]:
+    locks = versions.get("plugins", {}).values()
+    return [(lock["name"], lock["weight"]) for lock in locks if lock.get("kind") == "reward" and lock.get("weight")]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value if isinstance(value, int) else None

@@ -1,0 +1,19 @@
+"""The built-in losses, offered through a hook as those of any package are. Importing them loads no torch."""
+
+from __future__ import annotations
+
+from grpo.core.train.losses.clipped import bnpo, dapo, dr_grpo, grpo
+from grpo.core.train.losses.entropy import entropy_bonus, top_entropy
+from grpo.core.train.losses.sequence import gmpo, gspo, luspo
+from grpo.core.train.losses.soft import sapo
+from grpo.core.train.losses.weighted import cispo, vespo
+from grpo.plugins.hookspecs import hookimpl
+from grpo.plugins.specs import LossSpec
+
+grpo_contract = 1
+
+
+@hookimpl
+def grpo_losses() -> list[LossSpec]:
+    """Offers the losses."""
+    return [grpo, bnpo, dr_grpo, dapo, cispo, gspo, sapo, luspo, vespo, gmpo, entropy_bonus, top_entropy]

@@ -1,0 +1,85 @@
+"""What losses and advantages read and return: tensors with their shapes, and nothing that imports torch.
+
+The trainer fills `GroupScores` for an advantage and `LossTokens` for a loss. What has to hold of every one of them is
+the trainer's part: failed completions, padding and observations are outside, abstentions move nobody, costs are
+averaged, weighed by the correction of a rollout engine and joined by the KL term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+Average = Literal["batch", "completion", "micro_batch", "constant", "sum"]
+Entropies = Literal["none", "value", "gradient"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScores:
+    """The scores of a batch, as an advantage reads them; float64.
+
+    Attributes:
+        totals: [groups, G] weighted sum of the rewards, NaN where a completion failed or every reward abstained.
+        scores: [groups, G, R] of each reward, NaN for a failure or an abstention.
+        weights: [R] of the rewards.
+    """
+
+    totals: torch.Tensor
+    scores: torch.Tensor
+    weights: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LossTokens:
+    """The completions of a forward pass, as a loss reads them.
+
+    Attributes:
+        logps: [B, T] log-probabilities under the policy, with a gradient.
+        old_logps: [B, T] under the policy that sampled, without one; the same values on the first pass over a batch.
+        mask: [B, T] float, 1 for tokens that the policy chose in completions that count.
+        advantages: [B, 1].
+        entropies: [B, T] of the policy in nats, where the loss asks for them.
+        importance: [B, T] or [B, 1] weights that correct for a rollout engine, or None without a correction. The
+            trainer multiplies costs with them, unless the loss says that it does so itself.
+    """
+
+    logps: torch.Tensor
+    old_logps: torch.Tensor
+    mask: torch.Tensor
+    advantages: torch.Tensor
+    entropies: torch.Tensor | None = None
+    importance: torch.Tensor | None = None
+
+    def ratio(self) -> torch.Tensor:
+        """Returns the probability ratio of the policy to the one that sampled, [B, T]."""
+        return (self.logps - self.old_logps).exp()
+
+    def sequence_ratio(self) -> torch.Tensor:
+        """Returns the geometric mean of the ratio over each completion, [B, 1]."""
+        return self.sequence_mean(self.logps - self.old_logps).exp()
+
+    def sequence_mean(self, values: torch.Tensor) -> torch.Tensor:
+        """Returns the mean of [B, T] values over the tokens of each completion, [B, 1]; 0 without any."""
+        return ((values * self.mask).sum(dim=1) / self.mask.sum(dim=1).clamp(min=1))[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCosts:
+    """What tokens cost, with figures of how it came about; a loss without any returns the costs alone.
+
+    Attributes:
+        costs: [B, T], or [B, 1] for all tokens of a completion alike.
+        ratio: [B, T] or [B, 1] probability ratio that the KL term is multiplied by; None: that of each token.
+        low, high: [B, T] or [B, 1] bool, where a clip took the gradient away; None: nothing clips.
+        metrics: name to [B, T] or [B, 1]; the mean over tokens is logged as `loss/NAME`.
+    """
+
+    costs: torch.Tensor
+    ratio: torch.Tensor | None = None
+    low: torch.Tensor | None = None
+    high: torch.Tensor | None = None
+    metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)

@@ -1,0 +1,165 @@
+"""`@loss` and `@advantage`: a function of tensors in, a callable spec out that keeps the function's types."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from grpo.plugins._signature import options_of
+from grpo.plugins._soundness import spec_fault
+from grpo.plugins.decorators import refuse_positional
+from grpo.plugins.errors import SpecError
+from grpo.plugins.specs import AdvantageFunction, AdvantageSpec, LossFunction, LossSpec, Parameters
+from grpo.plugins.training import Average, Entropies, TokenCosts
+
+if TYPE_CHECKING:
+    import torch
+
+
+class LossDecorator(Protocol):
+    """Makes a loss of a function that returns what tokens cost."""
+
+    def __call__(
+        self, function: Callable[Parameters, torch.Tensor | TokenCosts], /
+    ) -> LossFunction[Parameters, torch.Tensor | TokenCosts]: ...
+
+
+class AdvantageDecorator(Protocol):
+    """Makes an advantage of a function that returns one for each completion."""
+
+    def __call__(
+        self, function: Callable[Parameters, torch.Tensor], /
+    ) -> AdvantageFunction[Parameters, torch.Tensor]: ...
+
+
+def loss(
+    *misplaced: object,
+    version: int = 0,
+    average: Average = "batch",
+    name: str | None = None,
+    entropies: Entropies = "none",
+    every_row: bool = False,
+    weighs: bool = False,
+    prepare: Callable[..., None] | None = None,
+) -> LossDecorator:
+    """Makes a loss of a function `(tokens: LossTokens, *, options)` that returns what each token costs.
+
+    The trainer leaves out what does not count, averages, adds the KL term and corrects for a rollout engine.
+
+    Args:
+        version: raise it when the same tokens cost something else. It may be left out in a file, not in a package.
+        average: over all tokens of the batch ("batch"), each completion and then completions ("completion"), the
+            tokens of the micro batch ("micro_batch"), completions times the longest one that may be sampled
+            ("constant"), or completions alone, their tokens summed up ("sum").
+        name: the public name; default: the function's.
+        entropies: whether it reads the policy's entropies, and whether with a gradient.
+        every_row: completions without an advantage are computed too: some term is no multiple of it, or the loss looks
+            at all completions of a micro batch.
+        weighs: it multiplies with `tokens.importance` itself.
+        prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
+
+    Raises:
+        SpecError: the signature or the metadata is not allowed.
+
+    Example:
+        >>> from grpo import LossTokens, loss
+        >>> @loss(version=1, average="completion")
+        ... def reinforce(tokens: LossTokens, *, scale: float = 1.0):
+        ...     return -scale * tokens.advantages * tokens.logps
+        >>> reinforce.average, [option.name for option in reinforce.options]
+        ('completion', ['scale'])
+    """
+    refuse_positional("loss", misplaced)
+
+    def decorate(
+        function: Callable[Parameters, torch.Tensor | TokenCosts], /
+    ) -> LossFunction[Parameters, torch.Tensor | TokenCosts]:
+        _refuse_other_parameters(function, "tokens")
+        spec: LossFunction[Parameters, torch.Tensor | TokenCosts] = LossFunction(
+            name=name or function.__name__,
+            version=version,
+            function=function,
+            doc=inspect.getdoc(function) or "",
+            options=options_of(function),
+            average=average,
+            entropies=entropies,
+            every_row=every_row,
+            weighs=weighs,
+            prepare=prepare,
+        )
+        _refuse_faults(spec)
+        return spec
+
+    return decorate
+
+
+def advantage(
+    *misplaced: object,
+    version: int = 0,
+    name: str | None = None,
+    unbiased: bool = False,
+    prepare: Callable[..., None] | None = None,
+) -> AdvantageDecorator:
+    """Makes an advantage of a function `(scores: GroupScores, *, options)` that returns [groups, G] advantages.
+
+    What it returns for a completion without a total does not count.
+
+    Args:
+        version: raise it when the same scores are worth something else. It may be left out in a file, not in a package.
+        name: the public name; default: the function's.
+        unbiased: in expectation the policy gradient is that of the mean total, up to a factor; `grpo plugins check`
+            holds it to that.
+        prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
+
+    Raises:
+        SpecError: the signature or the metadata is not allowed.
+
+    Example:
+        >>> from grpo import GroupScores, advantage
+        >>> @advantage(version=1, unbiased=True)
+        ... def centred(scores: GroupScores):
+        ...     return scores.totals - scores.totals.nanmean(dim=1, keepdim=True)
+        >>> centred.name, centred.options
+        ('centred', ())
+    """
+    refuse_positional("advantage", misplaced)
+
+    def decorate(function: Callable[Parameters, torch.Tensor], /) -> AdvantageFunction[Parameters, torch.Tensor]:
+        _refuse_other_parameters(function, "scores")
+        spec: AdvantageFunction[Parameters, torch.Tensor] = AdvantageFunction(
+            name=name or function.__name__,
+            version=version,
+            function=function,
+            doc=inspect.getdoc(function) or "",
+            options=options_of(function),
+            unbiased=unbiased,
+            prepare=prepare,
+        )
+        _refuse_faults(spec)
+        return spec
+
+    return decorate
+
+
+def _refuse_other_parameters(function: Callable[..., object], first: str) -> None:
+    """Refuses a function that reads something else than the one value that it is given.
+
+    Raises:
+        SpecError: it is no function, or has other parameters before its options.
+    """
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise SpecError(f"{function!r:.80} is no function. Decorate a function; it may call an object that you have.")
+    parameters = inspect.signature(function).parameters.values()
+    read = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    if read != [first]:
+        raise SpecError(
+            f"'{function.__qualname__}': it is given '{first}' alone, and takes: {', '.join(read) or 'nothing'}. Write "
+            f"({first}, *, options), each option as a keyword-only parameter."
+        )
+
+
+def _refuse_faults(spec: LossSpec | AdvantageSpec) -> None:
+    fault = spec_fault(spec.kind, spec)
+    if fault:
+        raise SpecError(f"{fault}.")

@@ -1,0 +1,62 @@
+"""What the policy read and wrote: prompts by the chat template of its tokenizer, tokens as pieces of text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_run import made_run
+
+from grpo.core.env.prompts import encode_prompts
+from grpo.core.policy.embedded import embedded_model_path
+from grpo.core.policy.load import load_tokenizer
+from grpo.core.record.run_dir import RolloutRow, RunDir
+from grpo.core.report.tokens import RunTokenizer
+
+FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1 = ?"}]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    run = made_run(tmp_path / "run", steps=1)
+    run.model.mkdir()
+    for name in FILES:
+        shutil.copy(embedded_model_path() / name, run.model)
+    return run
+
+
+def test_a_prompt_is_the_text_of_the_token_ids_that_a_run_samples_from(run: RunDir) -> None:
+    tokenizer = load_tokenizer(str(run.model))
+    [ids] = encode_prompts(tokenizer, [MESSAGES])  # type: ignore[list-item]
+    found = RunTokenizer(run)
+    assert found.rendered(json.dumps(MESSAGES)) == tokenizer.decode(ids)
+    assert found.missing is None
+
+
+def test_the_pieces_of_a_completion_are_its_text(run: RunDir) -> None:
+    tokenizer = load_tokenizer(str(run.model))
+    text = "She has 3+4=7 pens.\n#### 7"
+    pieces = RunTokenizer(run).pieces(tokenizer(text, add_special_tokens=False)["input_ids"])
+    assert pieces is not None
+    assert "".join(pieces) == text
+
+
+def test_a_template_that_refuses_is_told_and_stops_nothing(run: RunDir) -> None:
+    (run.model / "chat_template.jinja").write_text("{{ raise_exception('no system message') }}")
+    found = RunTokenizer(run)
+    assert found.rendered(json.dumps(MESSAGES)) is None
+    assert found.missing == "the chat template failed: TemplateError: no system message"
+
+
+def test_a_run_that_left_no_tokenizer_says_so(tmp_path: Path) -> None:
+    def change(row: RolloutRow, _: int) -> RolloutRow:
+        return replace(row, token_ids=(1,), logprobs=(-1.0,))
+
+    found = RunTokenizer(made_run(tmp_path / "run", steps=1, change=change))
+    assert found.rendered("[]") is None
+    assert found.pieces([1]) is None
+    assert found.missing == "the run has left no tokenizer yet"
