@@ -33,7 +33,6 @@ from grpo.core.processes.rank import rank
 from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.advantage import NO_SIGNAL
 from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.batch import advantages_of
 from grpo.core.train.sampler import BatchScoring, Generation, SampleMore, Wasted
@@ -104,9 +103,19 @@ class Filler:
         rewards: of the run.
         scoring: scores completions.
         spares: the prompts that take the place of others.
+        turns: single turns have advantages, so that equal totals may differ.
     """
 
-    def __init__(self, config: Settings, rewards: Sequence[BoundReward], scoring: BatchScoring, spares: Spares) -> None:
+    def __init__(
+        self,
+        config: Settings,
+        rewards: Sequence[BoundReward],
+        scoring: BatchScoring,
+        spares: Spares,
+        *,
+        turns: bool = False,
+    ) -> None:
+        self._turns = turns
         self._refills = config.rollout.refill
         self._budget = config.rollout.dynamic
         self._size = config.train.group_size
@@ -166,8 +175,11 @@ class Filler:
         """Returns the groups, of those of all processes, whose totals are alike."""
         rows = rows_of_all([one.outcomes for one in filling.members], "the scores of the groups")
         outcomes = {name: [row[name] for row in rows] for name in names}
-        std = advantages_of(outcomes, self._rewards, self._size, COMPARED, CPU).group_std
-        return [group for group, one in enumerate(std.tolist()) if one <= NO_SIGNAL]
+        turns = None
+        if self._turns:
+            turns = rows_of_all([one.rollout.completion.turns for one in filling.members], "the turns of the groups")
+        alike = advantages_of(outcomes, self._rewards, self._size, COMPARED, CPU, turns).alike
+        return [group for group, one in enumerate(alike.tolist()) if one]
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
         """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""
