@@ -57,7 +57,7 @@ def environment(
     if combine == "terminal":
         return float(rewards[-1])
     each = [discount**turn * value for turn, value in enumerate(rewards)]
-    return Scored(math.fsum(each), turns=each)
+    return Scored(math.fsum(each), turns=each if len(each) == completion.turns else None)
 
 
 @verifier(name="environment", version=1, isolation="inline")

@@ -27,8 +27,8 @@ def bind_objective(config: RunConfig, host: Host) -> tuple[BoundLoss, BoundAdvan
             )
         if not takes_turns(loss):
             raise UsageError(
-                f"loss '{loss.name}' has one ratio for all tokens of a completion, through which every turn would learn "
-                f"from what advantage '{advantage.name}' says of the others: choose a loss with a ratio for each token, "
-                "such as --loss dapo."
+                f"loss '{loss.name}' has one ratio for all tokens of a completion, through which every turn would "
+                f"learn from what advantage '{advantage.name}' says of the others: choose a loss with a ratio for each "
+                "token, such as --loss dapo."
             )
     return loss, advantage

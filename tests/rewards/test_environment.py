@@ -16,7 +16,7 @@ from grpo.rewards.environment import environment, success
 
 
 def rollout(*rewards: float, **info: Any) -> Completion:
-    return Completion("7", info={"rewards": list(rewards), **info})
+    return Completion("7", turns=max(1, len(rewards)), info={"rewards": list(rewards), **info})
 
 
 @pytest.mark.parametrize(
