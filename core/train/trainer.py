@@ -171,7 +171,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         fills = plan.config.rollout.refill or plan.config.rollout.dynamic
         self.prompts = Prompts(plan)
         spares = Spares(plan.envs, plan.config.seed, None if plan.sampler is None else self.prompts.chosen)
-        fill = Filler(plan.config, plan.rewards, scoring, spares).filled if fills else None
+        fill = Filler(plan.config, plan.rewards, plan.advantage, scoring, spares).filled if fills else None
         sampler = PolicySampler(
             self.rollouts,
             players_of(plan.envs, plan.config.rollout, tokenizer),
