@@ -249,6 +249,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 value = self._loss(model, inputs, first_pass=self._first_pass)
                 loss, logps, sampled, mask = value.loss, value.logps, value.sampled, value.mask
                 self._report.add(self._loss.metrics(self.accelerator.gather(value.sums), value.names))
+                self._report.add({"update/padding": value.padding})
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
                 assert self._seen is not None
