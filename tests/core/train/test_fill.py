@@ -196,6 +196,21 @@ def test_a_budget_of_tokens_ends_it(collect: Collect) -> None:
     assert len(found.batch.wasted) % 4 == 0
 
 
+def test_tokens_that_taught_nothing_are_those_in_vain_and_those_of_groups_that_are_left_alike(
+    collect: Collect,
+) -> None:
+    found = collect("even")
+    flat = [std == 0 for std in found.batch.advantages.group_std.tolist()]
+    lengths = [len(one.token_ids) for one in found.batch.completions]
+    idle = sum(length for number, length in enumerate(lengths) if flat[number // 4])
+    assert found.metrics["sampling/taught_nothing"] == pytest.approx(idle / sum(lengths))
+    assert "sampling/wasted" not in found.metrics
+    assert found.metrics["sampling/tokens_per_second"] > 0
+    replaced = collect("even", dynamic=20.0).metrics
+    assert replaced["sampling/taught_nothing"] == pytest.approx(replaced["sampling/wasted"])
+    assert collect("flat", dynamic=1.5).metrics["sampling/taught_nothing"] == 1
+
+
 def test_where_there_is_no_other_prompt_the_group_stays(collect: Collect) -> None:
     found = collect("flat", limit=5, dynamic=10.0)
     assert len({one.start.index for one in found.batch.wasted}) == 1

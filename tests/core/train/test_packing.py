@@ -109,6 +109,9 @@ def test_packed_rows_equal_padded_rows_and_so_do_their_gradients(family: str, at
     rows = laid_out(ids, mask)
     assert rows.attention_mask is not None
     assert rows.input_ids.numel() < ids.numel()
+    plain = laid_out(ids, mask, hidden=None)
+    assert plain.padding == plain.input_ids.numel() - int(mask.sum())
+    assert rows.padding == int((rows.input_ids == 0).sum())  # no token of these is 0
     assert_equal(model, ids, mask, pack_for=HIDDEN)
 
 
