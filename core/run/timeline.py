@@ -89,7 +89,7 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> Timeline:
         parts=parts,
         sync=_sum(steps, "sync/seconds"),
         calls=calls,
-        speed=_mean(steps, "sampling/tokens_per_second"),
+        speed=_mean(steps, "time/tokens_per_second"),
         idle=_mean(steps, "sampling/taught_nothing"),
         padding=_mean(steps, "update/padding"),
     )

@@ -121,7 +121,7 @@ class Collector:
                 **batch_metrics(batch, self._plan.rewards),
                 **sampling_metrics(batch, filled=generation.outcomes is not None),
                 **_speed(generation, [len(one.token_ids) for one in batch.sampled], sampled - began - early),
-                "scoring/waiting": float(generation.waiting),
+                "time/score_queue": float(generation.waiting),
             },
         )
 
@@ -163,4 +163,4 @@ class Collector:
 def _speed(generation: Generation, lengths: Sequence[int], seconds: float) -> dict[str, float]:
     """Returns the tokens of all processes for each second of sampling; nothing of what was sampled beside training."""
     seconds -= generation.metrics.get("sync/seconds", 0.0)
-    return {} if generation.staleness or seconds <= 0 else {"sampling/tokens_per_second": sum(lengths) / seconds}
+    return {} if generation.staleness or seconds <= 0 else {"time/tokens_per_second": sum(lengths) / seconds}

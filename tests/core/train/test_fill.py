@@ -205,7 +205,7 @@ def test_tokens_that_taught_nothing_are_those_in_vain_and_those_of_groups_that_a
     idle = sum(length for number, length in enumerate(lengths) if flat[number // 4])
     assert found.metrics["sampling/taught_nothing"] == pytest.approx(idle / sum(lengths))
     assert "sampling/wasted" not in found.metrics
-    assert found.metrics["sampling/tokens_per_second"] > 0
+    assert found.metrics["time/tokens_per_second"] > 0
     replaced = collect("even", dynamic=20.0).metrics
     assert replaced["sampling/taught_nothing"] == pytest.approx(replaced["sampling/wasted"])
     assert collect("flat", dynamic=1.5).metrics["sampling/taught_nothing"] == 1
