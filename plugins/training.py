@@ -41,7 +41,7 @@ class LossTokens:
     """The completions of a forward pass, as a loss reads them.
 
     Attributes:
-        logps: [B, T] log-probabilities under the policy, with a gradient.
+        logps: [B, T] log-probabilities under the policy, with a gradient; like the others 0 outside of the mask.
         old_logps: [B, T] under the policy that sampled, without one; the same values on the first pass over a batch.
         mask: [B, T] float, 1 for tokens that the policy chose in completions that count.
         advantages: [B, 1], or [B, T] where turns have advantages of their own.
@@ -67,7 +67,7 @@ class LossTokens:
 
     def sequence_mean(self, values: torch.Tensor) -> torch.Tensor:
         """Returns the mean of [B, T] values over the tokens of each completion, [B, 1]; 0 without any."""
-        return ((values * self.mask).sum(dim=1) / self.mask.sum(dim=1).clamp(min=1))[:, None]
+        return (values.masked_fill(self.mask == 0, 0.0).sum(dim=1) / self.mask.sum(dim=1).clamp(min=1))[:, None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from grpo.core.env.spares import Place
 from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
-from grpo.core.train.advantage import Advantages, group_advantages
+from grpo.core.train.advantage import NO_SIGNAL, Advantages, group_advantages
 from grpo.core.train.sampler import Wasted
 from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
@@ -222,14 +222,21 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     return metrics
 
 
-def waste_metrics(batch: Batch) -> dict[str, float]:
-    """Returns what was sampled in vain, as a share of all tokens, and completions sampled for each that trains."""
-    trained = sum(len(one.token_ids) for one in batch.completions)
+def sampling_metrics(batch: Batch, *, filled: bool) -> dict[str, float]:
+    """Returns which share of all sampled tokens taught nothing, and what was sampled to fill the batch up.
+
+    A token taught nothing where its group has no advantages, or where it was sampled in vain.
+    """
+    lengths = [len(one.token_ids) for one in batch.completions]
     wasted = sum(len(one.rollout.completion.token_ids) for one in batch.wasted)
-    return {
-        "sampling/wasted": wasted / max(trained + wasted, 1),
-        "sampling/per_completion": len(batch.sampled) / len(batch.completions),
-    }
+    groups = batch.advantages.values.view(-1, batch.group_size).abs().amax(dim=1) > NO_SIGNAL
+    taught = sum(length for number, length in enumerate(lengths) if groups[number // batch.group_size])
+    every = max(sum(lengths) + wasted, 1)
+    metrics = {"sampling/taught_nothing": 1 - taught / every}
+    if filled:
+        metrics["sampling/wasted"] = wasted / every
+        metrics["sampling/per_completion"] = len(batch.sampled) / len(batch.completions)
+    return metrics
 
 
 def _moments(scores: torch.Tensor) -> tuple[float, float]:

@@ -23,10 +23,10 @@ from grpo.core.train.batch import (
     advantages_of,
     batch_metrics,
     length_metrics,
+    sampling_metrics,
     trained_of,
-    waste_metrics,
 )
-from grpo.core.train.sampler import BatchScoring, Sampler, Wasted
+from grpo.core.train.sampler import BatchScoring, Generation, Sampler, Wasted
 from grpo.core.train.tensors import Tensors, counted, of_tokens, padded
 
 
@@ -119,7 +119,9 @@ class Collector:
                 **generation.metrics,
                 **length_metrics(lengths, ended),
                 **batch_metrics(batch, self._plan.rewards),
-                **(waste_metrics(batch) if generation.outcomes is not None else {}),
+                **sampling_metrics(batch, filled=generation.outcomes is not None),
+                **_speed(generation, [len(one.token_ids) for one in batch.sampled], sampled - began - early),
+                "time/score_queue": float(generation.waiting),
             },
         )
 
@@ -167,3 +169,9 @@ class Collector:
         tensors["num_items_in_batch"] = torch.tensor(
             sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self._device
         )
+
+
+def _speed(generation: Generation, lengths: Sequence[int], seconds: float) -> dict[str, float]:
+    """Returns the tokens of all processes for each second of sampling; nothing of what was sampled beside training."""
+    seconds -= generation.metrics.get("sync/seconds", 0.0)
+    return {} if generation.staleness or seconds <= 0 else {"time/tokens_per_second": sum(lengths) / seconds}

@@ -98,28 +98,28 @@ class LossValue:
     metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
-Averaged = Callable[[torch.Tensor, torch.Tensor, Counts], torch.Tensor]
+Averaged = Callable[[torch.Tensor, torch.Tensor, Counts], torch.Tensor]  # costs are 0 outside of the mask
 
 
 def per_completion(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
-    means = (costs * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    means = costs.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
     return means.sum() / (counts.rows * counts.accumulation)
 
 
 def summed(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
-    return (costs * mask).sum() / (counts.rows * counts.accumulation)
+    return costs.sum() / (counts.rows * counts.accumulation)
 
 
 def per_micro_batch(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
-    return (costs * mask).sum() / (counts.tokens.clamp(min=1) * counts.accumulation)
+    return costs.sum() / (counts.tokens.clamp(min=1) * counts.accumulation)
 
 
 def per_constant(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
-    return (costs * mask).sum() / (counts.rows * counts.longest * counts.accumulation)
+    return costs.sum() / (counts.rows * counts.longest * counts.accumulation)
 
 
 def per_batch(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
-    return (costs * mask).sum() / counts.batch_tokens.clamp(min=1)
+    return costs.sum() / counts.batch_tokens.clamp(min=1)
 
 
 AVERAGES: Mapping[Average, Averaged] = {
@@ -143,20 +143,24 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
         PluginError: the loss returned what are no costs of these tokens.
     """
     mask = tokens.mask.to(tokens.logps.dtype)
-    old = tokens.logps.detach() if tokens.old_logps is None else tokens.old_logps
+    outside = mask == 0
+    # Neither what stands there nor what a loss makes of it, NaN or infinity, gets into a sum or a gradient.
+    logps = tokens.logps.masked_fill(outside, 0.0)
+    old = logps.detach() if tokens.old_logps is None else tokens.old_logps.masked_fill(outside, 0.0)
+    entropies = None if tokens.entropies is None else tokens.entropies.masked_fill(outside, 0.0)
     worth = tokens.advantages if tokens.advantages.ndim == 2 else tokens.advantages[:, None]
-    found = objective.loss(LossTokens(tokens.logps, old, mask, worth, tokens.entropies, tokens.importance))
+    found = objective.loss(LossTokens(logps, old, mask, worth, entropies, tokens.importance))
     costs = _costs(objective.loss, found, mask)
     if tokens.importance is not None and not objective.loss.spec.weighs:
         costs = costs * tokens.importance
     kl = None
     if objective.beta and tokens.ref_logps is not None:
-        apart = tokens.ref_logps - tokens.logps
+        apart = tokens.ref_logps.masked_fill(outside, 0.0) - logps
         kl = apart.exp() - apart - 1
         if objective.corrects_kl:
-            kl = kl * ((tokens.logps - old).exp() if found.ratio is None else found.ratio)
+            kl = kl * ((logps - old).exp() if found.ratio is None else found.ratio)
         costs = costs + objective.beta * kl
-    loss = AVERAGES[objective.loss.spec.average](costs.expand_as(mask), mask, counts)
+    loss = AVERAGES[objective.loss.spec.average](costs.expand_as(mask).masked_fill(outside, 0.0), mask, counts)
     return LossValue(loss, kl, found.low, found.high, found.metrics)
 
 

@@ -117,7 +117,7 @@ def sign_lost(tokens: LossTokens) -> torch.Tensor:
 
 @loss(version=1)
 def pays_padding(tokens: LossTokens) -> torch.Tensor:
-    length = tokens.logps.sum(dim=1, keepdim=True)
+    length = tokens.logps.mean(dim=1, keepdim=True)
     return -tokens.advantages * length
 
 
