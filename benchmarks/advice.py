@@ -65,7 +65,7 @@ def inline(folder: Path, number: int | None) -> Tree:
 
 def overlap(folder: Path, number: int | None) -> Tree:
     """A server samples, and the trainer waits for it."""
-    return {"rollout": {"backend": "vllm-server", "overlap": bool(number)}}
+    return {"rollout": {"backend": "vllm-server", "ahead": number or 0}}
 
 
 PLANTED: dict[str, Callable[[Path, int | None], Tree]] = {

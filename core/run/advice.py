@@ -86,13 +86,13 @@ def _inline(times: Timeline, rewards: Sequence[BoundReward], workers: int) -> It
 
 def _overlapped(times: Timeline, config: Settings) -> Iterator[Advice]:
     """What servers sample while the policy trains costs no time of its own."""
-    if config.rollout.backend != "vllm-server" or config.rollout.overlap:
+    if config.rollout.backend != "vllm-server" or config.rollout.ahead:
         return
     sampling = max(0.0, times.parts[SAMPLING] - times.sync)
     beside = times.parts[UPDATE]
     yield Advice(
         f"{times.share(SAMPLING):.0%} of the time goes to sampling, for which the trainer waits",
-        "--overlap",
+        "--ahead 1",
         times.total / (times.total - min(sampling, beside)),
     )
 

@@ -98,7 +98,7 @@ def refuse_no_room(
     elif rollout.backend == "vllm" and device.kind == "cuda":
         engine = round(rollout.memory_share * device.total)
         # Else vLLM gives its memory up during updates.
-        awake = rollout.overlap or rollout.share_weights or rollout.sleep is False
+        awake = rollout.ahead > 0 or rollout.share_weights or rollout.sleep is False
         device = replace(device, total=device.total - engine) if awake else device
         job = replace(job, reserved=0 if awake else engine)
     decoded = rollout.batch_size or share

@@ -15,7 +15,7 @@ from grpo.core.config.schema import load_config
 NAMES = (
     "--env --reward --env-reward --verifier --model --dataset --config --set --steps --epochs --limit --seed --lr "
     "--group-size --prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --advantage --beta "
-    "--rollout --server-url --lora-sync --overlap --share-weights --temperature --max-prompt-length "
+    "--rollout --server-url --lora-sync --ahead --share-weights --temperature --max-prompt-length "
     "--max-completion-length "
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
@@ -54,7 +54,7 @@ def test_every_flag_shows_its_text_and_its_default() -> None:
         "--steps INTEGER Optimizer steps. Default: 60 for the embedded model, else from epochs.",
         "--rollout BACKEND Who samples: hf, vllm, vllm-server. Default: hf.",
         "--temperature FLOAT Sampling temperature. Default: 1.",
-        "--overlap Samples the next batch with vLLM while the policy trains on the current one.",
+        "--ahead BATCHES How many batches vLLM samples ahead, while the policy trains. Default: 0.",
         "--lora / --full Trains a low-rank adapter and freezes the model, or trains all weights. Default: --full.",
         "--report-to A,B Trackers that also receive the metrics: wandb, tensorboard, trackio.",
         "--server-url URL Where grpo serve-rollouts listens; several: A,B. Default: http://127.0.0.1:8271.",
@@ -66,7 +66,7 @@ def test_every_flag_shows_its_text_and_its_default() -> None:
 
 def test_a_flag_that_is_not_given_leaves_its_setting_alone() -> None:
     assert read() == {}
-    assert read("--overlap", "--full") == {"rollout.overlap": True, "lora.enabled": False}
+    assert read("--ahead", "2", "--full") == {"rollout.ahead": 2, "lora.enabled": False}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def config_of(**more: Any) -> Any:
         "evaluation": SimpleNamespace(every=10),
         "output": SimpleNamespace(save_every=10),
         "canaries": SimpleNamespace(every=1),
-        "rollout": SimpleNamespace(backend="hf", overlap=False),
+        "rollout": SimpleNamespace(backend="hf", ahead=0),
     }
     return SimpleNamespace(**plain | more)
 
@@ -113,11 +113,11 @@ def test_calls_that_went_on_beside_the_sampling_cost_nothing() -> None:
     assert [one.factor for one in found] == []
 
 
-@pytest.mark.parametrize(("overlap", "gains"), [(False, [2.0 / 1.5]), (True, [])])
-def test_a_server_may_sample_while_the_policy_trains(overlap: bool, gains: list[float]) -> None:
+@pytest.mark.parametrize(("ahead", "gains"), [(0, [2.0 / 1.5]), (1, [])])
+def test_a_server_may_sample_while_the_policy_trains(ahead: int, gains: list[float]) -> None:
     """1 s of sampling, 0.2 s of it handing weights over, beside 0.5 s of update."""
     rows = rows_of(10, **{"sync/seconds": 0.2})
-    config = config_of(rollout=SimpleNamespace(backend="vllm-server", overlap=overlap))
+    config = config_of(rollout=SimpleNamespace(backend="vllm-server", ahead=ahead))
     assert [one.factor for one in advise(timeline(rows), config, [], 4)] == pytest.approx(gains)
 
 

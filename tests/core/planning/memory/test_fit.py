@@ -85,7 +85,7 @@ def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse
     check("vllm", 0.3)  # its 12 GiB, and 3 of the policy
     check("vllm", 0.85)  # 34 GiB, which are the policy's again in an update
     with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB are usable"):
-        check("vllm", 0.85, overlap=True)
+        check("vllm", 0.85, ahead=1)
     with pytest.raises(UsageError, match=r"\(update\)"):
         check("vllm", 0.85, sleep=False)
     check("vllm-server", 0.3, server_url="http://localhost:1")

@@ -199,7 +199,7 @@ def test_several_environments_are_sampled_one_batch_ahead(server: Server, tmp_pa
         env=["gsm8k:weight=0.5", "guess:weight=0.5"],
         rewards=[],
         train={"steps": 3, "lr": 1e-3, "prompts_per_step": 4, "group_size": 4},
-        rollout={"overlap": True, "max_turns": 3, "max_completion_length": 24, "max_rollout_length": 300},
+        rollout={"ahead": 1, "max_turns": 3, "max_completion_length": 24, "max_rollout_length": 300},
     ).model_copy(update={"out": tmp_path / "run"})
     assert start(config, Host.discover(), Silent()).status == "done"
     rows = read_metrics(RunDir(tmp_path / "run"))
