@@ -285,6 +285,9 @@ def timing(spent: str, advice: str | None) -> list[str]:
     return [*([f"time       {spent}"] if spent else []), *([f"faster     {advice}"] if advice is not None else [])]
 
 
+BESIDE = (("wasted", "sampling/wasted"), ("steps old", "sampling/staleness"))  # where there is some
+
+
 def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns (label, key) of the metrics worth a line, as far as the row has them."""
     own = [key for key in row if key.startswith("rewards/") and key.count("/") == 2]  # figures of rewards have more
@@ -295,7 +298,7 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("length", "completions/mean_length"),
         *((label, key) for label, key in TURNS if (row.get("turns/most") or 0) > 1 or key == CALLS),
         ("no signal", "frac_reward_zero_std"),
-        *((label, key) for label, key in (("wasted", "sampling/wasted"),) if row.get(key)),
+        *((label, key) for label, key in BESIDE if row.get(key)),
         ("loss", "loss"),
         ("kl", "kl"),
     ]

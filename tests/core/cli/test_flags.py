@@ -42,7 +42,8 @@ def help_of(command: click.Command) -> str:
 
 
 def test_the_flags_of_run_are_these() -> None:
-    names = [name for option in run.params for name in (*option.opts, *option.secondary_opts)]
+    shown = [option for option in run.params if not getattr(option, "hidden", False)]
+    names = [name for option in shown for name in (*option.opts, *option.secondary_opts)]
     assert sorted(names) == sorted(NAMES.split())
 
 
@@ -102,3 +103,8 @@ def test_every_default_that_a_flag_shows_is_taken_when_it_is_given() -> None:
         for word in ([FLAGS[key].name, str(default)] if not isinstance(default, bool) else [])
     ]
     assert load_config(None, [], {"env": "a", **read(*words)}) == load_config(None, [], {"env": "a"})
+
+
+def test_the_flag_of_before_says_how_it_is_written_now() -> None:
+    with pytest.raises(click.UsageError, match="--overlap is written --ahead 1 now"):
+        read("--overlap")

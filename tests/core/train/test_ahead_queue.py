@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ahead_runs import STEPS, Copied, Job, jobs, metrics, rollouts, untimed
+from ahead_runs import Copied, Job, jobs, metrics, rollouts, untimed
 
 from grpo.core.rollout.sync.fault import SyncFault
 from grpo.plugins.errors import RunError, UsageError
