@@ -107,6 +107,16 @@ def test_the_copy_of_what_a_server_was_sent_is_counted_in_the_hosts_memory(monke
     decided(1, train, **server)
 
 
+def test_the_versions_that_batches_ahead_are_sampled_from_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
+    server = {"backend": "vllm-server", "server_url": "http://localhost:1", "weight_sync": "everything"}
+    train = {"prompts_per_step": 1, "group_size": 2}
+    with_memory(monkeypatch, 14 * GIB)
+    decided(1, train, **server, ahead=1)
+    with pytest.raises(UsageError, match=r"the run needs about 17\.8 GiB"):
+        decided(1, train, **server, ahead=4)
+
+
 @pytest.mark.parametrize(
     ("kind", "gib", "mode"),
     [("cuda", 4 + 82, "none"), ("cuda", 4 + 40, "full"), ("cuda", 4 + 10, "offload"), ("cpu", 1, "none")],
