@@ -98,7 +98,7 @@ def measured(words: list[str]) -> Mapping[str, Any]:
 
 def accuracy(model: str) -> float:
     """Returns the held-out accuracy of a run or a folder of weights."""
-    words = ["eval", "--env", "gsm8k", "--model", model, "--size", str(HELD_OUT), "--json"]
+    words = ["eval", "--env", "gsm8k:dataset=embedded", "--model", model, "--size", str(HELD_OUT), "--json"]
     done = subprocess.run([sys.executable, "-m", "grpo", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
