@@ -46,10 +46,8 @@ def clipped(
     )
 
 
-def refuse_idle_delta(
-    *, epsilon: float, epsilon_high: float | None, delta: float | None, importance_sampling_level: Level = "token"
-) -> None:
-    """Refuses a bound that the clip leaves nothing to do.
+def refuse_idle_delta(*, epsilon: float, epsilon_high: float | None, delta: float | None, **others: object) -> None:
+    """Refuses a bound that the clip leaves nothing to do, whatever other options a loss has.
 
     Raises:
         OptionError: delta is not above the clip range.

@@ -103,7 +103,8 @@ def test_all_that_is_installed_is_checked(tmp_path: Path, monkeypatch: pytest.Mo
     done = grpo("--all", "--json")
     reports = {report["plugin"]: report for report in json.loads(done.stdout)}
     assert done.returncode == 1
-    assert set(reports) == {"reward brief", "env echo", "sandbox lent", "package echo-plugins"}
+    always = {name for name in reports if name.startswith(("loss ", "advantage "))}  # without them nothing trains
+    assert {*reports} - always == {"reward brief", "env echo", "sandbox lent", "package echo-plugins"}
     assert reports["reward brief"]["ok"]
     assert reports["sandbox lent"]["findings"][0]["message"] == "there is none to lend"
     assert "No module named 'not_there'" in reports["package echo-plugins"]["findings"][0]["message"]

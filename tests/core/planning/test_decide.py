@@ -20,6 +20,7 @@ from grpo.core.planning.decide import make_plan
 from grpo.core.record.disk import refuse_full_disk, refuse_unwritable
 from grpo.core.train.data import prompt_rows
 from grpo.plugins._binding import BoundEnv
+from grpo.plugins._discovery import installed_entries
 from grpo.plugins._entry_points import Entry
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
@@ -255,7 +256,7 @@ def test_problems_that_an_environment_makes_are_the_same_in_a_resumed_run(
     (tmp_path / "mine.py").write_text(REWARDS.replace("difficulty: str", ""))
     tree = {"env": "endless", "rewards": [f"{tmp_path}/mine.py:level"], "model": str(tiny_model)}
     tree |= {"rollout": {"max_completion_length": 8}}
-    host = Host([Entry("endless-dist", "1.0", "endless", Endless)])
+    host = Host([*installed_entries(), Entry("endless-dist", "1.0", "endless", Endless)])
     for train in ({"prompts_per_step": 7}, {"prompts_per_step": 32, "epochs": 0.1}, {"limit": 5}):
         plan = make_plan(parse_config(tree | {"train": train}), host)
         again = make_plan(parse_config(plan.config.model_dump(mode="json")), host, fresh=False)

@@ -160,7 +160,10 @@ def test_two_processes_fill_a_batch_up_as_one_does(filled: list[str], tmp_path: 
     first = [*filled, "--steps", "1", "--eval-size", "0", "--prompts-per-step", "3"]  # a group is split among them
     here([*first, "--out", str(one)])
     forked_together([*first, "--out", str(two)], tmp_path)
-    assert sampled(two, 1) == sampled(one, 1)
+    alone, shared = sampled(one, 1), sampled(two, 1)
+    for first_row, second_row in zip(alone, shared, strict=True):  # other batches, so other rounding
+        assert first_row.pop("logprobs") == pytest.approx(second_row.pop("logprobs"), abs=1e-4)
+    assert shared == alone
     gone = [sorted((row["group"], row["completion"]) for row in sampled(run, 1, wasted=True)) for run in (one, two)]
     assert gone[0] == gone[1]
     assert gone[0]
