@@ -18,6 +18,11 @@ from grpo.core.scoring.task import Task
 from grpo.plugins.types import Completion
 
 
+def nothing_begun() -> EarlyCalls:
+    """Returns the calls for a batch whose scoring has yet to begin."""
+    return EarlyCalls({}, lambda task: None)
+
+
 class EarlyCalls:
     """The calls for one batch that were begun before it was complete.
 
@@ -76,6 +81,18 @@ class EarlyCalls:
     def rows(self, name: str) -> set[int]:
         """Returns the rows that a reward was called for."""
         return {row for rows, _ in self._tasks.get(name, ()) for row in rows}
+
+    def waiting(self) -> int:
+        """Returns how many completions still wait for a score that was begun."""
+        return len(
+            {
+                row
+                for tasks in self._tasks.values()
+                for rows, task in tasks
+                for index, row in enumerate(rows)
+                if task.open(index)
+            }
+        )
 
     def tasks(self, names: Sequence[str]) -> Iterator[Task]:
         """Yields the tasks of some rewards, which all have to be waited for."""

@@ -25,6 +25,7 @@ from grpo.core.train.advantage import NO_SIGNAL
 from grpo.core.train.batch import Batch
 from grpo.core.train.data import run_order
 from grpo.plugins._binding import BoundReward
+from grpo.plugins.errors import UsageError
 from grpo.plugins.sampling import RowsSeen, Visit
 
 FILE = "rows_seen.json"
@@ -78,6 +79,8 @@ class Prompts:
         self._order = run_order(plan)
         self._count = plan.config.train.prompts_per_step
         self._passes = plan.config.loss.num_iterations
+        # Several batches ahead, what became of the last ones is not known when a batch is asked for.
+        self._lag = max(1, plan.config.rollout.ahead)
         self._visits: dict[str, dict[int, list[Visit]]] = {name: {} for name in self._rows}
 
     def of_step(self, step: int) -> list[Episode]:
@@ -107,7 +110,11 @@ class Prompts:
         assert self._sampler is not None
         self._forget(step)
         rows, seed = len(self._rows[env]), f"{self._seed} {env}"
-        return self._sampler.choose(RowsSeen(rows, count, step, seed, self._visits[env], frozenset(taken)))
+        known = {
+            row: [one for one in every if one.step <= step - self._lag] for row, every in self._visits[env].items()
+        }
+        visits = {row: every for row, every in known.items() if every}
+        return self._sampler.choose(RowsSeen(rows, count, step, seed, visits, frozenset(taken)))
 
     def seen(self, batch: Batch) -> None:
         """Notes what became of the rows of a batch, also of those that were sampled in vain."""
@@ -141,9 +148,17 @@ class Prompts:
         """Reads what `save` wrote.
 
         Raises:
-            UsageError: the file was damaged.
+            UsageError: the file is missing or was damaged.
         """
-        for env, row, step, rate, signal in read_json(checkpoint / FILE) or ():
+        if self._sampler is None:
+            return
+        seen = read_json(checkpoint / FILE)
+        if seen is None:
+            raise UsageError(
+                f"{checkpoint} has no {FILE}, from which sampler '{self._sampler.name}' knows what became of each row: "
+                "without it other prompts would be asked. Resume from another checkpoint, or start a new run."
+            )
+        for env, row, step, rate, signal in seen:
             self._visits[env].setdefault(row, []).append(Visit(step, rate, signal))
 
     def _forget(self, step: int) -> None:

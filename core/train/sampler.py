@@ -75,6 +75,7 @@ class Generation:
         outcomes: reward name to one outcome per rollout; None where they were not scored yet.
         wasted: what was sampled beside them in vain.
         score_seconds: wall time of these outcomes.
+        waiting: completions whose scores were begun and had not come when the last one ended, before any outcome.
     """
 
     starts: Sequence[Episode]
@@ -86,12 +87,16 @@ class Generation:
     outcomes: dict[str, list[Outcome]] | None = None
     wasted: tuple[Wasted, ...] = ()
     score_seconds: float = 0.0
+    waiting: int = 0
 
 
 # Episodes, and the numbers of their random draws among those of the step, to their rollouts; None where they cannot be
 # had from the same weights any more.
 SampleMore = Callable[[Sequence[Episode], Sequence[int]], Generation | None]
 Fill = Callable[[Generation, int, SampleMore], Generation]  # a batch, its step and what samples more to a full one
+
+
+StartsOf = Callable[[int], Sequence[Episode]]  # a step to this process's episodes of its batch; none after the last
 
 
 class Sampler(Protocol):
@@ -107,8 +112,8 @@ class Sampler(Protocol):
         """
         ...
 
-    def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:
-        """A batch is about to train: these episodes come next, and may be sampled meanwhile. Returns metrics."""
+    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
+        """The batch of a step is about to train: those of later ones may be sampled meanwhile. Returns metrics."""
         ...
 
     def settle(self, step: int) -> Mapping[str, float]:
@@ -186,7 +191,7 @@ class PolicySampler:
     def synced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
         """Syncs and samples; the prompts are those of the episodes."""
         (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, starts, prompts), again=again)
-        return Generation(starts, prompts, found, early, metrics=metrics)
+        return Generation(starts, prompts, found, early, metrics=metrics, waiting=early.waiting())
 
     def synced_unless(
         self, kept: Generation | None, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]
@@ -200,9 +205,15 @@ class PolicySampler:
     def unsynced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
         """Samples with the weights that were handed over last."""
         found, early = self.rollouts.sample(partial(self._sampled, starts, prompts))
-        return Generation(starts, prompts, found, early)
+        return Generation(starts, prompts, found, early, waiting=early.waiting())
 
-    def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:
+    def scoring(self, found: Generation) -> Generation:
+        """Begins to score a batch that is whole and was not scored."""
+        early = self.begin_scoring()
+        early.begin(range(len(found.rollouts)), [one.completion for one in found.rollouts])
+        return replace(found, early=early)
+
+    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
         """Samples nothing before it is asked for it."""
         return {}
 
