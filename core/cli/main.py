@@ -39,6 +39,7 @@ COMMANDS = {
     "sandbox": ("grpo.core.cli.sandbox:sandbox", "Run a program in a sandbox; check a sandbox."),
     "shrink": ("grpo.core.cli.shrink:shrink", "Find the smallest text that keeps a suspicious score."),
     "diff": ("grpo.core.cli.diff:diff", "Show what a change of rewards does to the advantages."),
+    "doctor": ("grpo.core.cli.doctor:doctor", "Say what of this machine keeps runs from working."),
     "runs": ("grpo.core.cli.runs:runs", "List the runs of this folder."),
     "show": ("grpo.core.cli.runs:show", "Browse the rollouts of a run."),
     "report": ("grpo.core.cli.report:report", "Write a run as one HTML page that opens anywhere."),

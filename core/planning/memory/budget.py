@@ -115,9 +115,14 @@ def this_device() -> Device:
 
     if torch.cuda.is_available():
         return Device("cuda", torch.cuda.get_device_properties(0).total_memory)
+    return Device("cpu", host_memory())
+
+
+def host_memory() -> int:
+    """Returns the bytes of the machine's memory within the limit of this process's control group."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [file.read_text().strip() for file in _CGROUP_LIMITS if file.is_file()]
-    return Device("cpu", min([total, *(int(limit) for limit in limits if limit.isdigit())]))
+    return min([total, *(int(limit) for limit in limits if limit.isdigit())])
 
 
 def parse_size(text: str) -> int:

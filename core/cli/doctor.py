@@ -1,0 +1,42 @@
+"""`grpo doctor`: this machine in, a line for each thing that runs need out, which may be shown to strangers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from grpo.core.doctor.lines import Line
+from grpo.core.text.printable import printable
+
+COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Leave out the two steps of training.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def doctor(ctx: click.Context, quick: bool, as_json: bool) -> None:
+    """Say what of this machine keeps runs from working, and what to do about it.
+
+    Versions, processors, memory, disks, GPU, plugins, sandbox, docker and hub, and two steps of training. What is
+    printed holds no secret and can be pasted into an issue. The exit code is 1 when something is an error.
+    """
+    from grpo.core.doctor.examine import examine
+
+    found = examine(Path("runs"), train=not quick, told=_ignored if as_json else _print)
+    worst = [line for line in found if line.state == "error"]
+    if as_json:
+        click.echo(json.dumps({"ok": not worst, "lines": [line.as_json() for line in found]}, indent=2))
+    ctx.exit(1 if worst else 0)
+
+
+def _ignored(line: Line) -> None:
+    """Keeps the screen for the object that is printed at the end."""
+
+
+def _print(line: Line) -> None:
+    click.echo(f"{click.style(line.state.ljust(7), fg=COLOURS[line.state])}  {line.about:<16}  {printable(line.text)}")
+    if line.next:
+        click.echo(f"{'':27}{printable(line.next)}")

@@ -1,0 +1,66 @@
+"""Is what is installed what was tried together? The metadata of distributions in, a line for each library out."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+
+from packaging.requirements import Requirement
+
+import grpo
+from grpo.core.doctor.lines import Line
+from grpo.core.rollout.engine.release import FIRST, LAST, vllm_version
+
+DISTRIBUTION = "grpo-kit"
+TOLD = ("torch", "transformers", "trl", "peft")  # named one by one even where all is well
+EXTRAS = ("deepspeed", "ray")
+
+
+def versions() -> Iterator[Line]:
+    """Yields a line for our own release, for the libraries that matter most, and for every one that does not fit."""
+    yield Line("grpo", "ok", f"{grpo.__version__} on Python {platform.python_version()}, {platform.platform()}")
+    fitting: list[str] = []
+    for wanted in _required():
+        name, range_ = wanted.name, str(wanted.specifier)
+        extra = name if wanted.marker is not None else None
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            if extra is None:
+                yield Line(name, "error", "not installed", f"pip install '{name}{range_}'")
+            continue
+        if wanted.specifier.contains(found, prereleases=True):
+            fitting += [f"{name} {found}"] if name in TOLD or extra else []
+        else:
+            what = f"grpo-kit[{extra}]" if extra else f"{name}{range_}"
+            said = f"{found} is installed; tried together was {range_}"
+            yield Line(name, "warning" if extra else "error", said, f"pip install '{what}'")
+    yield Line("libraries", "ok", ", ".join(fitting))
+    yield _vllm()
+
+
+def _required() -> list[Requirement]:
+    """Returns what every run needs, and of the extras those whose versions matter."""
+    try:
+        given = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
+    except metadata.PackageNotFoundError:
+        given = []
+    always = [one for one in given if one.marker is None or one.marker.evaluate({"extra": ""})]
+    extras = [one for name in EXTRAS for one in given if one.name == name and one not in always]
+    return [*always, *dict.fromkeys(extras)]
+
+
+def _vllm() -> Line:
+    found = vllm_version()
+    if found is None:
+        return Line("vLLM", "ok", "not installed; runs sample with transformers (--rollout hf)")
+    release = tuple(int(part) for part in found.split("+")[0].split(".")[:2])
+    if FIRST <= release <= LAST:
+        return Line("vLLM", "ok", f"{found}, whose sync of weights was proven")
+    return Line(
+        "vLLM",
+        "warning",
+        f"{found}; the sync of weights was proven with 0.{FIRST[1]} to 0.{LAST[1]}, and --rollout vllm refuses others",
+        "pip install 'grpo-kit[vllm]'",
+    )
