@@ -103,7 +103,7 @@ def accuracy(model: str) -> float:
     if done.returncode:
         raise SystemExit(done.stderr)
     found = json.loads(done.stdout)
-    return float(found["accuracy"])
+    return float(found["accuracy"]["mean"])
 
 
 def main() -> None:
