@@ -114,7 +114,7 @@ def update(model: Any, optimizer: torch.optim.Optimizer, objective: Objective, b
     """Makes one optimizer step on the batch and returns the loss."""
     model.train()
     mask = counted(batch)
-    logps, _ = completion_logps(
+    logps, *_ = completion_logps(
         model,
         whole_ids(batch),
         whole_mask(batch),

@@ -133,16 +133,29 @@ def _no_advantage(bound: BoundLoss, findings: Findings, tokens: Tokens) -> None:
 
 
 def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
+    """How wide the padding is follows from the longest completion beside; what stands in it no loss gets to see."""
     findings.tried("padding")
-    outside = tokens.mask == 0
-    old = None if tokens.old_logps is None else tokens.old_logps.masked_fill(outside, -9.0)
-    entropies = None if tokens.entropies is None else tokens.entropies.masked_fill(outside, 5.0)
-    other = replace(tokens, logps=tokens.logps.masked_fill(outside, -4.0), old_logps=old, entropies=entropies)
+
+    def wider(values: torch.Tensor | None, filled: float) -> torch.Tensor | None:
+        return None if values is None else torch.nn.functional.pad(values, (0, _WIDTH), value=filled)
+
+    mask, logps = wider(tokens.mask, 0), wider(tokens.logps, -4.0)
+    assert mask is not None
+    assert logps is not None
+    other = Tokens(
+        logps,
+        mask,
+        tokens.advantages,
+        wider(tokens.old_logps, -9.0),
+        None,
+        wider(tokens.importance, 1.0),
+        wider(tokens.entropies, 5.0),
+    )
     moved = _found(bound, other, _counts(tokens))
-    if not torch.isclose(moved.loss, found.loss, rtol=1e-9) or not _alike(moved, found, lambda it: it[~outside]):
-        findings.add(
-            "error", "padding", "tokens that are masked change the loss. Multiply sums over tokens with the mask"
-        )
+    if not torch.isclose(moved.loss, found.loss, rtol=1e-9) or not _alike(
+        moved, found, lambda it: it[:, :_WIDTH][tokens.mask == 1]
+    ):
+        findings.add("error", "padding", "more padding changes the loss. Divide sums over tokens by those of the mask")
 
 
 def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:

@@ -16,7 +16,7 @@ from grpo.core.planning.batch import decide_batch
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of
 from grpo.core.planning.memory.fit import Load, decide_memory
-from grpo.core.planning.objective import bind_objective
+from grpo.core.planning.objective import bind_objective, refuse_replacing_what_teaches
 from grpo.core.planning.optimizer import decide_optimizer
 from grpo.core.planning.output import decide_output, disk_bytes
 from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
@@ -56,6 +56,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     steps = decide_steps(config, facts, rows)
     envs = start_envs(config, facts, rows, steps)
     rewards = [reward for part in envs for reward in part.rewards]
+    refuse_replacing_what_teaches(config, advantage, rewards)
     verifiers = [part.verifier for part in envs if part.verifier is not None]
     chosen_by = None if config.sampler is None else host.sampler(config.sampler)
     canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifiers)

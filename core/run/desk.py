@@ -140,9 +140,9 @@ class DeskProgress:
         """The run is over."""
         self._tell("ended", status, run_dir, step)
 
-    def timed(self, spent: str, advice: str | None) -> None:
+    def timed(self, spent: str, tokens: str, advice: str | None) -> None:
         """What the time was spent on."""
-        self._tell("timed", spent, advice)
+        self._tell("timed", spent, tokens, advice)
 
     def close(self) -> None:
         """The command closes the display."""

@@ -97,8 +97,8 @@ class PlainLines(Silent):
         for line in ending(status, run_dir, step, self._plan):
             self._say(line)
 
-    def timed(self, spent: str, advice: str | None) -> None:
-        for line in timing(spent, advice):
+    def timed(self, spent: str, tokens: str, advice: str | None) -> None:
+        for line in timing(spent, tokens, advice):
             self._say(line)
 
     def _say(self, line: str) -> None:
@@ -176,8 +176,8 @@ class LivePanel(Silent):
         for line in ending(status, run_dir, step, self._plan):
             self._console.print(Text(line), soft_wrap=True)  # a command that is copied stays one line
 
-    def timed(self, spent: str, advice: str | None) -> None:
-        for line in timing(spent, advice):
+    def timed(self, spent: str, tokens: str, advice: str | None) -> None:
+        for line in timing(spent, tokens, advice):
             self._console.print(Text(line), soft_wrap=True)
 
     def close(self) -> None:
@@ -280,9 +280,10 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
     ]
 
 
-def timing(spent: str, advice: str | None) -> list[str]:
-    """Returns what there is to say of the time of a run."""
-    return [*([f"time       {spent}"] if spent else []), *([f"faster     {advice}"] if advice is not None else [])]
+def timing(spent: str, tokens: str, advice: str | None) -> list[str]:
+    """Returns what there is to say of the time and the tokens of a run."""
+    said = {"time": spent, "tokens": tokens, "faster": advice}
+    return [f"{name:<11}{text}" for name, text in said.items() if text]
 
 
 BESIDE = (("wasted", "sampling/wasted"), ("steps old", "sampling/staleness"))  # where there is some

@@ -93,7 +93,8 @@ class HealthWatch:
                 "flat",
                 f"no group had two different rewards for {STREAK} steps, up to step {step}: nothing is learned. The "
                 "task may be solved or out of reach: change its level, raise train.group_size or the temperature, "
-                "use a reward with partial credit, or replace such groups with --dynamic 2.",
+                "use a reward with partial credit, replace such groups with --dynamic 2, or leave "
+                "such rows out with --sampler curriculum.",
             )
         difference = row.get("sampling/sampling_logp_difference/max")
         if difference is not None and difference > self._difference_limit:

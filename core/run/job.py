@@ -284,7 +284,7 @@ def _execute(
     if status == "done" and is_first():
         times = timeline(read_metrics(run_dir))
         advice = advise(times, plan.config, plan.rewards, processors(), idle_processors())
-        progress.timed(times.text(), advice[0].text() if advice else None)
+        progress.timed(times.text(), times.tokens(), advice[0].text() if advice else None)
     wait("the end of the run")
     stop.over()
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]

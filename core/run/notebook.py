@@ -88,8 +88,8 @@ class NotebookPanel(Silent):
         said = "stopped" if status == "interrupted" else "done"
         self._say(f"{said} after {counted(step, 'step')}")
 
-    def timed(self, spent: str, advice: str | None) -> None:
-        self._lines += timing(spent, advice)
+    def timed(self, spent: str, tokens: str, advice: str | None) -> None:
+        self._lines += timing(spent, tokens, advice)
         self._draw()
 
     @property

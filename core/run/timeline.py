@@ -1,4 +1,4 @@
-"""Where the time of a run went: rows of metrics in, seconds of each part of a step out.
+"""Where the time of a run went, and what became of its tokens: rows of metrics in, seconds and shares out.
 
 The parts follow each other on the first process, so they add up. What goes on beside them (the samples of the next
 batches with --ahead, scores of completions that ended early) counts where something waited for it.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from grpo.core.text.stats import mean
 
 SAMPLING, SCORING, WAITING = "sampling", "scoring", "waiting for samples"
 RECORDS, CANARIES, UPDATE = "records", "canaries", "update"
@@ -34,12 +36,18 @@ class Timeline:
         parts: part to seconds; together all of the time of these steps.
         sync: seconds of handing weights over, which are part of sampling.
         calls: reward to seconds of its calls, one after the other, however many there were at a time.
+        speed: tokens sampled in a second; 0.0 where nothing was sampled but while the policy trained.
+        idle: share of the sampled tokens that taught nothing.
+        padding: share of the positions that the update computed for no token.
     """
 
     steps: int
     parts: Mapping[str, float]
     sync: float
     calls: Mapping[str, float]
+    speed: float = 0.0
+    idle: float = 0.0
+    padding: float = 0.0
 
     @property
     def total(self) -> float:
@@ -55,6 +63,13 @@ class Timeline:
         shares = sorted(((self.share(part), part) for part in self.parts), reverse=True)
         return ", ".join(f"{share:.0%} {part}" for share, part in shares if share >= SHOWN)
 
+    def tokens(self) -> str:
+        """Returns what became of the tokens, as one line; "" where nothing is worth a word."""
+        said = [f"{self.speed:,.0f} sampled a second"] if self.speed else []
+        said += [f"{self.idle:.0%} taught nothing"] if self.idle >= SHOWN else []
+        said += [f"{self.padding:.0%} of the update is padding"] if self.padding >= SHOWN else []
+        return ", ".join(said)
+
 
 def timeline(rows: Sequence[Mapping[str, Any]]) -> Timeline:
     """Adds up the time of steps.
@@ -69,8 +84,21 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> Timeline:
     parts[UPDATE] = max(0.0, _sum(steps, "time/step") - sum(parts[part] for part in INSIDE))
     rewards = sorted({name for row in steps for name in row if name.startswith(CALLS)})
     calls = {name.removeprefix(CALLS): _sum(steps, name) for name in rewards}
-    return Timeline(len(steps), parts, _sum(steps, "sync/seconds"), calls)
+    return Timeline(
+        steps=len(steps),
+        parts=parts,
+        sync=_sum(steps, "sync/seconds"),
+        calls=calls,
+        speed=_mean(steps, "time/tokens_per_second"),
+        idle=_mean(steps, "sampling/taught_nothing"),
+        padding=_mean(steps, "update/padding"),
+    )
 
 
 def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> float:
     return sum(row.get(name) or 0.0 for row in rows)
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    """The mean of the rows that have a figure, 0 where none has."""
+    return mean([row[name] for row in rows if row.get(name) is not None] or [0.0])

@@ -82,6 +82,18 @@ class EarlyCalls:
         """Returns the rows that a reward was called for."""
         return {row for rows, _ in self._tasks.get(name, ()) for row in rows}
 
+    def waiting(self) -> int:
+        """Returns how many completions still wait for a score that was begun."""
+        return len(
+            {
+                row
+                for tasks in self._tasks.values()
+                for rows, task in tasks
+                for index, row in enumerate(rows)
+                if task.open(index)
+            }
+        )
+
     def tasks(self, names: Sequence[str]) -> Iterator[Task]:
         """Yields the tasks of some rewards, which all have to be waited for."""
         for name in names:

@@ -13,7 +13,7 @@ from grpo.core.env.spares import Place
 from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
-from grpo.core.train.advantage import Advantages, group_advantages
+from grpo.core.train.advantage import NO_SIGNAL, Advantages, group_advantages
 from grpo.core.train.sampler import Wasted
 from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
@@ -62,10 +62,19 @@ def advantages_of(
     group_size: int,
     advantage: BoundAdvantage,
     device: torch.device,
+    turns: Sequence[int] | None = None,
 ) -> Advantages:
     """Computes the advantages of a batch; a completion that any reward failed on is failed.
 
     They are no numbers where rewards overflow, see `refuse_overflow`.
+
+    Args:
+        outcomes: reward name to N outcomes.
+        rewards: those that are added up.
+        group_size: members of a group are adjacent.
+        advantage: of the run.
+        device: of the result.
+        turns: how many each rollout has; None: they do not count.
     """
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
     kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)
@@ -75,7 +84,26 @@ def advantages_of(
         torch.tensor([reward.weight for reward in rewards], dtype=torch.float64, device=device),
         group_size,
         advantage,
+        None
+        if turns is None
+        else torch.tensor(_each_turn(outcomes, rewards, turns), dtype=torch.float64, device=device),
     )
+
+
+def _each_turn(
+    outcomes: Mapping[str, Sequence[Outcome]], rewards: Sequence[BoundReward], turns: Sequence[int]
+) -> list[list[list[float]]]:
+    """Returns what each turn earned of each score, N times T times R, NaN after the last turn.
+
+    A reward that says nothing of turns, or has no score, earned 0 in each; the rest of its score is added elsewhere.
+    """
+    longest = max(1, *turns) if turns else 1
+    nothing = [math.nan] * len(rewards)
+    found = []
+    for number, count in enumerate(turns):
+        said = [outcomes[reward.name][number].turns or (0.0,) * count for reward in rewards]
+        found.append([*map(list, zip(*said, strict=True))] + [nothing] * (longest - count))
+    return found
 
 
 def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: BoundAdvantage) -> None:
@@ -194,14 +222,21 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     return metrics
 
 
-def waste_metrics(batch: Batch) -> dict[str, float]:
-    """Returns what was sampled in vain, as a share of all tokens, and completions sampled for each that trains."""
-    trained = sum(len(one.token_ids) for one in batch.completions)
+def sampling_metrics(batch: Batch, *, filled: bool) -> dict[str, float]:
+    """Returns which share of all sampled tokens taught nothing, and what was sampled to fill the batch up.
+
+    A token taught nothing where its group has no advantages, or where it was sampled in vain.
+    """
+    lengths = [len(one.token_ids) for one in batch.completions]
     wasted = sum(len(one.rollout.completion.token_ids) for one in batch.wasted)
-    return {
-        "sampling/wasted": wasted / max(trained + wasted, 1),
-        "sampling/per_completion": len(batch.sampled) / len(batch.completions),
-    }
+    groups = batch.advantages.values.view(-1, batch.group_size).abs().amax(dim=1) > NO_SIGNAL
+    taught = sum(length for number, length in enumerate(lengths) if groups[number // batch.group_size])
+    every = max(sum(lengths) + wasted, 1)
+    metrics = {"sampling/taught_nothing": 1 - taught / every}
+    if filled:
+        metrics["sampling/wasted"] = wasted / every
+        metrics["sampling/per_completion"] = len(batch.sampled) / len(batch.completions)
+    return metrics
 
 
 def _moments(scores: torch.Tensor) -> tuple[float, float]:

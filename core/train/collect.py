@@ -23,11 +23,11 @@ from grpo.core.train.batch import (
     advantages_of,
     batch_metrics,
     length_metrics,
+    sampling_metrics,
     trained_of,
-    waste_metrics,
 )
-from grpo.core.train.sampler import BatchScoring, Sampler, Wasted
-from grpo.core.train.tensors import Tensors, counted, padded
+from grpo.core.train.sampler import BatchScoring, Generation, Sampler, Wasted
+from grpo.core.train.tensors import Tensors, counted, of_tokens, padded
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,9 @@ class Collector:
                 **generation.metrics,
                 **length_metrics(lengths, ended),
                 **batch_metrics(batch, self._plan.rewards),
-                **(waste_metrics(batch) if generation.outcomes is not None else {}),
+                **sampling_metrics(batch, filled=generation.outcomes is not None),
+                **_speed(generation, [len(one.token_ids) for one in batch.sampled], sampled - began - early),
+                "time/score_queue": float(generation.waiting),
             },
         )
 
@@ -138,7 +140,14 @@ class Collector:
             step=step,
             completions=tuple(row[0] for row in rows),
             outcomes=outcomes,
-            advantages=advantages_of(outcomes, self._plan.rewards, size, self._plan.advantage, self._device),
+            advantages=advantages_of(
+                outcomes,
+                self._plan.rewards,
+                size,
+                self._plan.advantage,
+                self._device,
+                [row[0].turns for row in rows] if self._plan.advantage.spec.turns else None,
+            ),
             group_size=size,
             generate_seconds=generate,
             score_seconds=score,
@@ -152,7 +161,17 @@ class Collector:
         local = slice(rank() * count, (rank() + 1) * count)
         trained = trained_of(batch, self._plan.config.loss)[local].to(tensors["completion_mask"].dtype)
         tensors["completion_mask"] = tensors["completion_mask"] * trained[:, None]
-        tensors["advantages"] = batch.advantages.values[local]
+        turns = batch.advantages.turns
+        if turns is None:
+            tensors["advantages"] = batch.advantages.values[local]
+        else:
+            tensors["advantages"] = of_tokens(turns[local], counted(tensors))
         tensors["num_items_in_batch"] = torch.tensor(
             sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self._device
         )
+
+
+def _speed(generation: Generation, lengths: Sequence[int], seconds: float) -> dict[str, float]:
+    """Returns the tokens of all processes for each second of sampling; nothing of what was sampled beside training."""
+    seconds -= generation.metrics.get("sync/seconds", 0.0)
+    return {} if generation.staleness or seconds <= 0 else {"time/tokens_per_second": sum(lengths) / seconds}

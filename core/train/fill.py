@@ -4,14 +4,15 @@ Refilling. A completion that a reward failed on, or that its environment lost, h
 smaller. It is sampled again, from the same weights, a bounded number of times. What trains is then a sample of the
 policy given that it could be scored, as it is where failed completions are left out; the group keeps its size.
 
-Dynamic sampling (DAPO, arXiv 2503.14476). A group whose members all have one score has no advantage and teaches
-nothing. A group of another prompt takes its place, until all groups differ or a budget of tokens is spent. Another
-prompt and not the same one again: sampled until its scores differ, a prompt would weigh more the less it can teach.
-The groups that train are prompts of the run given that they have signal; one without has no gradient, so the gradient
-keeps its direction on average and grows by the share of the groups that would have had none. That holds where the loss
-averages over completions or by a constant and advantages are scaled by group or not at all. It does not hold exactly
-for the KL term (groups that are replaced leave it), for averages over the batch (`dapo`, `bnpo`, `reinforce_plus_plus`,
-`group_mean:scale=batch`: they are those of the groups that are left) and where the budget ends it.
+Dynamic sampling (DAPO, arXiv 2503.14476). A group whose members all have one score has no advantages and teaches
+nothing; what counts is what the advantage of the run makes of its scores. A group of another prompt takes its place,
+until all groups differ or a budget of tokens is spent. Another prompt and not the same one again: sampled until its
+scores differ, a prompt would weigh more the less it can teach. The groups that train are prompts of the run given that
+they have signal; one without has no gradient, so the gradient keeps its direction on average and grows by the share of
+the groups that would have had none. That holds where the loss averages over completions or by a constant and advantages
+are scaled by group or not at all. It does not hold exactly for the KL term (groups that are replaced leave it), for
+averages over the batch (`dapo`, `bnpo`, `reinforce_plus_plus:baseline=group`, `group_mean:scale=batch`: they are those
+of the groups that are left) and where the budget ends it.
 
 Whatever was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over the groups of all.
 """
@@ -34,14 +35,12 @@ from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.advantage import NO_SIGNAL
-from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.batch import advantages_of
 from grpo.core.train.sampler import BatchScoring, Generation, SampleMore, Wasted
 from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.types import Completion
 
 CPU = torch.device("cpu")  # where scores are compared
-COMPARED = BoundAdvantage(group_mean)  # for the totals; whatever the run's own advantage makes of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +101,24 @@ class Filler:
         config: how often a completion is sampled again (`rollout.refill`), and for how many tokens groups are
             replaced (`rollout.dynamic`).
         rewards: of the run.
+        advantage: what makes their scores advantages.
         scoring: scores completions.
         spares: the prompts that take the place of others.
     """
 
-    def __init__(self, config: Settings, rewards: Sequence[BoundReward], scoring: BatchScoring, spares: Spares) -> None:
+    def __init__(
+        self,
+        config: Settings,
+        rewards: Sequence[BoundReward],
+        advantage: BoundAdvantage,
+        scoring: BatchScoring,
+        spares: Spares,
+    ) -> None:
         self._refills = config.rollout.refill
         self._budget = config.rollout.dynamic
         self._size = config.train.group_size
         self._rewards = rewards
+        self._advantage = advantage
         self._grouped = any(reward.grouped for reward in rewards)
         self._scoring = scoring
         self._spares = spares
@@ -163,11 +171,15 @@ class Filler:
         return any(one.outcomes[reward.name].kind == "failure" for reward in self._rewards)
 
     def _without_signal(self, filling: _Filling, names: Sequence[str]) -> list[int]:
-        """Returns the groups, of those of all processes, whose totals are alike."""
+        """Returns the groups, of those of all processes, whose members have no advantages."""
         rows = rows_of_all([one.outcomes for one in filling.members], "the scores of the groups")
         outcomes = {name: [row[name] for row in rows] for name in names}
-        std = advantages_of(outcomes, self._rewards, self._size, COMPARED, CPU).group_std
-        return [group for group, one in enumerate(std.tolist()) if one <= NO_SIGNAL]
+        turns = None
+        if self._advantage.spec.turns:
+            turns = rows_of_all([one.rollout.completion.turns for one in filling.members], "the turns of the groups")
+        found = advantages_of(outcomes, self._rewards, self._size, self._advantage, CPU, turns)
+        worth = found.values[:, None] if found.turns is None else found.turns
+        return (worth.abs().amax(dim=1).view(-1, self._size).amax(dim=1) <= NO_SIGNAL).nonzero()[:, 0].tolist()
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
         """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""

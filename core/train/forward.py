@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,6 +12,20 @@ from grpo.core.train.packing import IGNORED, Packed, pack
 from grpo.core.train.tensors import Tensors, whole_ids, whole_mask
 from grpo.kernels.fused import Coefficients
 from grpo.kernels.logp import Entropy
+
+
+class Predicted(NamedTuple):
+    """What a forward pass says of completion tokens.
+
+    Attributes:
+        logps: [B, T] float32 log-probabilities, 0 where there is no token.
+        entropies: [B, T] float32, or None where nobody asked.
+        padding: the share of the computed positions that hold no token.
+    """
+
+    logps: torch.Tensor
+    entropies: torch.Tensor | None
+    padding: float
 
 
 def completion_logps(
@@ -23,7 +37,7 @@ def completion_logps(
     pack_for: int | None,
     entropy: Entropy,
     coefficients: Callable[[torch.Tensor], torch.Tensor] | None = None,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+) -> Predicted:
     """Computes log-probabilities, and entropies, of completion tokens.
 
     Args:
@@ -35,9 +49,6 @@ def completion_logps(
         entropy: also return entropies, their "value", or the value with a "grad"ient.
         coefficients: given [B, T] log-probabilities, of which only some are known, returns what the derivative of the
             loss by each of these will be (kernels/fused.py).
-
-    Returns:
-        [B, T] float32 each, 0 where there is no token.
     """
     packed = pack(input_ids, attention_mask, length, pack_for, _attention_dtype(model, input_ids.device))
     if packed is not None:
@@ -49,7 +60,8 @@ def completion_logps(
             logp_entropy=entropy,
             logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
         )
-        return packed.unpack(found["logps"]), packed.unpack(found["entropy"]) if entropy != "none" else None
+        entropies = packed.unpack(found["entropy"]) if entropy != "none" else None
+        return Predicted(packed.unpack(found["logps"]), entropies, packed.padding / packed.input_ids.numel())
     labels = input_ids.masked_fill(attention_mask == 0, IGNORED)[:, -length:]
     before = input_ids.new_full((len(input_ids), input_ids.shape[1] - length - 1), IGNORED)
     after = input_ids.new_full((len(input_ids), 1), IGNORED)
@@ -60,7 +72,8 @@ def completion_logps(
         logp_entropy=entropy,
     )
     where = slice(input_ids.shape[1] - length - 1, -1)
-    return found["logps"][:, where], found["entropy"][:, where] if entropy != "none" else None
+    entropies = found["entropy"][:, where] if entropy != "none" else None
+    return Predicted(found["logps"][:, where], entropies, (attention_mask == 0).double().mean().item())
 
 
 class LogProbs:
@@ -89,7 +102,7 @@ class LogProbs:
                     length,
                     pack_for=self._pack_for,
                     entropy="none",
-                )[0]
+                ).logps
                 for first in range(0, len(ids), self._rows)
             ]
         return torch.cat(parts)

@@ -30,7 +30,9 @@ def update_sums(
     weight = mask.float()
 
     def total(values: torch.Tensor | None) -> torch.Tensor:
-        return (values.float() * weight).sum() if values is not None else weight.new_zeros(())
+        if values is None:
+            return weight.new_zeros(())
+        return values.float().expand_as(weight).masked_fill(weight == 0, 0.0).sum()
 
     low, high = value.clipped_low, value.clipped_high
     return torch.stack(

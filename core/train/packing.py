@@ -48,6 +48,7 @@ class Packed:
         labels: [R, L] int64, the token that each position predicts, -100 where it predicts none.
         source: [B, T] int64, where in the flattened [R * L] each completion token was predicted.
         present: [B, T] bool, False for padding.
+        padding: how many of the R * L positions hold no token.
     """
 
     input_ids: torch.Tensor
@@ -56,6 +57,7 @@ class Packed:
     labels: torch.Tensor
     source: torch.Tensor
     present: torch.Tensor
+    padding: int
 
     def unpack(self, values: torch.Tensor) -> torch.Tensor:
         """Brings [R, L] per-position values back to [B, T]; padding becomes 0."""
@@ -214,6 +216,7 @@ def _build(batch: _Batch, layout: Layout, device: torch.device, dtype: torch.dty
         labels=labels.to(device),
         source=source.to(device),
         present=present.to(device),
+        padding=int((own < 0).sum()),
     )
 
 

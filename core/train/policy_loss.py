@@ -32,6 +32,7 @@ class PolicyLossValue:
         sampled: [B', T'] as whoever sampled them reported them.
         mask: [B', T'], 1 for tokens that the policy chose.
         sums: [1, 7 + M] of this process, for `metrics`.
+        padding: the share of the computed positions that hold no token.
         names: of the M metrics of the loss.
     """
 
@@ -40,6 +41,7 @@ class PolicyLossValue:
     sampled: torch.Tensor
     mask: torch.Tensor
     sums: torch.Tensor
+    padding: float
     names: tuple[str, ...] = ()
 
 
@@ -110,7 +112,7 @@ class PolicyLoss:
             floor=self._settings.rollout_correction_floor,
         )
         with self._autocast():
-            logps, entropies = completion_logps(
+            logps, entropies, padding = completion_logps(
                 model,
                 part.input_ids(),
                 part.attention_mask(),
@@ -125,7 +127,7 @@ class PolicyLoss:
         value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
         spread = None if entropies is None else entropies.detach()
         sums = update_sums(value, spread, loss.mask, importance)[None]
-        return PolicyLossValue(value.loss, logps.detach(), loss.sampled, loss.mask, sums, tuple(value.metrics))
+        return PolicyLossValue(value.loss, logps.detach(), loss.sampled, loss.mask, sums, padding, tuple(value.metrics))
 
     def metrics(self, gathered: torch.Tensor, names: Sequence[str] = ()) -> dict[str, float]:
         """Turns the sums of all processes, [processes, 7 + M], into means per token; `names` are those of the M."""

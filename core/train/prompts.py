@@ -25,6 +25,7 @@ from grpo.core.train.advantage import NO_SIGNAL
 from grpo.core.train.batch import Batch
 from grpo.core.train.data import run_order
 from grpo.plugins._binding import BoundReward
+from grpo.plugins.errors import UsageError
 from grpo.plugins.sampling import RowsSeen, Visit
 
 FILE = "rows_seen.json"
@@ -147,9 +148,17 @@ class Prompts:
         """Reads what `save` wrote.
 
         Raises:
-            UsageError: the file was damaged.
+            UsageError: the file is missing or was damaged.
         """
-        for env, row, step, rate, signal in read_json(checkpoint / FILE) or ():
+        if self._sampler is None:
+            return
+        seen = read_json(checkpoint / FILE)
+        if seen is None:
+            raise UsageError(
+                f"{checkpoint} has no {FILE}, from which sampler '{self._sampler.name}' knows what became of each row: "
+                "without it other prompts would be asked. Resume from another checkpoint, or start a new run."
+            )
+        for env, row, step, rate, signal in seen:
             self._visits[env].setdefault(row, []).append(Visit(step, rate, signal))
 
     def _forget(self, step: int) -> None:

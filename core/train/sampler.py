@@ -75,6 +75,7 @@ class Generation:
         outcomes: reward name to one outcome per rollout; None where they were not scored yet.
         wasted: what was sampled beside them in vain.
         score_seconds: wall time of these outcomes.
+        waiting: completions whose scores were begun and had not come when the last one ended, before any outcome.
     """
 
     starts: Sequence[Episode]
@@ -86,6 +87,7 @@ class Generation:
     outcomes: dict[str, list[Outcome]] | None = None
     wasted: tuple[Wasted, ...] = ()
     score_seconds: float = 0.0
+    waiting: int = 0
 
 
 # Episodes, and the numbers of their random draws among those of the step, to their rollouts; None where they cannot be
@@ -189,7 +191,7 @@ class PolicySampler:
     def synced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
         """Syncs and samples; the prompts are those of the episodes."""
         (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, starts, prompts), again=again)
-        return Generation(starts, prompts, found, early, metrics=metrics)
+        return Generation(starts, prompts, found, early, metrics=metrics, waiting=early.waiting())
 
     def synced_unless(
         self, kept: Generation | None, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]
@@ -203,7 +205,7 @@ class PolicySampler:
     def unsynced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
         """Samples with the weights that were handed over last."""
         found, early = self.rollouts.sample(partial(self._sampled, starts, prompts))
-        return Generation(starts, prompts, found, early)
+        return Generation(starts, prompts, found, early, waiting=early.waiting())
 
     def scoring(self, found: Generation) -> Generation:
         """Begins to score a batch that is whole and was not scored."""

@@ -178,7 +178,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         fills = plan.config.rollout.refill or plan.config.rollout.dynamic
         self.prompts = Prompts(plan)
         spares = Spares(plan.envs, plan.config.seed, None if plan.sampler is None else self.prompts.chosen)
-        fill = Filler(plan.config, plan.rewards, scoring, spares).filled if fills else None
+        fill = Filler(plan.config, plan.rewards, plan.advantage, scoring, spares).filled if fills else None
         own = deepcopy(tokenizer) if ahead > 1 else tokenizer  # a tokenizer is no two threads'
         players = players_of(plan.envs, plan.config.rollout, own)
         params = sampling_params(plan.config.rollout, ends, tokenizer.pad_token_id)
@@ -270,6 +270,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 value = self._loss(model, inputs, first_pass=self._first_pass)
                 loss, logps, sampled, mask = value.loss, value.logps, value.sampled, value.mask
                 self._report.add(self._loss.metrics(self.accelerator.gather(value.sums), value.names))
+                self._report.add({"update/padding": value.padding})
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
                 assert self._seen is not None

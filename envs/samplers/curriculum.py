@@ -11,11 +11,12 @@ NEWEST = 0.5  # weight of the last visit in a running rate
 
 
 @sampler(version=1)
-def curriculum(seen: RowsSeen, *, low: float = 0.1, high: float = 0.9, floor: float = 0.1, rest: int = 4) -> list[int]:
+def curriculum(seen: RowsSeen, *, low: float = 0.05, high: float = 0.9, floor: float = 0.1, rest: int = 4) -> list[int]:
     """Prefers rows whose pass rate lies in a band, over new ones, and those over rows that teach nothing.
 
-    A row is in the band when its completions had different rewards the last time, and its running rate is from `low`
-    to `high`. Such rows come first, no sooner than after `rest` steps; new ones beside them, the more of them the more
+    A row is in the band when its completions had different rewards the last time, or were all wrong, and its running
+    rate is from `low` to `high`: who was right once is likely to be again, and who is right throughout has learned it.
+    Such rows come first, no sooner than after `rest` steps; new ones beside them, the more of them the more
     new ones turned out to be in the band. Of all prompts the share `floor` is kept for rows outside, that asked longest
     ago first, and of the others as much at least for new ones: every row is seen again, whatever its rate was.
     """
@@ -44,4 +45,6 @@ def _in_band(visits: Sequence[Visit], low: float, high: float) -> bool:
     running = rates[0] if rates else None
     for rate in rates[1:]:
         running = NEWEST * rate + (1 - NEWEST) * running  # type: ignore[operator]
-    return visits[-1].signal and (running is None or low <= running <= high)
+    last = visits[-1]
+    failed = last.rate is not None and last.rate < 0.5  # the running rate says for how long that is forgiven
+    return (last.signal or failed) and (running is None or low <= running <= high)

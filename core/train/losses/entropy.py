@@ -47,8 +47,9 @@ def top_entropy(
 ) -> TokenCosts:
     """The cost of `dapo`, of the tokens at which the policy hesitates most alone.
 
-    High-entropy tokens, arXiv 2506.01939: tokens below the quantile 1 - share of the entropies of the micro batch cost
-    nothing. Averages still count them. Completions without an advantage are computed too, for their entropies.
+    High-entropy tokens, arXiv 2506.01939: tokens below the quantile 1 - share of the entropies of the forward pass (a
+    micro batch of one process) cost nothing. Averages still count them. Completions without an advantage are computed
+    too, for their entropies.
 
     Options:
         share: which part of the tokens learns.

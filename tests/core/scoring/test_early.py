@@ -125,7 +125,9 @@ def test_a_batch_that_is_given_up_is_called_no_further_and_fails_nothing() -> No
         early = scorer.early()
         early.begin(range(20), [Completion("old")] * 20)
         assert begun.wait(20)
+        assert early.waiting() == 20
         early.drop()
+        assert early.waiting() == 0
         go.set()
         fresh = scorer.early()
         fresh.begin([0], [Completion("new")])

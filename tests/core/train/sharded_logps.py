@@ -71,7 +71,7 @@ def loss_of(model: Any, rank: int, pack_for: int | None, *, known: bool) -> tupl
     mask = torch.ones_like(ids)
     mask[0, -2:] = 0
     weights = torch.randn(4, COMPLETION, generator=generator) * mask[:, PROMPT:]
-    logps, _ = completion_logps(
+    logps, *_ = completion_logps(
         model,
         ids,
         mask,

@@ -19,6 +19,7 @@ from grpo.core.run.scoring import Scoring
 from grpo.core.train.collect import Collected, Collector
 from grpo.core.train.fill import Filler
 from grpo.core.train.sampler import PolicySampler
+from grpo.plugins.errors import UsageError
 
 CPU = torch.device("cpu")
 REWARDS = """
@@ -39,6 +40,10 @@ def hopeless(completion: str) -> float:
 @reward(version=1, range=(0.0, 1.0), isolation="inline")
 def even(completion: str, answer: str) -> float:
     return 0.5 if float(answer.replace(",", "")) % 2 else len(completion) % 7 / 7
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def odd(completion: str, answer: str) -> float:
+    return 1 - even(completion, answer) / 2
 
 @reward(version=1, range=(0.0, 1.0), isolation="inline")
 def flat(completion: str) -> float:
@@ -69,12 +74,13 @@ def collect(tiny_model: Path, tmp_path: Path) -> Collect:
     (tmp_path / "mine.py").write_text(REWARDS)
     tokenizer, model = load_tokenizer(str(tiny_model)), load_model(str(tiny_model), "float32")
 
-    def made(reward: str, step: int = 1, limit: int = 40, **rollout: Any) -> Collected:
+    def made(*rewards: str, step: int = 1, limit: int = 40, advantage: str = "group_mean", **rollout: Any) -> Collected:
         tree = {
             "env": "gsm8k",
             "dataset": "embedded",
             "model": str(tiny_model),
-            "rewards": [f"{tmp_path}/mine.py:{reward}"],
+            "rewards": [f"{tmp_path}/mine.py:{reward}" for reward in rewards],
+            "loss": {"advantage": advantage},
             "out": str(tmp_path / "run"),
             "train": {"limit": limit, "prompts_per_step": 4, "group_size": 4, "steps": 2},
             "rollout": {"max_completion_length": 12, **rollout},
@@ -84,7 +90,8 @@ def collect(tiny_model: Path, tmp_path: Path) -> Collect:
         plan = make_plan(parse_config(tree), Host.discover())
         with Scoring(plan, lambda text: None) as scoring:
             fills = plan.config.rollout.refill or plan.config.rollout.dynamic
-            filler = Filler(plan.config, plan.rewards, scoring, Spares(plan.envs, plan.config.seed))
+            spares = Spares(plan.envs, plan.config.seed)
+            filler = Filler(plan.config, plan.rewards, plan.advantage, scoring, spares)
             sampler = PolicySampler(
                 SyncedRollouts(HfRollouts(), lambda: nullcontext(model)),
                 players_of(plan.envs, plan.config.rollout, tokenizer),
@@ -160,6 +167,25 @@ def test_a_group_without_signal_gives_way_to_another_prompt(collect: Collect) ->
     assert [one.group for one in after.batch.completions] == [number // 4 for number in range(16)]
 
 
+def test_a_group_that_has_advantages_stays_though_its_totals_are_alike(collect: Collect) -> None:
+    by_total = collect("even", "odd:weight=2", dynamic=3.0)
+    assert {one.group for one in by_total.batch.wasted} == {0, 1, 2, 3}
+    apart = collect("even", dynamic=20.0)
+    by_mix = collect("even", "odd:weight=2", advantage="gdpo", dynamic=20.0)
+    assert by_mix.batch.advantages.no_signal == 1
+    assert [one.row for one in by_mix.batch.completions] == [one.row for one in apart.batch.completions]
+
+
+@pytest.mark.parametrize("advantage", ["reinforce_plus_plus", "reinforce_plus_plus:baseline=none"])
+def test_groups_that_teach_though_their_scores_are_alike_are_not_to_be_replaced(
+    collect: Collect, advantage: str
+) -> None:
+    with pytest.raises(UsageError, match=r"(?s)'reinforce_plus_plus' these teach too.*Leave --dynamic out"):
+        collect("even", advantage=advantage, dynamic=1.0)
+    assert not collect("even", advantage=advantage).batch.wasted
+    assert collect("even", "flat", advantage="reinforce_plus_plus:baseline=group", dynamic=20.0).batch.wasted
+
+
 def test_a_budget_of_tokens_ends_it(collect: Collect) -> None:
     found = collect("flat", dynamic=1.5)
     first = collect("flat")
@@ -168,6 +194,21 @@ def test_a_budget_of_tokens_ends_it(collect: Collect) -> None:
     assert 1.5 * tokens < sampled <= 2.6 * tokens
     assert found.batch.advantages.no_signal == 1
     assert len(found.batch.wasted) % 4 == 0
+
+
+def test_tokens_that_taught_nothing_are_those_in_vain_and_those_of_groups_that_are_left_alike(
+    collect: Collect,
+) -> None:
+    found = collect("even")
+    flat = [std == 0 for std in found.batch.advantages.group_std.tolist()]
+    lengths = [len(one.token_ids) for one in found.batch.completions]
+    idle = sum(length for number, length in enumerate(lengths) if flat[number // 4])
+    assert found.metrics["sampling/taught_nothing"] == pytest.approx(idle / sum(lengths))
+    assert "sampling/wasted" not in found.metrics
+    assert found.metrics["time/tokens_per_second"] > 0
+    replaced = collect("even", dynamic=20.0).metrics
+    assert replaced["sampling/taught_nothing"] == pytest.approx(replaced["sampling/wasted"])
+    assert collect("flat", dynamic=1.5).metrics["sampling/taught_nothing"] == 1
 
 
 def test_where_there_is_no_other_prompt_the_group_stays(collect: Collect) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from grpo.core.config.sections import Correction
 from grpo.core.train.losses import grpo_losses
+from grpo.core.train.metrics import update_sums
 from grpo.core.train.objective import (
     Counts,
     Objective,
@@ -23,7 +25,7 @@ from grpo.core.train.objective import (
 from grpo.plugins._binding import BoundLoss
 from grpo.plugins.errors import PluginError
 from grpo.plugins.specs import LossSpec
-from grpo.plugins.training import LossTokens
+from grpo.plugins.training import LossTokens, TokenCosts
 from grpo.plugins.training_decorators import loss as make_loss
 
 BUILT_IN = {spec.name: spec for spec in grpo_losses()}
@@ -208,6 +210,42 @@ def test_a_batch_of_masked_rows_is_zero_and_finite(name: str) -> None:
     (gradient,) = torch.autograd.grad(loss, given.logps)
     assert loss.item() == 0.0
     assert not gradient.any()
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("junk", [math.nan, math.inf, -math.inf])
+def test_what_stands_outside_of_the_mask_is_in_no_sum_and_in_no_gradient(name: str, junk: float) -> None:
+    given = tokens(old=True, reference=True, importance=None)
+    given = replace(given, entropies=given.logps.detach().abs())
+    outside = given.mask == 0
+    options = {"epsilon_high": 0.3}
+    objective = Objective(bound(name, **options), beta=0.1)
+    clean = policy_loss(objective, given, counts(given))
+    (wanted,) = torch.autograd.grad(clean.loss, given.logps)
+    leaf = given.logps.detach().masked_fill(outside, junk).requires_grad_()
+    spoilt = {
+        field: getattr(given, field).masked_fill(outside, junk) for field in ("old_logps", "ref_logps", "entropies")
+    }
+    dirty = policy_loss(objective, replace(given, logps=leaf, **spoilt), counts(given))
+    (found,) = torch.autograd.grad(dirty.loss, leaf)
+    assert torch.equal(dirty.loss, clean.loss)
+    assert torch.equal(found, wanted.masked_fill(outside, 0.0))
+
+
+def test_a_loss_that_makes_nan_outside_of_the_mask_spoils_neither_average_nor_gradient_nor_metrics() -> None:
+    @make_loss(version=1, average="completion")
+    def entropic(tokens: LossTokens) -> TokenCosts:
+        costs = tokens.logps.neg().log() * tokens.advantages / tokens.mask
+        return TokenCosts(costs, metrics={"odd": costs})
+
+    given = tokens(old=False, reference=False, importance=None)
+    value = policy_loss(Objective(BoundLoss(entropic, "mine")), given, counts(given))
+    (gradient,) = torch.autograd.grad(value.loss, given.logps)
+    assert value.loss.isfinite()
+    assert gradient.isfinite().all()
+    assert gradient[given.mask == 0].eq(0).all()
+    assert gradient[given.mask != 0].ne(0).all()
+    assert update_sums(value, None, given.mask, None).isfinite().all()
 
 
 def test_the_correction_weighs_what_the_engine_found_differently_probable() -> None:

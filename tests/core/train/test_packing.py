@@ -77,7 +77,7 @@ def assert_equal(model: Any, ids: torch.Tensor, mask: torch.Tensor, *, pack_for:
     for own in (False, True):
         model.zero_grad()
         if own:
-            logps, entropies = completion_logps(model, ids, mask, COMPLETION, pack_for=pack_for, entropy="value")
+            logps, entropies, _ = completion_logps(model, ids, mask, COMPLETION, pack_for=pack_for, entropy="value")
         else:
             logps, entropies = by_the_models_own_mask(model, ids, mask)
         assert entropies is not None
@@ -109,6 +109,9 @@ def test_packed_rows_equal_padded_rows_and_so_do_their_gradients(family: str, at
     rows = laid_out(ids, mask)
     assert rows.attention_mask is not None
     assert rows.input_ids.numel() < ids.numel()
+    plain = laid_out(ids, mask, hidden=None)
+    assert plain.padding == plain.input_ids.numel() - int(mask.sum())
+    assert rows.padding == int((rows.input_ids == 0).sum())  # no token of these is 0
     assert_equal(model, ids, mask, pack_for=HIDDEN)
 
 
@@ -145,7 +148,7 @@ def test_coefficients_reach_the_output_layer_in_its_order(hidden: int | None, mo
     gradients = []
     for known in (None, coefficients):
         model.zero_grad()
-        logps, _ = completion_logps(model, ids, mask, COMPLETION, pack_for=hidden, entropy="none", coefficients=known)
+        logps, *_ = completion_logps(model, ids, mask, COMPLETION, pack_for=hidden, entropy="none", coefficients=known)
         monkeypatch.setattr("grpo.kernels.fused.gradients", None)  # nothing may be computed anew
         (logps * wanted).sum().backward()
         gradients.append([p.grad.clone() for p in model.parameters()])

@@ -17,6 +17,7 @@ from grpo.core.train.advantage import Advantages
 from grpo.core.train.batch import Batch
 from grpo.core.train.prompts import FILE, Prompts
 from grpo.core.train.sampler import Wasted
+from grpo.plugins.errors import UsageError
 from grpo.plugins.sampling import RowsSeen, Visit
 from grpo.plugins.types import Completion
 
@@ -161,6 +162,12 @@ def test_a_resumed_run_asks_the_same_rows(planned: Any, tmp_path: Path) -> None:
     assert saw(plan).visits == own
     Prompts(planned(sampler=None)).save(tmp_path / "none")
     assert not (tmp_path / "none" / FILE).exists()
+
+
+def test_what_was_seen_is_not_taken_for_nothing_where_its_file_is_missing(planned: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no rows_seen\.json, from which sampler 'spy'"):
+        Prompts(planned()).load(tmp_path)
+    Prompts(planned(sampler=None)).load(tmp_path)
 
 
 def test_a_step_of_more_prompts_than_rows_asks_some_twice(planned: Any) -> None:

@@ -25,6 +25,17 @@ def test_a_running_rate_forgets() -> None:
     assert curriculum(RowsSeen(3, 1, 20, visits=visits), floor=0.0, low=0.4) == [2]
 
 
+def test_a_row_that_was_right_once_is_tried_again_and_one_that_is_solved_is_not() -> None:
+    visits = {
+        0: rated(3, 0.125, 0.0),
+        1: rated(3, 0.125, 0.0, 0.0),
+        2: rated(3, 0.5, 1.0),
+        3: rated(3, 0.0, 0.0),
+        4: rated(3, 0.5, 0.0, 0.0),
+    }
+    assert sorted(curriculum(RowsSeen(5, 2, 20, visits=visits), floor=0.0)) == [0, 4]
+
+
 def test_new_rows_get_the_share_that_they_earned() -> None:
     seen = {row: rated(1, 0.5 if row < 20 else 0.0) for row in range(40)}
     rows = curriculum(RowsSeen(200, 12, 20, visits=seen), floor=0.0)
