@@ -3,8 +3,9 @@
     python benchmarks/advice.py [--steps 14] [--only held-out checkpoints canaries inline overlap]
 
 Trains the embedded model with each reason, applies the first change that the run advises and nothing else, trains
-again, and prints how many times as fast a step was said to become and became. `overlap` needs vLLM (make vllm): its
-server and the trainer have one processor each.
+again, and prints how many times as fast a step was said to become and became; and the seconds that the trainer itself
+computed in a step, before and after: where these are alike and a step became slower, others used the processors.
+`overlap` needs vLLM (make vllm): its server and the trainer have one processor each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import os
 import platform
 import re
@@ -19,6 +21,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -65,7 +68,7 @@ def inline(folder: Path, number: int | None) -> Tree:
 
 def overlap(folder: Path, number: int | None) -> Tree:
     """A server samples, and the trainer waits for it."""
-    return {"rollout": {"backend": "vllm-server", "overlap": bool(number)}}
+    return {"rollout": {"backend": "vllm-server", "ahead": number or 0}}
 
 
 PLANTED: dict[str, Callable[[Path, int | None], Tree]] = {
@@ -89,14 +92,26 @@ def run(tree: Tree) -> None:
     from grpo.core.scoring.executors import processors
     from grpo.plugins.host import Host
 
-    host = Host.discover()
+    class Clock(Silent):
+        """Notes what this process has computed after each step."""
+
+        def __init__(self) -> None:
+            self.spent: list[float] = []
+
+        def stepped(self, row: Mapping[str, Any], sample: Any, scores: Mapping[str, str]) -> None:
+            self.spent.append(time.process_time())
+
+    host, clock = Host.discover(), Clock()
     config = parse_config(tree)
-    start(config, host, Silent())
+    start(config, host, clock)
     plan = make_plan(parse_config({**tree, "out": f"{tree['out']}-again"}), host)
     times = timeline(read_metrics(RunDir(Path(tree["out"]))))
-    advice = advise(times, plan.config, plan.rewards, processors())
+    advice = advise(times, plan.config, plan.rewards, processors(), math.inf)
     told = [{"change": one.change, "factor": one.factor, "text": one.text()} for one in advice]
-    print(json.dumps({"seconds": times.total / times.steps, "times": times.text(), "advice": told}))
+    computed = (clock.spent[-2] - clock.spent[0]) / (len(clock.spent) - 2)
+    print(
+        json.dumps({"seconds": times.total / times.steps, "computed": computed, "times": times.text(), "advice": told})
+    )
 
 
 def measured(tree: Tree, processor: int | None) -> Mapping[str, Any]:
@@ -122,11 +137,11 @@ def main() -> None:
         return
     print(f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}")
     print(f"python {shlex.join(sys.argv)}\n")
-    print("| planted | s a step | advised | predicted | measured | off |")
-    print("|---|---|---|---|---|---|", flush=True)
+    print("| planted | s a step | computed | advised | predicted | measured | off |")
+    print("|---|---|---|---|---|---|---|", flush=True)
     for name in options.only:
         if name == "overlap" and importlib.util.find_spec("vllm") is None:
-            print("| overlap | not measured: vLLM is not installed | | | | |")
+            print("| overlap | not measured: vLLM is not installed | | | | | |")
             continue
         with tempfile.TemporaryDirectory() as place, server() if name == "overlap" else nullcontext({}) as more:
             print(_row(name, Path(place), options.steps, more), flush=True)
@@ -158,7 +173,7 @@ def _row(name: str, folder: Path, steps: int, more: Tree) -> str:
     before = measured(tree(None, "before"), pinned)
     print(f"{name}: {before}", file=sys.stderr, flush=True)
     if not before["advice"]:
-        return f"| {name} | {before['seconds']:.2f} | nothing | | | |"
+        return f"| {name} | {before['seconds']:.2f} | | nothing | | | |"
     first = before["advice"][0]
     numbers = re.findall(r"\d+", first["change"])
     after = measured(tree(int(numbers[0]) if numbers else 1, "after"), pinned)
@@ -166,7 +181,9 @@ def _row(name: str, folder: Path, steps: int, more: Tree) -> str:
     factor = before["seconds"] / after["seconds"]
     off = first["factor"] / factor - 1
     change = first["change"].split(" in its ")[0]
-    return f"| {name} | {before['seconds']:.2f} | `{change}` | {first['factor']:.2f} | {factor:.2f} | {off:+.0%} |"
+    spent = f"{before['computed']:.2f}, {after['computed']:.2f}"
+    gains = f"{first['factor']:.2f} | {factor:.2f} | {off:+.0%}"
+    return f"| {name} | {before['seconds']:.2f} | {spent} | `{change}` | {gains} |"
 
 
 if __name__ == "__main__":

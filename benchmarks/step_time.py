@@ -5,7 +5,7 @@
 All sides train the same model on the same prompts with the same batch, loss and token limit; each runs in a fresh
 process, the sides take turns, and a round's figure is the median step without the first three. Plain TRL generates
 with transformers and scores with the same reward called in a loop. --vllm adds rollouts by vLLM in the same process,
-every sync proven, and the same one batch ahead (--overlap). Accuracy of any side is not measured here.
+every sync proven, and the same one batch ahead (--ahead 1). Accuracy of any side is not measured here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WARMUP_STEPS = 3
 ROLLOUTS: dict[str, dict[str, Any]] = {  # of our sides
     "grpo": {},
     "grpo, vLLM": {"backend": "vllm"},
-    "grpo, vLLM ahead": {"backend": "vllm", "overlap": True},
+    "grpo, vLLM ahead": {"backend": "vllm", "ahead": 1},
 }
 TRL = "plain TRL"
 

@@ -323,8 +323,9 @@ class AdvantageSpec:
     """What the scores of a group are worth to the loss.
 
     Attributes:
-        function: `(scores: GroupScores, **options)` to [groups, G] advantages.
+        function: `(scores: GroupScores, **options)` to [groups, G] advantages, or [groups, G, T] of single turns.
         unbiased: in expectation the policy gradient is that of the mean total, up to a factor.
+        turns: it reads `scores.turns`, and may return advantages of single turns.
         prepare: what `prepare` is for a `RewardSpec`.
     """
 
@@ -335,6 +336,7 @@ class AdvantageSpec:
     doc: str = ""
     options: tuple[Option, ...] = ()
     unbiased: bool = False
+    turns: bool = False
     prepare: Callable[..., None] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

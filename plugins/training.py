@@ -26,11 +26,14 @@ class GroupScores:
         totals: [groups, G] weighted sum of the rewards, NaN where a completion failed or every reward abstained.
         scores: [groups, G, R] of each reward, NaN for a failure or an abstention.
         weights: [R] of the rewards.
+        turns: [groups, G, T] what each turn earned of the total, NaN after the last turn; only for an advantage that
+            asks for it. What a reward says of the whole rollout is in its last turn.
     """
 
     totals: torch.Tensor
     scores: torch.Tensor
     weights: torch.Tensor
+    turns: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class LossTokens:
         logps: [B, T] log-probabilities under the policy, with a gradient; like the others 0 outside of the mask.
         old_logps: [B, T] under the policy that sampled, without one; the same values on the first pass over a batch.
         mask: [B, T] float, 1 for tokens that the policy chose in completions that count.
-        advantages: [B, 1].
+        advantages: [B, 1], or [B, T] where turns have advantages of their own.
         entropies: [B, T] of the policy in nats, where the loss asks for them.
         importance: [B, T] or [B, 1] weights that correct for a rollout engine, or None without a correction. The
             trainer multiplies costs with them, unless the loss says that it does so itself.

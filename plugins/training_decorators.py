@@ -99,6 +99,7 @@ def advantage(
     version: int = 0,
     name: str | None = None,
     unbiased: bool = False,
+    turns: bool = False,
     prepare: Callable[..., None] | None = None,
 ) -> AdvantageDecorator:
     """Makes an advantage of a function `(scores: GroupScores, *, options)` that returns [groups, G] advantages.
@@ -109,7 +110,8 @@ def advantage(
         version: raise it when the same scores are worth something else. It may be left out in a file, not in a package.
         name: the public name; default: the function's.
         unbiased: in expectation the policy gradient is that of the mean total, up to a factor; `grpo plugins check`
-            holds it to that.
+            holds it to that, with its default options.
+        turns: it reads `scores.turns` and may return [groups, G, T], an advantage for each turn.
         prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
 
     Raises:
@@ -134,6 +136,7 @@ def advantage(
             doc=inspect.getdoc(function) or "",
             options=options_of(function),
             unbiased=unbiased,
+            turns=turns,
             prepare=prepare,
         )
         _refuse_faults(spec)

@@ -64,13 +64,16 @@ class Scored:
     """A score with figures of how it came about, for a reward that has some; others return the score alone.
 
     Attributes:
-        score: the score, or None to abstain.
+        score: the score of the whole rollout, or None to abstain.
         metrics: name to finite number, for example tokens or seconds; the metrics of a run have the mean of each over
             the completions that report it, as `rewards/NAME/KEY`. Not `mean`, `std`, `abstain` and `failure`.
+        turns: what each turn earned of the score, one finite number for each turn of the rollout; what their sum lacks
+            is of the outcome, and belongs to the last turn. None: all of it. Read by advantages of single turns.
     """
 
     score: float | None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    turns: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

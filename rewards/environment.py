@@ -10,7 +10,7 @@ from typing import Literal
 
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
-from grpo.plugins.types import Completion, Verdict
+from grpo.plugins.types import Completion, Scored, Verdict
 
 
 def _sound(*, combine: str, discount: float, score: str | None) -> None:
@@ -34,7 +34,7 @@ def environment(
     combine: Literal["sum", "terminal"] = "sum",
     discount: float = 1.0,
     score: str | None = None,
-) -> float:
+) -> float | Scored:
     """The environment's own reward: r_1 + discount * r_2 + discount^2 * r_3 + ... over the turns of a rollout.
 
     Args:
@@ -56,7 +56,8 @@ def environment(
         return float(scores[score])
     if combine == "terminal":
         return float(rewards[-1])
-    return math.fsum(discount**turn * value for turn, value in enumerate(rewards))
+    each = [discount**turn * value for turn, value in enumerate(rewards)]
+    return Scored(math.fsum(each), turns=each if len(each) == completion.turns else None)
 
 
 @verifier(name="environment", version=1, isolation="inline")

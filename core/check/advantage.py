@@ -1,7 +1,8 @@
 """Is an advantage fit to train with? An advantage in, a report out.
 
 It is called as the trainer calls it, with made-up scores. The relations hold of every advantage, but for those that it
-claims: `unbiased` is held against the exact gradient of two small policies, over every batch that they can sample.
+claims: `unbiased`, with its default options, is held against the exact gradient of two small policies, over every batch
+that they can sample; an advantage of single turns also against that of a policy that decides how many turns there are.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _CLOSE = 1e-6
 _POLICIES = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], dtype=torch.float64)
 _WORTH = torch.tensor([[0.0, 1.0, 0.4], [1.0, 0.25, 0.0]], dtype=torch.float64)
 _MEMBERS = 3
+_GOES_ON = (0.6, 0.3)  # the chances of a second turn, and of doing well in it
 
 
 def check_advantage(advantage: str | AdvantageSpec | BoundAdvantage) -> Report:
@@ -67,13 +69,16 @@ def _relations(bound: BoundAdvantage, findings: Findings) -> None:
     _ordered(bound, findings, generator)
     _shifted(bound, findings, right)
     _gradient(bound, findings)
+    if bound.spec.turns:
+        _turns(bound, findings)
 
 
 def _values(bound: BoundAdvantage, scores: torch.Tensor, failed: Sequence[int] = (), size: int = 4) -> torch.Tensor:
     """Returns the advantages of [N, R] scores as the trainer computes them, [N / size, size] float64."""
     marks = torch.tensor([number in failed for number in range(len(scores))])
     weights = torch.tensor([1.0, 0.5][: scores.shape[1]], dtype=torch.float64)
-    return group_advantages(scores, marks, weights, size, bound).values.view(-1, size).double()
+    each = scores[:, None].nan_to_num(0.0) if bound.spec.turns else None
+    return group_advantages(scores, marks, weights, size, bound, each).values.view(-1, size).double()
 
 
 def _finite(findings: Findings, relation: str, values: torch.Tensor, example: str) -> None:
@@ -173,20 +178,53 @@ def _gradient(bound: BoundAdvantage, findings: Findings) -> None:
             return  # said by another relation
         score = torch.eye(3, dtype=torch.float64)[chosen] - _POLICIES[prompts]
         found.index_add_(0, prompts, chance * values[:, None] * score / _MEMBERS)
+    _compared(bound, findings, "expected gradient", found, wanted)
+
+
+def _turns(bound: BoundAdvantage, findings: Findings) -> None:
+    """The same of a policy that stops after its first turn, or takes a second one in which it does well or badly."""
+    relation = "expected gradient of turns"
+    findings.tried(relation)
+    first, second = _GOES_ON
+    chances = torch.tensor([1 - first, first * second, first * (1 - second)], dtype=torch.float64)
+    # d log p of each turn by the logits of going on and of doing well, [3 rollouts, 2 turns, 2]
+    score = torch.tensor(
+        [[[-first, 0], [0, 0]], [[1 - first, 0], [0, 1 - second]], [[1 - first, 0], [0, -second]]], dtype=torch.float64
+    )
+    earned = torch.tensor([[0.3, _NAN], [0.1, 1.0], [0.1, -0.2]], dtype=torch.float64)
+    totals = earned.nansum(dim=1)
+    wanted = (chances[:, None] * totals[:, None] * score.sum(dim=1)).sum(dim=0)
+    found = torch.zeros_like(wanted)
+    for drawn in itertools.product(range(3), repeat=_MEMBERS):
+        chosen = torch.tensor(drawn)
+        failed, weights = torch.zeros(_MEMBERS, dtype=torch.bool), torch.ones(1, dtype=torch.float64)
+        given = group_advantages(totals[chosen, None], failed, weights, _MEMBERS, bound, earned[chosen, :, None])
+        values = given.values[:, None].expand(-1, 2) if given.turns is None else given.turns
+        if not values.isfinite().all():
+            findings.add("error", relation, "gives NaN or infinity to a turn")
+            return
+        found += chances[chosen].prod() * (values.double()[:, :, None] * score[chosen]).sum(dim=(0, 1)) / _MEMBERS
+    _compared(bound, findings, relation, found, wanted)
+
+
+def _compared(
+    bound: BoundAdvantage, findings: Findings, relation: str, found: torch.Tensor, wanted: torch.Tensor
+) -> None:
+    """Says how far an expected gradient is off that of the mean total."""
     cosine = float((found * wanted).sum() / (found.norm() * wanted.norm()).clamp(min=1e-12))
     angle = math.degrees(math.acos(min(1.0, cosine)))
     if cosine <= 0:
-        findings.add("error", "expected gradient", f"points away from a higher mean total ({angle:.0f} degrees)")
-    elif angle > 0.05 and bound.spec.unbiased:
+        findings.add("error", relation, f"points away from a higher mean total ({angle:.0f} degrees)")
+    elif angle > 0.05 and bound.spec.unbiased and not bound.options:
         findings.add(
             "error",
-            "expected gradient",
+            relation,
             f"claims to be unbiased, but is {angle:.1f} degrees off the gradient of the mean total in expectation. A "
             "baseline or a scale depends on the completion's own score; leave that out, or do not claim it",
         )
     elif angle > 0.05:
         findings.add(
             "note",
-            "expected gradient",
+            relation,
             f"{angle:.1f} degrees off the gradient of the mean total in expectation; it does not claim to be unbiased",
         )

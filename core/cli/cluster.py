@@ -55,7 +55,7 @@ def cluster_plan(
         completion=completion,
         passes=config.loss.num_iterations,
         adapter=config.lora.enabled,
-        ahead=config.rollout.overlap,
+        ahead=config.rollout.ahead > 0,
         apart=config.rollout.backend == "vllm-server",
     )
     cluster = Cluster(gpu, nodes, per_node)

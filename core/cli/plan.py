@@ -106,6 +106,7 @@ def planned(
     from grpo.core.planning.facts import Facts
     from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
+    from grpo.core.planning.memory.fit import versions
     from grpo.core.planning.memory.shapes import built_in, shape_of
     from grpo.core.planning.objective import bind_objective
     from grpo.core.planning.sync import decide_sync
@@ -152,6 +153,7 @@ def planned(
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0)
     if nodes is not None:
         return cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json), notes
+    measured = replace(measured, versions=versions(measured, rollout.ahead))
     if sync.weight_sync == "delta":
         if device.kind == "cpu":
             measured = replace(measured, sent=measured.weights)
@@ -183,6 +185,7 @@ def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
         ("adapter", "", shape.adapter),
         ("reference policy", "", shape.reference),
         ("weights last sent", "", shape.sent),
+        ("versions sampled from", "", shape.versions),
         ("gradients", "", shape.gradients),
         ("optimizer", "", shape.optimizer),
         ("activations", one, shape.activations.peak(job.context, "none")),

@@ -173,14 +173,16 @@ def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
 
 
 def _turns(rollout: Rollout) -> Iterator[tuple[str, Text]]:
-    """Yields what the policy said, quoted, what the environment answered, and the reward of each turn."""
+    """Yields what the policy said, quoted, what the environment answered, and what each turn got and was worth."""
     from rich.text import Text
 
-    rewards = list(rollout.info.get("rewards", []))
+    rewards = rollout.turn_rewards or list(rollout.info.get("rewards", []))
+    worth = rollout.turn_advantages or ()
     turn = 0
     for message in rollout.messages:
         if message["role"] == "assistant":
             earned = f"  reward {rewards[turn]:.3g}" if turn < len(rewards) else ""
+            earned += f"  advantage {worth[turn]:+.3g}" if turn < len(worth) else ""
             turn += 1
             yield LINE, Text(f"turn {turn}{earned}", style="dim")
             yield QUOTED, Text(printable(message["content"]).strip("\n") or "(empty)")

@@ -278,6 +278,17 @@ _OPTIONS_NOW = ("epsilon", "epsilon_high", "delta", "importance_sampling_level",
 class RolloutSection(Section):
     """How completions are sampled; lengths in tokens."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _overlap_became_a_number(cls, given: Any) -> Any:
+        """Says how to write what was true or false before several batches could be sampled ahead."""
+        if isinstance(given, Mapping) and "overlap" in given:
+            raise ValueError(
+                "overlap: no setting any more, but a number of batches. Write "
+                f"ahead = {int(bool(given['overlap']))} in [rollout], or --ahead 1 for --overlap"
+            )
+        return given
+
     backend: Annotated[
         Literal["hf", "vllm", "vllm-server"],
         About(
@@ -328,14 +339,15 @@ class RolloutSection(Section):
             left_out=", ".join(f"{most:g} in {dtype}" for dtype, most in TOLERANCE.items()),
         ),
     ] = None
-    overlap: Annotated[
-        bool,
+    ahead: Annotated[
+        Count,
         About(
-            "Samples the next batch with vLLM while the policy trains on the current one.",
-            "Rollouts are one step old then, see [vllm.md](vllm.md).",
-            flag=Flag("--overlap"),
+            "How many batches vLLM samples ahead, while the policy trains.",
+            "Rollouts are so many steps old then. 1 is enough where batches take about as long as steps; more, with "
+            "`vllm-server`, where some take much longer than others. See [vllm.md](vllm.md).",
+            flag=Flag("--ahead", "BATCHES"),
         ),
-    ] = False
+    ] = 0
     refill: Annotated[
         Count,
         About(

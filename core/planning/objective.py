@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grpo.core.config.schema import RunConfig
+from grpo.core.train.objective import takes_turns
 from grpo.core.train.trl_arguments import refuse_unfit_head
 from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward
 from grpo.plugins.errors import UsageError
@@ -15,11 +16,23 @@ def bind_objective(config: RunConfig, host: Host) -> tuple[BoundLoss, BoundAdvan
     """Looks up the loss and the advantage of a run.
 
     Raises:
-        UsageError: there is none of that name, its options are wrong, or TRL's head is to compute what TRL does not
-            have.
+        UsageError: there is none of that name, its options are wrong, TRL's head is to compute what TRL does not
+            have, or the loss mixes turns that the advantage tells apart.
     """
     loss, advantage = host.loss(config.loss.type), host.advantage(config.loss.advantage)
     refuse_unfit_head(config.train.head, loss)
+    if advantage.spec.turns:
+        if config.train.head == "trl":
+            raise UsageError(
+                f"train.head=trl takes one advantage for each completion, but '{advantage.name}' has one per turn: "
+                "leave train.head out."
+            )
+        if not takes_turns(loss):
+            raise UsageError(
+                f"loss '{loss.name}' has one ratio for all tokens of a completion, through which every turn would "
+                f"learn from what advantage '{advantage.name}' says of the others: choose a loss with a ratio for each "
+                "token, such as --loss dapo."
+            )
     return loss, advantage
 
 
@@ -38,7 +51,8 @@ def refuse_replacing_what_teaches(config: RunConfig, advantage: BoundAdvantage, 
     alike = [[0.0] * 4, [1.0] * 4]
     scores = torch.tensor([*alike, [0.0, 1.0, 1.0, 0.0]], dtype=torch.float64).reshape(-1, 1).expand(-1, len(rewards))
     weights = torch.tensor([reward.weight for reward in rewards], dtype=torch.float64)
-    found = group_advantages(scores, torch.zeros(len(scores), dtype=torch.bool), weights, 4, advantage)
+    each = scores[:, None] if advantage.spec.turns else None
+    found = group_advantages(scores, torch.zeros(len(scores), dtype=torch.bool), weights, 4, advantage, each)
     if (found.values[:8].abs() > NO_SIGNAL).any():
         raise UsageError(
             f"rollout.dynamic replaces groups whose scores are all alike, and with advantage '{advantage.name}' these "

@@ -9,6 +9,7 @@ from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import WeightSync
 from grpo.core.config.settings import SectionName
+from grpo.core.processes.rank import count
 from grpo.plugins.errors import UsageError
 
 
@@ -49,8 +50,8 @@ def refuse_impossible_sync(config: RunConfig) -> None:
     Raises:
         UsageError: names the setting and the remedy.
     """
-    if config.rollout.overlap:
-        refuse_impossible_overlap(config)
+    if config.rollout.ahead:
+        refuse_impossible_ahead(config)
     if config.rollout.share_weights:
         refuse_impossible_sharing(config)
     if config.rollout.weight_sync in ("delta", "broadcast"):
@@ -62,33 +63,50 @@ def refuse_impossible_sync(config: RunConfig) -> None:
         )
 
 
-def refuse_impossible_overlap(config: RunConfig) -> None:
-    """Refuses to sample one batch ahead where that would be wrong.
+def refuse_impossible_ahead(config: RunConfig) -> None:
+    """Refuses to sample batches ahead where that would be wrong.
 
     Raises:
         UsageError: names the setting and the remedy.
     """
     if config.rollout.backend == "hf":
         raise UsageError(
-            "--overlap: the backend hf samples with the very weights that train, so it cannot sample beside training. "
-            "Add --rollout vllm, whose engine has weights of its own, or leave --overlap out."
+            "--ahead: the backend hf samples with the very weights that train, so it cannot sample beside training. "
+            "Add --rollout vllm, whose engine has weights of its own, or leave --ahead out."
         )
+    asked, several = f"--ahead {config.rollout.ahead}", config.rollout.ahead > 1
     wrong = {
         f"loss.num_iterations={config.loss.num_iterations}": (
             config.loss.num_iterations > 1,
             "rollouts would be several steps old before they train at all",
         ),
-        "train.head='trl'": (config.train.head == "trl", "only our head corrects for rollouts of the step before"),
+        "train.head='trl'": (config.train.head == "trl", "only our head corrects for rollouts of earlier steps"),
         "loss.rollout_correction='none'": (
             config.loss.rollout_correction == "none",
-            "rollouts of the step before need to be corrected",
+            "rollouts of earlier steps need to be corrected",
         ),
         "rollout.sleep=true": (bool(config.rollout.sleep), "the engine samples while the policy trains"),
+        "rollout.backend='vllm'": (
+            several and config.rollout.backend == "vllm",
+            "an engine in this process shares its random numbers and its processors; use vllm-server, or --ahead 1",
+        ),
+        "rollout.refill": (
+            several and config.rollout.refill > 0,
+            "only one batch at a time is filled up; --ahead 1 is",
+        ),
+        "rollout.dynamic": (
+            several and config.rollout.dynamic > 0,
+            "only one batch at a time is filled up; --ahead 1 is",
+        ),
+        f"{count()} processes": (
+            several and count() > 1,
+            "each would need the others for every version of the policy; --ahead 1 works with several",
+        ),
         "lora.dropout": (config.lora.dropout > 0, "it would draw from torch's generators while the engine does"),
     }
     for name, (present, reason) in wrong.items():
         if present:
-            raise UsageError(f"--overlap with {name}: {reason}. Leave the one or the other out.")
+            raise UsageError(f"{asked} with {name}: {reason}. Leave the one or the other out.")
 
 
 def refuse_impossible_sharing(config: RunConfig) -> None:

@@ -46,6 +46,8 @@ class Rollout:
     info: Mapping[str, Any] = field(default_factory=dict)
     env: str = ""
     right: bool | None = None
+    turn_rewards: tuple[float, ...] | None = None
+    turn_advantages: tuple[float, ...] | None = None
 
     @property
     def failed(self) -> bool:
@@ -146,6 +148,8 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         "reward": rollout.reward,
         "advantage": rollout.advantage,
         **({"messages": list(rollout.messages), "info": dict(rollout.info)} if rollout.info else {}),
+        **({"turn_rewards": list(rollout.turn_rewards)} if rollout.turn_rewards is not None else {}),
+        **({"turn_advantages": list(rollout.turn_advantages)} if rollout.turn_advantages is not None else {}),
         "scores": {
             name: {"outcome": found.outcome, "score": found.score, "reason": found.reason}
             for name, found in rollout.outcomes.items()
@@ -177,4 +181,10 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
         info=json.loads(row.get("info") or "{}"),
         env=row.get("env") or "",
         right=row.get("right"),
+        turn_rewards=_numbers(row.get("turn_rewards")),
+        turn_advantages=_numbers(row.get("turn_advantages")),
     )
+
+
+def _numbers(values: Sequence[float] | None) -> tuple[float, ...] | None:
+    return None if values is None else tuple(float(value) for value in values)

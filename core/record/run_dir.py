@@ -38,7 +38,7 @@ WASTED_FILE = "wasted-{:06d}.parquet"
 # The columns of rollouts but those of outcomes, of which each reward has three.
 PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
 PLAIN += ("messages", "info", "reward", "advantage", "env")
-LATER: tuple[str, ...] = ("right", "token_ids", "logprobs")  # which runs of older releases lack
+LATER: tuple[str, ...] = ("right", "token_ids", "logprobs", "turn_rewards", "turn_advantages")  # older runs lack them
 PARTS = ("outcome", "score", "reason")
 
 
@@ -63,6 +63,8 @@ class RolloutRow:
         right: what the verifier says of it, None where nobody knows.
         token_ids: what was sampled, without what an environment said in between; None where it was not kept.
         logprobs: of each of them as it was sampled, in nats.
+        turn_rewards: what each turn earned of the total, where turns have advantages of their own; else None.
+        turn_advantages: what each turn was trained with; `advantage` is their mean.
     """
 
     step: int
@@ -81,6 +83,8 @@ class RolloutRow:
     right: bool | None = None
     token_ids: Sequence[int] | None = None
     logprobs: Sequence[float] | None = None
+    turn_rewards: Sequence[float] | None = None
+    turn_advantages: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +387,8 @@ def _type_of(column: str) -> Any:
 
     if column in ("step", "group", "tokens"):
         return pa.int64()
-    later = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32()), "logprobs": pa.list_(pa.float32())}
+    later = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32())}
+    later |= dict.fromkeys(("logprobs", "turn_rewards", "turn_advantages"), pa.list_(pa.float32()))
     if column in later:
         return later[column]
     return pa.float64() if column in ("reward", "advantage") or column.startswith("score.") else pa.string()

@@ -7,10 +7,36 @@ divided. The generator counts (Philox), so a stream needs no state but its key.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 import torch
+
+SEEDS = 2**31 - 1  # engines take seeds below this
+
+_OWN: ContextVar[torch.Generator | None] = ContextVar("grpo_draws", default=None)
+
+
+@contextmanager
+def own_draws(seed: int) -> Iterator[None]:
+    """While it lasts, this thread draws the seeds of engines from a generator of its own, beside torch's global one."""
+    token = _OWN.set(torch.Generator().manual_seed(seed))
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
+
+
+def draws() -> torch.Generator:
+    """Returns what this thread draws the seeds of engines from: torch's global generator, unless it has its own."""
+    return _OWN.get() or torch.default_generator
+
+
+def drawn_seed() -> int:
+    """Returns the seed of an engine's random numbers."""
+    return int(torch.randint(SEEDS, (), generator=draws()))
 
 
 def keys_of(seed: int, step: int, numbers: Iterable[int]) -> tuple[int, ...]:

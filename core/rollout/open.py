@@ -91,7 +91,7 @@ def start_engine(plan: Plan, model: Any) -> Any:
             memory_share=rollout.memory_share,
             lora_rank=lora.rank if serves_adapter else None,
             lora_modules=modules,
-            sleeps=sleeps and not (rollout.overlap or rollout.share_weights),
+            sleeps=sleeps and not (rollout.ahead or rollout.share_weights),
         )
     )
 

@@ -8,11 +8,10 @@ all of them sync again, and that one samples again from the same random numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, cast
 
-import torch
-
+from grpo.core.rollout.draws import draws
 from grpo.core.rollout.together import end_together, faulty_anywhere
 from grpo.core.rollout.types import Rollouts
 
@@ -25,11 +24,18 @@ class SyncedRollouts:
     Args:
         rollouts: the backend; it is not this object's to close.
         policy: the policy as it samples, unwrapped, and with its weights whole where it is the backend that samples.
+        turn: held while the backend serves this policy, where threads sample other versions of it with the same one.
     """
 
-    def __init__(self, rollouts: Rollouts, policy: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(
+        self,
+        rollouts: Rollouts,
+        policy: Callable[[], AbstractContextManager[Any]],
+        turn: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self._rollouts = rollouts
         self._policy = policy
+        self._turn = nullcontext() if turn is None else turn
 
     @property
     def exact(self) -> bool:
@@ -42,7 +48,7 @@ class SyncedRollouts:
         Raises:
             RunError: the backend cannot be brought to serve them.
         """
-        with self._policy() as model:
+        with self._turn, self._policy() as model:
             return self._rollouts.sync(model)
 
     def roll_out(self, sample: Callable[[Rollouts], T], *, again: bool = False) -> tuple[T, dict[str, float]]:
@@ -58,7 +64,7 @@ class SyncedRollouts:
         Raises:
             RunError: the backend cannot be brought to serve the policy.
         """
-        with self._policy() as model:
+        with self._turn, self._policy() as model:
             metrics = dict(self._rollouts.sync(model, again=again))
             done = sample(self._rollouts) if self._rollouts.exact else self._sampled_anywhere(sample, model, metrics)
             self._rollouts.rest()
@@ -66,12 +72,13 @@ class SyncedRollouts:
 
     def _sampled_anywhere(self, sample: Callable[[Rollouts], T], model: Any, metrics: dict[str, float]) -> T:
         """Samples, and once more where the engine lost its weights; what ends it on one process ends it on all."""
-        state = torch.get_rng_state()
+        generator = draws()
+        state = generator.get_state()
         done, error = self._tried(sample)
         if faulty_anywhere(error, "the samples"):
             metrics |= {**self._rollouts.sync(model, again=True), "sync/repeated": 1.0}
             if error is not None:
-                torch.set_rng_state(state)
+                generator.set_state(state)
                 done, error = self._tried(sample)
             end_together(error, "the samples")
         return cast("T", done)
@@ -88,5 +95,5 @@ class SyncedRollouts:
 
     def differing(self) -> list[str]:
         """Returns the names of the parameters that the backend serves with other values than the policy's."""
-        with self._policy() as model:
+        with self._turn, self._policy() as model:
             return self._rollouts.differing(model)

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import torch
-
 from grpo.core.config.settings import RolloutSettings
+from grpo.core.rollout.draws import drawn_seed
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 BOTH_WAYS = frozenset({"cpmant", "flaubert", "xlm", "xlnet"})  # types that read so, and do not say it
 MISCOMPUTED = frozenset({"moshi", "prophetnet"})  # types whose decoders give other tokens from a cache than alone
-SEEDS = 2**31 - 1  # engines take seeds below this
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class SamplingParams:
         pad_id: fills the left of short prompts.
         keys: of the random numbers of each completion (core/rollout/draws.py), for who samples with the policy itself;
             None: drawn from torch's global generator.
-        seed: of an engine's random numbers; None: drawn from torch's global generator, as checkpoints store it.
+        seed: of an engine's random numbers; None: drawn where it is needed (`drawn_seed`).
     """
 
     max_tokens: int
@@ -55,7 +53,7 @@ class SamplingParams:
 
     def seeded(self) -> int:
         """Returns the seed, drawn where none is set."""
-        return int(torch.randint(SEEDS, ())) if self.seed is None else self.seed
+        return drawn_seed() if self.seed is None else self.seed
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,13 @@ time, what is done by two workers half as long, and of two things beside each ot
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import torch
 
 from grpo.core.config.settings import Settings
 from grpo.core.run.timeline import CANARIES, CHECKPOINTS, HELD_OUT, SAMPLING, SCORING, UPDATE, Timeline
@@ -15,6 +20,8 @@ from grpo.core.scoring.loop import is_async
 from grpo.plugins._binding import BoundReward
 
 WORTH = 1.1  # times as fast: less is not worth a word
+FREE = 0.5  # processors at least, for a server of this machine to sample beside the update
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 FEW = 0.05  # of the time: what is done between steps may take this share
 MOST_LOST = 50  # steps between checkpoints that are advised at most: so many are done again after a crash
 
@@ -38,7 +45,14 @@ class Advice:
         return f"{self.what}: {self.change} would make a step {self.factor:.2g} times as fast (calculated)"
 
 
-def advise(times: Timeline, config: Settings, rewards: Sequence[BoundReward], workers: int) -> list[Advice]:
+def idle_processors() -> float:
+    """Returns how many processors of this machine nothing has used for a minute; infinite where a GPU trains."""
+    return math.inf if torch.cuda.is_available() else (os.cpu_count() or 1) - os.getloadavg()[0]
+
+
+def advise(
+    times: Timeline, config: Settings, rewards: Sequence[BoundReward], workers: int, idle: float
+) -> list[Advice]:
     """Returns what is worth changing, the largest gain first.
 
     Args:
@@ -46,10 +60,11 @@ def advise(times: Timeline, config: Settings, rewards: Sequence[BoundReward], wo
         config: what it ran with.
         rewards: those that scored it.
         workers: how many processors score.
+        idle: how many processors of this machine nothing used, see `idle_processors`.
     """
     if not times.total:
         return []
-    found = [*_less_often(times, config), *_inline(times, rewards, workers), *_overlapped(times, config)]
+    found = [*_less_often(times, config), *_inline(times, rewards, workers), *_overlapped(times, config, idle)]
     return sorted((one for one in found if one.factor >= WORTH), key=lambda one: -one.factor)
 
 
@@ -84,15 +99,18 @@ def _inline(times: Timeline, rewards: Sequence[BoundReward], workers: int) -> It
             )
 
 
-def _overlapped(times: Timeline, config: Settings) -> Iterator[Advice]:
-    """What servers sample while the policy trains costs no time of its own."""
-    if config.rollout.backend != "vllm-server" or config.rollout.overlap:
+def _overlapped(times: Timeline, config: Settings, idle: float) -> Iterator[Advice]:
+    """What servers sample while the policy trains costs no time of its own, where each has its processors."""
+    if config.rollout.backend != "vllm-server" or config.rollout.ahead:
+        return
+    here = any(urlsplit(url).hostname in LOOPBACK for url in config.rollout.server_url.split(","))
+    if here and idle < FREE:
         return
     sampling = max(0.0, times.parts[SAMPLING] - times.sync)
     beside = times.parts[UPDATE]
     yield Advice(
         f"{times.share(SAMPLING):.0%} of the time goes to sampling, for which the trainer waits",
-        "--overlap",
+        "--ahead 1",
         times.total / (times.total - min(sampling, beside)),
     )
 

@@ -6,6 +6,7 @@ The first process alone keeps them.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
+    import torch
+
     from grpo.core.train.batch import Batch
 
 
@@ -96,6 +99,7 @@ def rollout_rows(batch: Batch, right: Sequence[bool | None]) -> list[RolloutRow]
     """Makes the records of one generation, of which each completion is right, wrong or nobody knows."""
     totals: Sequence[float] = batch.advantages.totals.tolist()
     values: Sequence[float] = batch.advantages.values.tolist()
+    earned, worth = batch.advantages.earned, batch.advantages.turns
     return [
         _row(
             batch.step,
@@ -105,6 +109,8 @@ def rollout_rows(batch: Batch, right: Sequence[bool | None]) -> list[RolloutRow]
             reward=None if totals[i] != totals[i] else totals[i],
             advantage=values[i],
             right=right[i],
+            turn_rewards=None if earned is None else _numbers(earned[i][: completion.turns]),
+            turn_advantages=None if worth is None else _numbers(worth[i][: completion.turns]),
         )
         for i, completion in enumerate(batch.completions)
     ]
@@ -124,6 +130,8 @@ def _row(
     reward: float | None = None,
     advantage: float = 0.0,
     right: bool | None = None,
+    turn_rewards: Sequence[float] | None = None,
+    turn_advantages: Sequence[float] | None = None,
 ) -> RolloutRow:
     return RolloutRow(
         step=step,
@@ -142,7 +150,15 @@ def _row(
         right=right,
         token_ids=completion.token_ids,
         logprobs=completion.logprobs,
+        turn_rewards=turn_rewards,
+        turn_advantages=turn_advantages,
     )
+
+
+def _numbers(values: torch.Tensor) -> list[float] | None:
+    """Returns the numbers of a rollout's turns, None where it has no total."""
+    found: list[float] = values.tolist()
+    return None if any(math.isnan(one) for one in found) else found
 
 
 def _shown(outcome: Outcome) -> str:

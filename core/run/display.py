@@ -286,6 +286,9 @@ def timing(spent: str, tokens: str, advice: str | None) -> list[str]:
     return [f"{name:<11}{text}" for name, text in said.items() if text]
 
 
+BESIDE = (("wasted", "sampling/wasted"), ("steps old", "sampling/staleness"))  # where there is some
+
+
 def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns (label, key) of the metrics worth a line, as far as the row has them."""
     own = [key for key in row if key.startswith("rewards/") and key.count("/") == 2]  # figures of rewards have more
@@ -296,7 +299,7 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("length", "completions/mean_length"),
         *((label, key) for label, key in TURNS if (row.get("turns/most") or 0) > 1 or key == CALLS),
         ("no signal", "frac_reward_zero_std"),
-        *((label, key) for label, key in (("wasted", "sampling/wasted"),) if row.get(key)),
+        *((label, key) for label, key in BESIDE if row.get(key)),
         ("loss", "loss"),
         ("kl", "kl"),
     ]

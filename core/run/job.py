@@ -54,7 +54,7 @@ from grpo.core.record.run_dir import (
     write_json,
 )
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
-from grpo.core.run.advice import advise
+from grpo.core.run.advice import advise, idle_processors
 from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Progress, Silent
@@ -283,7 +283,7 @@ def _execute(
     progress.ended(status, run_dir.path, step)
     if status == "done" and is_first():
         times = timeline(read_metrics(run_dir))
-        advice = advise(times, plan.config, plan.rewards, processors())
+        advice = advise(times, plan.config, plan.rewards, processors(), idle_processors())
         progress.timed(times.text(), times.tokens(), advice[0].text() if advice else None)
     wait("the end of the run")
     stop.over()

@@ -67,7 +67,7 @@ def longer_notes(before: RunConfig, plan: Plan, done: int) -> Iterator[str]:
             differs.append(f"env '{part.name}' goes through its rows in order, spread over {steps} steps from there")
         elif part.env.spec.dataset is None:
             differs.append(f"env '{part.name}' goes on with its {len(part.train)} episodes and makes no others")
-    if before.rollout.overlap:
-        differs.append(f"the batch of step {done + 1} is sampled after step {done}, not beside it")
+    if before.rollout.ahead:
+        differs.append(f"the batch of step {done + 1} is sampled after step {done}, not beside what came before it")
     if differs:
         yield f"{'; '.join(differs)}. In all else the run is one of {steps} steps from the beginning."

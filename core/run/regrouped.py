@@ -45,9 +45,9 @@ def regrouped(config: RunConfig, recorded: Mapping[str, Any], checkpoint: Path |
         return config, []
     asked = f"the processes of this run were {before}, and are {count()} now"
     if checkpoint is not None:
-        if config.rollout.overlap:
+        if config.rollout.ahead:
             raise UsageError(
-                f"{asked}: with --overlap a checkpoint holds the batch that each of them had sampled ahead. Resume it "
+                f"{asked}: with --ahead a checkpoint holds the batch that each of them had sampled ahead. Resume it "
                 f"with {before}."
             )
         if any(checkpoint.glob("global_step*")):

@@ -1,7 +1,7 @@
 """Where the time of a run went, and what became of its tokens: rows of metrics in, seconds and shares out.
 
 The parts follow each other on the first process, so they add up. What goes on beside them (the samples of the next
-batch with --overlap, scores of completions that ended early) counts where something waited for it.
+batches with --ahead, scores of completions that ended early) counts where something waited for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HELD_OUT, CHECKPOINTS = "held-out accuracy", "checkpoints"
 INSIDE = {  # of time/step; what is left of it is the update
     SAMPLING: "time/generate",
     SCORING: "time/score",
-    WAITING: "time/overlap_wait",
+    WAITING: "time/ahead_wait",
     RECORDS: "time/record",
     CANARIES: "time/canaries",
 }

@@ -65,14 +65,18 @@ class Caller:
                 value = call(completion)
             except BaseException as error:
                 value, last, seconds = self._retried(call, completion, pause, error, clock() - started)
-                results.append(self.read(value, row, seconds) if last is None else self.raised(last, row, seconds))
+                results.append(
+                    self.read(value, row, seconds, completion.turns)
+                    if last is None
+                    else self.raised(last, row, seconds)
+                )
                 started = clock()
                 continue
             ended = clock()
             if scores and type(value) is float and low <= value <= high:  # what `read` does, for the usual value
                 results.append(scored(value, ended - started))
             else:
-                results.append(self.read(value, row, ended - started))
+                results.append(self.read(value, row, ended - started, completion.turns))
             started = ended
         return results
 
@@ -86,11 +90,11 @@ class Caller:
             values, last, seconds = self._retried(call, completions, pause, error, time.perf_counter() - started)
             if last is not None:
                 return [self.raised(last, row, seconds / len(rows)) for row in rows]
-        return self.read_batch(values, rows, seconds)
+        return self.read_batch(values, rows, seconds, [one.turns for one in completions])
 
-    def read(self, value: Any, row: int, seconds: float) -> Result:
-        """Reads a returned value, and reports one that the contract does not allow."""
-        result = self.reader.read(value, row, seconds)
+    def read(self, value: Any, row: int, seconds: float, turns: int) -> Result:
+        """Reads what was returned for a rollout of so many turns, and reports what the contract does not allow."""
+        result = self.reader.read(value, row, seconds, turns)
         if result.kind == "failure":
             if inspect.iscoroutine(value):
                 value.close()
@@ -98,7 +102,7 @@ class Caller:
             self.report(result.reason or "", None)
         return result
 
-    def read_batch(self, values: Any, rows: Sequence[int], seconds: float) -> list[Result]:
+    def read_batch(self, values: Any, rows: Sequence[int], seconds: float, turns: Sequence[int]) -> list[Result]:
         """Reads what one call for several completions returned: one value for each, or else every row fails."""
         share = seconds / len(rows)
         problem = None
@@ -109,7 +113,9 @@ class Caller:
             problem = f"its {what} function returned {len(values)} values for {len(rows)} completions."
         if problem is not None:
             return [self.failed(problem, row, share) for row in rows]
-        return [self.read(value, row, share) for value, row in zip(list(values), rows, strict=True)]
+        return [
+            self.read(value, row, share, count) for value, row, count in zip(list(values), rows, turns, strict=True)
+        ]
 
     def imported(self, module: str, seconds: float) -> None:
         """Notes which module a call loaded, and how long its imports took."""

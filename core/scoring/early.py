@@ -18,6 +18,11 @@ from grpo.core.scoring.task import Task
 from grpo.plugins.types import Completion
 
 
+def nothing_begun() -> EarlyCalls:
+    """Returns the calls for a batch whose scoring has yet to begin."""
+    return EarlyCalls({}, lambda task: None)
+
+
 class EarlyCalls:
     """The calls for one batch that were begun before it was complete.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ class Outcome:
             called; None otherwise.
         seconds: wall time of the call; for a batch reward, its share of the batch's call.
         metrics: figures that the reward reports beside its score, or None.
+        turns: what each turn earned of the score, where the reward says so; the rest belongs to the last.
     """
 
     kind: Literal["score", "abstain", "failure"]
@@ -38,11 +39,14 @@ class Outcome:
     reason: str | None = None
     seconds: float = 0.0
     metrics: Mapping[str, float] | None = None
+    turns: tuple[float, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the entry of `scores` in a recorded row; "metrics" only where there are some."""
-        entry = {"outcome": self.kind, "score": self.score, "reason": self.reason}
-        return {**entry, "metrics": dict(self.metrics)} if self.metrics else entry
+        """Returns the entry of `scores` in a recorded row; "metrics" and "turns" only where there are some."""
+        entry: dict[str, Any] = {"outcome": self.kind, "score": self.score, "reason": self.reason}
+        if self.metrics:
+            entry["metrics"] = dict(self.metrics)
+        return entry if self.turns is None else {**entry, "turns": list(self.turns)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,8 @@ Result = Outcome | Judgement
 
 
 _new = object.__new__
-_set_kind, _set_score, _set_reason, _set_seconds, _set_metrics = (
-    vars(Outcome)[name].__set__ for name in ("kind", "score", "reason", "seconds", "metrics")
+_set_kind, _set_score, _set_reason, _set_seconds, _set_metrics, _set_turns = (
+    vars(Outcome)[name].__set__ for name in ("kind", "score", "reason", "seconds", "metrics", "turns")
 )
 
 
@@ -80,6 +84,7 @@ def scored(score: float, seconds: float) -> Outcome:
     _set_reason(outcome, None)
     _set_seconds(outcome, seconds)
     _set_metrics(outcome, None)
+    _set_turns(outcome, None)
     return outcome
 
 
@@ -103,12 +108,12 @@ class Reader:
         low, high = plugin.spec.range if isinstance(plugin, BoundReward) else (-largest, largest)
         self.low, self.high = max(low, -largest), min(high, largest)
 
-    def read(self, value: Any, row: int, seconds: float) -> Result:
-        """Returns the outcome or judgement that a returned value stands for."""
+    def read(self, value: Any, row: int, seconds: float, turns: int = 1) -> Result:
+        """Returns the outcome or judgement that a returned value stands for, of a rollout of so many turns."""
         if self.judges:
             return self._verdict(value, row)
         if isinstance(value, Scored):
-            return self._with_metrics(value, row, seconds)
+            return self._with_figures(value, row, seconds, turns)
         if value is None:
             return Outcome("abstain", None, None, seconds)
         if type(value) is float and self.low <= value <= self.high:
@@ -127,7 +132,7 @@ class Reader:
             return Judgement("failure", None, reason)
         return Outcome("failure", None, reason, seconds)
 
-    def _with_metrics(self, value: Scored, row: int, seconds: float) -> Result:
+    def _with_figures(self, value: Scored, row: int, seconds: float, turns: int) -> Result:
         """Reads the score, and the figures beside it."""
         if not isinstance(value.metrics, Mapping):
             problem = f"its Scored has metrics that are a {type(value.metrics).__name__}; they are a mapping."
@@ -143,8 +148,14 @@ class Reader:
                 return self.failure(problem, row, seconds)
         if isinstance(value.score, Scored):
             return self.failure("its Scored holds another one; its score is a float or None.", row, seconds)
+        miscounted = None if value.turns is None else _turns_problem(value.turns, turns)
+        if miscounted:
+            return self.failure(miscounted, row, seconds)
         read = self.read(value.score, row, seconds)
-        return replace(read, metrics=dict(value.metrics)) if isinstance(read, Outcome) else read
+        if not isinstance(read, Outcome):
+            return read
+        each = None if value.turns is None or read.kind != "score" else tuple(map(float, value.turns))
+        return replace(read, metrics=dict(value.metrics), turns=each)
 
     def _problem(self, value: Any) -> str | None:
         """Says why a value is no score, or returns None when it is one."""
@@ -177,6 +188,18 @@ class Reader:
         failed = self.failure(problem, row)
         assert isinstance(failed, Judgement)
         return failed
+
+
+def _turns_problem(turns: Any, count: int) -> str | None:
+    """Says why these are no scores of so many turns, or returns None when they are."""
+    if not isinstance(turns, Sequence) or isinstance(turns, str | bytes):
+        return f"its Scored has turns that are a {type(turns).__name__}; they are a list of numbers."
+    if len(turns) != count:
+        return f"its Scored has {len(turns)} turns for a rollout of {count}; `completion.turns` says how many it has."
+    for each in turns:
+        if isinstance(each, bool) or not isinstance(each, numbers.Real) or not math.isfinite(each):
+            return f"its Scored has {_short(each)} for a turn; a turn's score is a finite number, 0.0 for nothing."
+    return None
 
 
 def explain(error: BaseException) -> str:

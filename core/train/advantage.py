@@ -6,6 +6,7 @@ Out: totals, and what the run's advantage makes of them (core/train/advantages/,
 - A failed completion has no total and no advantage, and nobody is compared with it.
 - An abstention counts as that reward's mean over the group's scored members, so it moves nobody.
 - A completion on which every reward abstained has no total and no advantage either.
+- What a reward says of a whole rollout is earned in its last turn, where turns have advantages of their own.
 """
 
 from __future__ import annotations
@@ -28,17 +29,27 @@ class Advantages:
 
     Attributes:
         totals: [N] weighted reward, NaN without one.
-        values: [N] advantage, 0.0 without one.
+        values: [N] advantage, 0.0 without one; where turns have their own, the mean of these.
         trained: [N] bool, False for failed completions: they belong in no loss, not even its KL term.
         group_std: [N / G] standard deviation of each group's totals, 0.0 with fewer than two of them.
-        no_signal: share of groups whose totals are all alike.
+        alike: [N / G] bool, groups without signal: totals are all alike, and where turns count, what was earned from
+            each turn on.
+        earned: [N, T] what each turn earned of the total, NaN after the last; None where turns do not count.
+        turns: [N, T] advantage of each turn, 0.0 without one; None: all of a completion have the same.
     """
 
     totals: torch.Tensor
     values: torch.Tensor
     trained: torch.Tensor
     group_std: torch.Tensor
-    no_signal: float
+    alike: torch.Tensor
+    earned: torch.Tensor | None = None
+    turns: torch.Tensor | None = None
+
+    @property
+    def no_signal(self) -> float:
+        """Share of groups without signal."""
+        return self.alike.double().mean().item()
 
 
 def group_advantages(
@@ -47,6 +58,7 @@ def group_advantages(
     weights: torch.Tensor,
     group_size: int,
     advantage: Callable[[GroupScores], torch.Tensor],
+    each: torch.Tensor | None = None,
 ) -> Advantages:
     """Computes the advantages of a batch.
 
@@ -55,7 +67,10 @@ def group_advantages(
         failed: [N] bool, True where some reward failed.
         weights: [R] float.
         group_size: G; N is a multiple of it.
-        advantage: what makes [N / G, G] advantages of scores; whatever it says of completions without a total is 0.
+        advantage: what makes [N / G, G] advantages of scores, or [N / G, G, T] where turns count; whatever it says of
+            completions without a total, and of turns that a rollout does not have, is 0.
+        each: [N, T, R] what each turn earned of the scores, NaN after the last turn and without a score; None: turns do
+            not count.
 
     Raises:
         PluginError: it returned another shape.
@@ -68,17 +83,51 @@ def group_advantages(
     totals = (filled * weights.double()).sum(dim=2)
     totals = totals.masked_fill(~scored.any(dim=2), torch.nan)
 
-    found = advantage(GroupScores(totals, exact, weights.double()))
-    if not isinstance(found, torch.Tensor) or found.shape != totals.shape:
+    earned = None if each is None else _earned(each.double().view(*totals.shape, -1, rewards), filled, totals, weights)
+    found = advantage(GroupScores(totals, exact, weights.double(), earned))
+    shapes = [totals.shape] if earned is None else [earned.shape, totals.shape]
+    if not isinstance(found, torch.Tensor) or found.shape not in shapes:
         what = f"shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
+        wanted = "" if earned is None else f" of {earned.shape[2]} turns"
         raise PluginError(
-            f"an advantage returned {what} for totals of shape {tuple(totals.shape)}; return one of these."
+            f"an advantage returned {what} for totals of shape {tuple(totals.shape)}{wanted}; return "
+            f"{' or '.join(str(tuple(shape)) for shape in shapes)}."
         )
+    turns = None
+    if earned is not None and found.shape == earned.shape:
+        turns = found.masked_fill(earned.isnan(), 0.0)
+        found = turns.sum(dim=2) / (~earned.isnan()).sum(dim=2).clamp(min=1)
     std = deviation(totals, dim=1)
     return Advantages(
         totals=totals.view(count).float(),
         values=found.masked_fill(totals.isnan(), 0.0).reshape(count).float(),
         trained=~failed,
         group_std=std.float(),
-        no_signal=(std <= NO_SIGNAL).double().mean().item(),
+        alike=(std <= NO_SIGNAL) & (True if earned is None else _alike_from_each_turn_on(earned)),
+        earned=None if earned is None else earned.view(count, -1).float(),
+        turns=None if turns is None else turns.view(count, -1).float(),
     )
+
+
+def _earned(each: torch.Tensor, filled: torch.Tensor, totals: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Returns what each turn earned of the total, [groups, G, T], NaN after the last turn and without a total.
+
+    Args:
+        each: [groups, G, T, R] of the scores.
+        filled: [groups, G, R] scores, where an abstention has the mean of the others.
+        totals: [groups, G].
+        weights: [R].
+    """
+    present = ~each.isnan()
+    of_turns = (each.nan_to_num(0.0) * weights.double()).sum(dim=3)
+    said = ((filled - each.nan_to_num(0.0).sum(dim=2)) * weights.double()).sum(dim=2)  # of no turn
+    has = present.any(dim=3)
+    last = has & (has.sum(dim=2, keepdim=True) == has.long().cumsum(dim=2))
+    of_turns = of_turns + last * said[:, :, None]
+    return of_turns.masked_fill(~has | totals.isnan()[:, :, None], torch.nan)
+
+
+def _alike_from_each_turn_on(earned: torch.Tensor) -> torch.Tensor:
+    """Returns for which groups [groups] all that have a turn earned the same from there on."""
+    to_go = earned.nan_to_num(0.0).flip(2).cumsum(dim=2).flip(2).masked_fill(earned.isnan(), torch.nan)
+    return (deviation(to_go, dim=1) <= NO_SIGNAL).all(dim=1)

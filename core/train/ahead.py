@@ -36,13 +36,13 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_starts
 from grpo.core.env.spares import Place
 from grpo.core.processes.group import any_of
+from grpo.core.rollout.draws import SEEDS
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import SyncFault
-from grpo.core.rollout.types import SEEDS
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.train.ahead_record import AheadRecord, read_ahead, write_ahead
 from grpo.core.train.guard import Gather, difference_metrics, mismatch_text
-from grpo.core.train.sampler import Generation, PolicySampler
+from grpo.core.train.sampler import Generation, PolicySampler, StartsOf
 from grpo.core.train.tensors import Tensors, counted, padded
 from grpo.plugins.errors import RunError, UsageError
 
@@ -163,8 +163,9 @@ class AheadSampler:
             found = self._inner.next(starts, step, again=again)
         return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
 
-    def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:
+    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
         """Begins to sample the batch after the present one, if there is one."""
+        upcoming = starts_of(step + 1)
         if not upcoming:
             return {}
         prompts = encode_starts(self._inner.tokenizer, upcoming)
@@ -183,12 +184,13 @@ class AheadSampler:
         began = time.perf_counter()
         sampling, self._sampling = self._sampling, None
         self._ready, metrics = self._proven(sampling, step)
-        return {**metrics, "time/overlap_wait": time.perf_counter() - began}
+        return {**metrics, "time/ahead_wait": time.perf_counter() - began}
 
     def save(self, checkpoint: Path) -> None:
         """Writes the batch that is ready."""
         if self._ready is not None:
-            write_ahead(checkpoint, self._ready.generation, mean=self._ready.mean, largest=self._ready.largest)
+            found = replace(self._ready.generation, staleness=1)
+            write_ahead(checkpoint, 1, found, mean=self._ready.mean, largest=self._ready.largest)
 
     def load(self, checkpoint: Path) -> None:
         """Reads the batch that was ready.
@@ -196,7 +198,7 @@ class AheadSampler:
         Raises:
             UsageError: the file was damaged.
         """
-        self._recorded = read_ahead(checkpoint)
+        self._recorded = read_ahead(checkpoint, 1)
 
     def close(self) -> None:
         """Gives up what was sampled ahead."""
@@ -208,18 +210,11 @@ class AheadSampler:
     def _resumed(self, starts: Sequence[Episode]) -> _Ready | None:
         """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
         recorded, self._recorded = self._recorded, None
-        if recorded is None:
+        found = None if recorded is None else recorded.generation(starts, self._inner.tokenizer, self._episode_at)
+        if recorded is None or found is None:
             return None
-        answered = recorded.starts_of(starts, self._episode_at)
-        prompts = encode_starts(self._inner.tokenizer, answered)
-        rollouts = recorded.rollouts_of(answered, prompts)
-        if rollouts is None:
-            return None
-        early, wasted = self._inner.begin_scoring(), recorded.wasted_of(self._episode_at)
-        if recorded.outcomes is None:
-            early.begin(range(len(rollouts)), [one.completion for one in rollouts])
-        found = Generation(answered, prompts, rollouts, early, outcomes=recorded.outcomes_of_all(), wasted=wasted)
-        return _Ready(starts, found, recorded.mean, recorded.largest)
+        scored = found if found.outcomes is not None else self._inner.scoring(found)
+        return _Ready(starts, scored, recorded.mean, recorded.largest)
 
     def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
         found, before = self._waited(sampling), None
@@ -255,15 +250,26 @@ class AheadSampler:
 
     def _apart(self, generation: Generation) -> Mismatch:
         """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""
-        count = min(PROBED, len(generation.rollouts))
-        chosen = [number * len(generation.rollouts) // count for number in range(count)]
-        prompts = [generation.prompts[number] for number in chosen]
-        rollouts = [generation.rollouts[number] for number in chosen]
-        tensors = padded(prompts, rollouts, self._inner.tokenizer.pad_token_id, self._device)
         apart = Mismatch(self._tolerance)
-        sums = difference_sums(self._probe(tensors), tensors["sampling_per_token_logps"], counted(tensors))
-        apart.add(self._gather(sums))
+        apart.add(self._gather(probed(generation, self._probe, self._inner.tokenizer.pad_token_id, self._device)))
         return apart
+
+
+def probed(generation: Generation, probe: Probe, pad_id: int, device: torch.device) -> torch.Tensor:
+    """Returns the `difference_sums` [1, 3] of some rollouts and of the policy that sampled them.
+
+    Args:
+        generation: the rollouts.
+        probe: that policy's log-probabilities.
+        pad_id: fills up.
+        device: where that policy is.
+    """
+    count = min(PROBED, len(generation.rollouts))
+    chosen = [number * len(generation.rollouts) // count for number in range(count)]
+    prompts = [generation.prompts[number] for number in chosen]
+    rollouts = [generation.rollouts[number] for number in chosen]
+    tensors = padded(prompts, rollouts, pad_id, device)
+    return difference_sums(probe(tensors), tensors["sampling_per_token_logps"], counted(tensors))
 
 
 def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
@@ -271,23 +277,23 @@ def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
 
     Args:
         model: the policy.
-        corrects: its loss weighs rollouts of the step before.
+        corrects: its loss weighs rollouts of earlier steps.
 
     Raises:
         UsageError: names what it is.
     """
     if not corrects:
         raise UsageError(
-            "--overlap with a mixture of experts: its loss is TRL's, which does not correct for rollouts of the step "
-            "before. Leave --overlap out."
+            "--ahead with a mixture of experts: its loss is TRL's, which does not correct for rollouts of earlier "
+            "steps. Leave --ahead out."
         )
     config = model.config.get_text_config()
     named = [f"{name} ({module.p:g})" for name, module in model.named_modules() if _drops(module)]
     named += [f"{key} ({value:g})" for key in ("attention_dropout",) if (value := getattr(config, key, 0.0) or 0.0)]
     if named:
         raise UsageError(
-            f"--overlap: the policy has dropout, {named[0]}, which would draw from torch's generators while the engine "
-            "does, and no run could be repeated. Set the model's dropout to 0, or leave --overlap out."
+            f"--ahead: the policy has dropout, {named[0]}, which would draw from torch's generators while the engine "
+            "does, and no run could be repeated. Set the model's dropout to 0, or leave --ahead out."
         )
 
 

@@ -1,4 +1,4 @@
-"""The batch that is sampled one step ahead, in a checkpoint: rollouts in, and the same rollouts out for a resumed run.
+"""The batches that are sampled ahead, in a checkpoint: rollouts in, and the same rollouts out for a resumed run.
 
 What its prompts are and what rewards may read of their rows is known from the episodes; written are the tokens and what
 the policy said. Of several processes that train together, each has a file of its own.
@@ -10,21 +10,31 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.episodes import Episode
+from grpo.core.env.prompts import encode_starts
 from grpo.core.env.spares import Place
 from grpo.core.processes.rank import rank
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.turns.play import Trajectory, completed
 from grpo.core.rollout.types import Sampled
+from grpo.core.scoring.early import nothing_begun
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.sampler import Generation, Wasted
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-def file_of(process: int) -> str:
-    """Returns the name of the file that a process writes."""
-    return f"ahead-{process}.json" if process else "ahead.json"
+
+def file_of(process: int, turn: int = 1) -> str:
+    """Returns the name of the file that a process writes.
+
+    Args:
+        process: its number.
+        turn: of the batch: 1 comes next.
+    """
+    return f"ahead{f'-{process}' if process else ''}{f'.{turn}' if turn > 1 else ''}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,8 @@ class AheadRecord:
         prompts: token ids, one prompt for each rollout.
         rollouts: what `rollouts_of` makes rollouts of.
         mean, largest: difference in nats between the engine that sampled it and the policy.
+        staleness: optimizer steps between the policy that sampled it and the one that it is for.
+        metrics: what sampling said about itself.
         places: environment and number of the episode of each rollout, where some were replaced; else empty.
         outcomes: of a batch that was filled up, reward name to what it said of each rollout; else None.
         wasted: what was sampled in vain.
@@ -44,9 +56,40 @@ class AheadRecord:
     rollouts: list[Mapping[str, Any]]
     mean: float
     largest: float
+    staleness: int = 1
+    metrics: Mapping[str, float] = field(default_factory=dict)
     places: list[list[Any]] = field(default_factory=list)
     outcomes: Mapping[str, list[Mapping[str, Any]]] | None = None
     wasted: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def generation(
+        self,
+        asked: Sequence[Episode],
+        tokenizer: PreTrainedTokenizerBase,
+        episode_at: Callable[[Place], Episode],
+    ) -> Generation | None:
+        """Returns the batch, its scoring yet to begin unless it was filled up; None where these have other prompts.
+
+        Args:
+            asked: the episodes that were asked for.
+            tokenizer: of the policy.
+            episode_at: returns an episode by its place.
+        """
+        starts = self.starts_of(asked, episode_at)
+        prompts = encode_starts(tokenizer, starts)
+        rollouts = self.rollouts_of(starts, prompts)
+        if rollouts is None:
+            return None
+        return Generation(
+            starts,
+            prompts,
+            rollouts,
+            nothing_begun(),
+            staleness=self.staleness,
+            metrics=self.metrics,
+            outcomes=self.outcomes_of_all(),
+            wasted=self.wasted_of(episode_at),
+        )
 
     def starts_of(self, asked: Sequence[Episode], episode_at: Callable[[Place], Episode]) -> list[Episode]:
         """Returns the episodes that the rollouts answer.
@@ -91,13 +134,22 @@ class AheadRecord:
         return [_restored(episode, one) for episode, one in zip(starts, self.rollouts, strict=True)]
 
 
-def write_ahead(folder: Path, found: Generation, *, mean: float, largest: float) -> None:
-    """Writes a batch into a checkpoint."""
+def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, largest: float) -> None:
+    """Writes a batch into a checkpoint.
+
+    Args:
+        folder: of the checkpoint.
+        turn: 1 for the batch that comes next.
+        found: the batch.
+        mean, largest: difference in nats between the engine that sampled it and the policy.
+    """
     written: dict[str, Any] = {
         "prompts": [list(prompt) for prompt in found.prompts],
         "rollouts": [_written(one) for one in found.rollouts],
         "mean": mean,
         "largest": largest,
+        "staleness": found.staleness,
+        "metrics": dict(found.metrics),
     }
     if found.outcomes is not None:
         written["places"] = [_place(one) for one in found.starts]
@@ -112,17 +164,17 @@ def write_ahead(folder: Path, found: Generation, *, mean: float, largest: float)
             }
             for one in found.wasted
         ]
-    with whole_file(folder / file_of(rank())) as unfinished:
+    with whole_file(folder / file_of(rank(), turn)) as unfinished:
         unfinished.write_text(json.dumps(written), encoding="utf-8")
 
 
-def read_ahead(folder: Path) -> AheadRecord | None:
-    """Reads the batch of a checkpoint; None when it has none.
+def read_ahead(folder: Path, turn: int) -> AheadRecord | None:
+    """Reads a batch of a checkpoint, see `write_ahead`; None when it has none.
 
     Raises:
         UsageError: the file was damaged.
     """
-    found = read_json(folder / file_of(rank()))
+    found = read_json(folder / file_of(rank(), turn))
     return None if found is None else AheadRecord(**found)
 
 

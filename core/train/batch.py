@@ -62,10 +62,19 @@ def advantages_of(
     group_size: int,
     advantage: BoundAdvantage,
     device: torch.device,
+    turns: Sequence[int] | None = None,
 ) -> Advantages:
     """Computes the advantages of a batch; a completion that any reward failed on is failed.
 
     They are no numbers where rewards overflow, see `refuse_overflow`.
+
+    Args:
+        outcomes: reward name to N outcomes.
+        rewards: those that are added up.
+        group_size: members of a group are adjacent.
+        advantage: of the run.
+        device: of the result.
+        turns: how many each rollout has; None: they do not count.
     """
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
     kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)
@@ -75,7 +84,26 @@ def advantages_of(
         torch.tensor([reward.weight for reward in rewards], dtype=torch.float64, device=device),
         group_size,
         advantage,
+        None
+        if turns is None
+        else torch.tensor(_each_turn(outcomes, rewards, turns), dtype=torch.float64, device=device),
     )
+
+
+def _each_turn(
+    outcomes: Mapping[str, Sequence[Outcome]], rewards: Sequence[BoundReward], turns: Sequence[int]
+) -> list[list[list[float]]]:
+    """Returns what each turn earned of each score, N times T times R, NaN after the last turn.
+
+    A reward that says nothing of turns, or has no score, earned 0 in each; the rest of its score is added elsewhere.
+    """
+    longest = max(1, *turns) if turns else 1
+    nothing = [math.nan] * len(rewards)
+    found = []
+    for number, count in enumerate(turns):
+        said = [outcomes[reward.name][number].turns or (0.0,) * count for reward in rewards]
+        found.append([*map(list, zip(*said, strict=True))] + [nothing] * (longest - count))
+    return found
 
 
 def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: BoundAdvantage) -> None:

@@ -27,7 +27,7 @@ from grpo.core.train.batch import (
     trained_of,
 )
 from grpo.core.train.sampler import BatchScoring, Generation, Sampler, Wasted
-from grpo.core.train.tensors import Tensors, counted, padded
+from grpo.core.train.tensors import Tensors, counted, of_tokens, padded
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,14 @@ class Collector:
             step=step,
             completions=tuple(row[0] for row in rows),
             outcomes=outcomes,
-            advantages=advantages_of(outcomes, self._plan.rewards, size, self._plan.advantage, self._device),
+            advantages=advantages_of(
+                outcomes,
+                self._plan.rewards,
+                size,
+                self._plan.advantage,
+                self._device,
+                [row[0].turns for row in rows] if self._plan.advantage.spec.turns else None,
+            ),
             group_size=size,
             generate_seconds=generate,
             score_seconds=score,
@@ -154,7 +161,11 @@ class Collector:
         local = slice(rank() * count, (rank() + 1) * count)
         trained = trained_of(batch, self._plan.config.loss)[local].to(tensors["completion_mask"].dtype)
         tensors["completion_mask"] = tensors["completion_mask"] * trained[:, None]
-        tensors["advantages"] = batch.advantages.values[local]
+        turns = batch.advantages.turns
+        if turns is None:
+            tensors["advantages"] = batch.advantages.values[local]
+        else:
+            tensors["advantages"] = of_tokens(turns[local], counted(tensors))
         tensors["num_items_in_batch"] = torch.tensor(
             sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self._device
         )

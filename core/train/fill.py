@@ -174,8 +174,12 @@ class Filler:
         """Returns the groups, of those of all processes, whose members have no advantages."""
         rows = rows_of_all([one.outcomes for one in filling.members], "the scores of the groups")
         outcomes = {name: [row[name] for row in rows] for name in names}
-        found = advantages_of(outcomes, self._rewards, self._size, self._advantage, CPU).values
-        return (found.view(-1, self._size).abs().amax(dim=1) <= NO_SIGNAL).nonzero()[:, 0].tolist()
+        turns = None
+        if self._advantage.spec.turns:
+            turns = rows_of_all([one.rollout.completion.turns for one in filling.members], "the turns of the groups")
+        found = advantages_of(outcomes, self._rewards, self._size, self._advantage, CPU, turns)
+        worth = found.values[:, None] if found.turns is None else found.turns
+        return (worth.abs().amax(dim=1).view(-1, self._size).amax(dim=1) <= NO_SIGNAL).nonzero()[:, 0].tolist()
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
         """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""

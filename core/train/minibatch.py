@@ -12,7 +12,6 @@ import torch
 
 from grpo.core.train.tensors import Tensors, counted, whole_ids, whole_mask
 
-ROWS = ("advantages",)
 COMPLETION = (
     "completion_ids",
     "completion_mask",
@@ -63,13 +62,15 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     """
     learns = inputs["completion_mask"].any(dim=1)
     if not every_token:
-        learns = learns & (inputs["advantages"] != 0)
+        worth = inputs["advantages"]
+        learns = learns & ((worth != 0) if worth.ndim == 1 else worth.any(dim=1))
     kept = learns.nonzero()[:, 0]
     if len(kept) == 0:
         kept = inputs["completion_mask"].sum(dim=1).argmin()[None]
     width = max(1, int(inputs["completion_mask"][kept].sum(dim=1).max()))
     prompt = max(1, int(inputs["prompt_mask"][kept].sum(dim=1).max()))
-    tensors = {name: inputs[name][kept] for name in ROWS}
+    worth = inputs["advantages"][kept]
+    tensors = {"advantages": worth if worth.ndim == 1 else worth[:, :width]}
     tensors |= {name: inputs[name][kept, :width] for name in COMPLETION if name in inputs}
     tensors |= {name: inputs[name][kept, -prompt:] for name in PROMPT}
     return MiniBatch(kept=kept, width=width, tensors=tensors)

@@ -30,7 +30,7 @@ class Tokens:
     Attributes:
         logps: [B, T] float32 under the policy, with a gradient.
         mask: [B, T], 1 for tokens of completions that count.
-        advantages: [B].
+        advantages: [B], or [B, T] where turns have their own.
         old_logps: [B, T] under the policy that sampled; None: it is this policy, exactly.
         ref_logps: [B, T] under the reference; only with beta.
         importance: [B, T] or [B, 1] weights from `importance_weights`, or None.
@@ -148,7 +148,8 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
     logps = tokens.logps.masked_fill(outside, 0.0)
     old = logps.detach() if tokens.old_logps is None else tokens.old_logps.masked_fill(outside, 0.0)
     entropies = None if tokens.entropies is None else tokens.entropies.masked_fill(outside, 0.0)
-    found = objective.loss(LossTokens(logps, old, mask, tokens.advantages[:, None], entropies, tokens.importance))
+    worth = tokens.advantages if tokens.advantages.ndim == 2 else tokens.advantages[:, None]
+    found = objective.loss(LossTokens(logps, old, mask, worth, entropies, tokens.importance))
     costs = _costs(objective.loss, found, mask)
     if tokens.importance is not None and not objective.loss.spec.weighs:
         costs = costs * tokens.importance
@@ -250,6 +251,23 @@ class PassLoss:
         with torch.enable_grad():
             leaf = logps.detach().requires_grad_()
             return torch.autograd.grad(self(leaf)[0].loss, leaf)[0]
+
+
+def takes_turns(loss: BoundLoss) -> bool:
+    """Whether a token learns from its own advantage and from no other's, tried on a few made-up tokens."""
+    generator = torch.Generator().manual_seed(0)
+    logps = -torch.rand(2, 4, generator=generator, dtype=torch.float64) - 0.5
+    entropies = torch.ones_like(logps) if loss.spec.entropies != "none" else None
+
+    def gradient(worth: torch.Tensor) -> torch.Tensor:
+        leaf = logps.clone().requires_grad_()
+        tokens = LossTokens(leaf, logps - 0.1, torch.ones_like(logps), worth, entropies)
+        return torch.autograd.grad(_costs(loss, loss(tokens), tokens.mask).expand_as(logps).sum(), leaf)[0]
+
+    worth = torch.tensor([[1.0, 1.0, -0.5, -0.5], [0.5, 0.5, 0.25, -1.0]], dtype=torch.float64)
+    other = worth.clone()
+    other[:, 2:] *= -2
+    return torch.equal(gradient(worth)[:, :2], gradient(other)[:, :2])
 
 
 def is_per_token(loss: BoundLoss, correction: Correction) -> bool:

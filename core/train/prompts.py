@@ -79,6 +79,8 @@ class Prompts:
         self._order = run_order(plan)
         self._count = plan.config.train.prompts_per_step
         self._passes = plan.config.loss.num_iterations
+        # Several batches ahead, what became of the last ones is not known when a batch is asked for.
+        self._lag = max(1, plan.config.rollout.ahead)
         self._visits: dict[str, dict[int, list[Visit]]] = {name: {} for name in self._rows}
 
     def of_step(self, step: int) -> list[Episode]:
@@ -108,7 +110,11 @@ class Prompts:
         assert self._sampler is not None
         self._forget(step)
         rows, seed = len(self._rows[env]), f"{self._seed} {env}"
-        return self._sampler.choose(RowsSeen(rows, count, step, seed, self._visits[env], frozenset(taken)))
+        known = {
+            row: [one for one in every if one.step <= step - self._lag] for row, every in self._visits[env].items()
+        }
+        visits = {row: every for row, every in known.items() if every}
+        return self._sampler.choose(RowsSeen(rows, count, step, seed, visits, frozenset(taken)))
 
     def seen(self, batch: Batch) -> None:
         """Notes what became of the rows of a batch, also of those that were sampled in vain."""

@@ -96,6 +96,9 @@ SampleMore = Callable[[Sequence[Episode], Sequence[int]], Generation | None]
 Fill = Callable[[Generation, int, SampleMore], Generation]  # a batch, its step and what samples more to a full one
 
 
+StartsOf = Callable[[int], Sequence[Episode]]  # a step to this process's episodes of its batch; none after the last
+
+
 class Sampler(Protocol):
     """Samples batch after batch. All processes ask alike."""
 
@@ -109,8 +112,8 @@ class Sampler(Protocol):
         """
         ...
 
-    def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:
-        """A batch is about to train: these episodes come next, and may be sampled meanwhile. Returns metrics."""
+    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
+        """The batch of a step is about to train: those of later ones may be sampled meanwhile. Returns metrics."""
         ...
 
     def settle(self, step: int) -> Mapping[str, float]:
@@ -204,7 +207,13 @@ class PolicySampler:
         found, early = self.rollouts.sample(partial(self._sampled, starts, prompts))
         return Generation(starts, prompts, found, early, waiting=early.waiting())
 
-    def ahead(self, upcoming: Sequence[Episode]) -> Mapping[str, float]:
+    def scoring(self, found: Generation) -> Generation:
+        """Begins to score a batch that is whole and was not scored."""
+        early = self.begin_scoring()
+        early.begin(range(len(found.rollouts)), [one.completion for one in found.rollouts])
+        return replace(found, early=early)
+
+    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
         """Samples nothing before it is asked for it."""
         return {}
 

@@ -1,8 +1,9 @@
 """Rollouts as training reads them: token ids in, padded tensors and micro batches of them out.
 
 The names are TRL's, whose own loss may be asked for (train.head='trl'): `prompt_ids` and `prompt_mask` [N, P],
-`completion_ids`, `completion_mask`, `tool_mask` and `sampling_per_token_logps` [N, T], `advantages` [N] and
-`num_items_in_batch`, a number. Prompts are padded on the left and completions on the right.
+`completion_ids`, `completion_mask`, `tool_mask` and `sampling_per_token_logps` [N, T], `advantages` [N], or [N, T]
+where turns have advantages of their own, and `num_items_in_batch`, a number. Prompts are padded on the left and
+completions on the right.
 """
 
 from __future__ import annotations
@@ -66,6 +67,23 @@ def whole_mask(tensors: Tensors) -> torch.Tensor:
 def counted(tensors: Tensors) -> torch.Tensor:
     """[N, T], 1 for tokens that the policy chose; those that an environment put between them are no choice."""
     return tensors["completion_mask"] * tensors["tool_mask"]
+
+
+def of_tokens(turns: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """Spreads what turns are worth over their tokens.
+
+    Args:
+        turns: [N, S] a number for each turn.
+        counted: [N, T], 1 for tokens that the policy chose; a turn is a run of them.
+
+    Returns:
+        [N, T], 0 for all other tokens.
+    """
+    chosen = counted > 0
+    begins = chosen & ~torch.nn.functional.pad(chosen, (1, 0))[:, :-1]
+    turn = begins.long().cumsum(dim=1) - 1
+    assert int(turn.max()) < turns.shape[1], "a rollout has more runs of chosen tokens than turns"
+    return turns.gather(1, turn.clamp(min=0)) * chosen
 
 
 def micro_batches(tensors: Tensors, count: int) -> list[Tensors]:

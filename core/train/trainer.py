@@ -3,7 +3,7 @@
 In: a plan, a policy and what samples, scores and records. Out: an updated policy. What is done is done by the parts,
 which are built here and know nothing of TRL or of this class:
 
-    Sampler     core/train/sampler.py, ahead.py     episodes → rollouts
+    Sampler     core/train/sampler.py, ahead*.py    episodes → rollouts
     Collector   core/train/collect.py               rollouts → outcomes → advantages → tensors
     Reference   core/train/reference.py             tensors → log-probabilities of the frozen policy
     PolicyLoss  core/train/policy_loss.py           tensors → loss
@@ -28,8 +28,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import torch
@@ -52,13 +54,16 @@ from grpo.core.rollout.mismatch import difference_sums
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.players import players_of
 from grpo.core.rollout.types import Rollouts, evaluating, sampling_params
+from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.adamw import compensated_for
 from grpo.core.train.ahead import AheadSampler, refuse_unfit_policy
+from grpo.core.train.ahead_queue import AheadQueue
 from grpo.core.train.batch import Batch
 from grpo.core.train.collect import Collector
 from grpo.core.train.data import prompt_rows
 from grpo.core.train.fill import Filler
 from grpo.core.train.forward import LogProbs
+from grpo.core.train.frozen_copy import FrozenCopies
 from grpo.core.train.guard import StepGuard
 from grpo.core.train.head import attach_logps
 from grpo.core.train.offload import Offload
@@ -128,7 +133,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         refuse_unfit_head("grpo" if self._own_head else "trl", plan.loss)
         # As they were loaded: FSDP keeps 16 bits as 32.
         self._dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
-        if plan.config.rollout.overlap:
+        ahead = plan.config.rollout.ahead
+        if ahead:
             refuse_unfit_policy(model, corrects=self._own_head)
         if self._own_head:
             for policy in (self.model, self.ref_model):
@@ -161,7 +167,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             pack_for=pack_for,
             autocast=self.accelerator.autocast,
         )
-        self.rollouts = SyncedRollouts(rollouts, self._as_it_samples)
+        turn = RLock() if ahead > 1 else None
+        self.rollouts = SyncedRollouts(rollouts, self._as_it_samples, turn)
         tolerance = tolerance_of(plan.config)
         gather = self.accelerator.gather
         self._guard: StepGuard | SameArithmetic = StepGuard(tolerance, self, self.rollouts.differing, gather)
@@ -172,19 +179,34 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self.prompts = Prompts(plan)
         spares = Spares(plan.envs, plan.config.seed, None if plan.sampler is None else self.prompts.chosen)
         fill = Filler(plan.config, plan.rewards, plan.advantage, scoring, spares).filled if fills else None
+        own = deepcopy(tokenizer) if ahead > 1 else tokenizer  # a tokenizer is no two threads'
+        players = players_of(plan.envs, plan.config.rollout, own)
+        params = sampling_params(plan.config.rollout, ends, tokenizer.pad_token_id)
         sampler = PolicySampler(
-            self.rollouts,
-            players_of(plan.envs, plan.config.rollout, tokenizer),
-            tokenizer,
-            sampling_params(plan.config.rollout, ends, tokenizer.pad_token_id),
-            scoring.begin,
-            plan.config.seed if rollouts.exact else None,
-            fill,
+            self.rollouts, players, own, params, scoring.begin, plan.config.seed if rollouts.exact else None, fill
         )
         device = self.accelerator.device
         self.sampler: Sampler = sampler
-        if plan.config.rollout.overlap:
+        if ahead == 1:
             self.sampler = AheadSampler(sampler, self._probed, tolerance, device, gather, spares.at)
+        elif ahead:
+
+            def sampler_of(version: Any) -> PolicySampler:
+                synced = SyncedRollouts(rollouts, partial(self._computing, version), turn)
+                return PolicySampler(synced, players, own, params, nothing_begun, None)
+
+            self.sampler = AheadQueue(
+                sampler,
+                sampler_of,
+                FrozenCopies(self._unwrapped, lambda model: attach_logps(_inner(model), self.temperature)),
+                self._logps,
+                depth=ahead,
+                seed=plan.config.seed,
+                tokenizer=tokenizer,
+                tolerance=tolerance,
+                device=device,
+                episode_at=spares.at,
+            )
         self._collector = Collector(
             plan, self.sampler, scoring, end_ids=ends, pad_id=tokenizer.pad_token_id, device=device
         )
@@ -221,8 +243,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         if self._micro is None or (self.done == 0 and self._first_pass):
             here, count = self.accelerator.process_index * len(generation_batch), len(generation_batch)
             self._micro = self._collected(self._starts(self.step)[here : here + count])
-            upcoming = self._starts(self.step + 1) if self._plan.config.rollout.overlap else []
-            self._report.add(self.sampler.ahead(upcoming[here : here + count]))
+            self._report.add(self.sampler.ahead(self.step, lambda step: self._starts(step)[here : here + count]))
         return self._micro[self.done]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
@@ -363,7 +384,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def _as_it_samples(self) -> Iterator[Any]:
         """The policy, unwrapped; with its weights whole where it samples itself."""
         if not self.rollouts.exact:
-            yield self.accelerator.unwrap_model(self.model_wrapped)
+            yield self._unwrapped()
             return
         whole = unwrap_model_for_generation(
             self.model_wrapped,
@@ -373,6 +394,15 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         )
         with whole as policy, unsharded(policy):
             yield policy
+
+    def _unwrapped(self) -> Any:
+        return self.accelerator.unwrap_model(self.model_wrapped)
+
+    @contextmanager
+    def _computing(self, version: Any) -> Iterator[Any]:
+        """A frozen copy of the policy, in the arithmetic of training."""
+        with self.accelerator.autocast():
+            yield version
 
     def _probed(self, tensors: Tensors) -> torch.Tensor:
         """The policy's log-probabilities of rollouts, as it is between two steps."""

@@ -65,7 +65,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "gradient_checkpointing_kwargs": {
             "use_reentrant": train.checkpointing == "offload",
             # An engine that samples beside the backward pass draws from torch's generators; nothing else may set them.
-            "preserve_rng_state": not config.rollout.overlap,
+            "preserve_rng_state": not config.rollout.ahead,
         },
         "max_completion_length": plan.longest_sampled,
         "temperature": config.rollout.temperature,

@@ -11,12 +11,12 @@ from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import OptionError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
-from grpo.plugins.types import Completion, Message
+from grpo.plugins.types import Completion, Message, Scored
 from grpo.rewards.environment import environment, success
 
 
 def rollout(*rewards: float, **info: Any) -> Completion:
-    return Completion("7", info={"rewards": list(rewards), **info})
+    return Completion("7", turns=max(1, len(rewards)), info={"rewards": list(rewards), **info})
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,24 @@ def rollout(*rewards: float, **info: Any) -> Completion:
     ],
 )
 def test_rewards_of_turns_are_put_together_as_asked(options: dict[str, Any], expect: float) -> None:
-    assert environment(rollout(0.5, 0.25, 1.0, scores={"letters": 0.4}), **options) == pytest.approx(expect)
+    found = environment(rollout(0.5, 0.25, 1.0, scores={"letters": 0.4}), **options)
+    assert (found.score if isinstance(found, Scored) else found) == pytest.approx(expect)
+
+
+def test_the_score_says_what_each_turn_earned_of_it() -> None:
+    found = environment(rollout(0.5, 0.25, 1.0), discount=0.5)
+    assert isinstance(found, Scored)
+    assert found.turns == [0.5, 0.125, 0.25]
 
 
 def test_a_goal_sooner_is_worth_more_when_discounted() -> None:
     early, late = rollout(0.0, 1.0), rollout(0.0, 0.0, 0.0, 1.0)
-    assert environment(early) == environment(late)
-    assert environment(early, discount=0.9) > environment(late, discount=0.9)
+    host = Host.discover()
+    with Scorer([host.reward("environment"), host.reward("environment:discount=0.9,as=sooner")], workers=1) as scorer:
+        found = scorer.score([early, late])
+    assert [outcome.score for outcome in found["environment"]] == [1.0, 1.0]
+    assert found["sooner"][0].score == pytest.approx(0.9)
+    assert found["sooner"][1].score == pytest.approx(0.9**3)
 
 
 def test_a_text_without_an_environment_is_a_failure_and_no_zero() -> None:

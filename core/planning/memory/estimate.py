@@ -51,6 +51,7 @@ class Shape:
         activations: what a forward pass keeps.
         packs: whether rows are packed, with an attention mask.
         sent: of the copy of the weights as a rollout server was sent them last, where it is in the same memory.
+        versions: of the copies of what trains from which batches ahead are sampled.
     """
 
     parameters: int
@@ -68,11 +69,12 @@ class Shape:
     activations: Activations
     packs: bool = False
     sent: int = 0
+    versions: int = 0
 
     @property
     def fixed(self) -> int:
         """Bytes that are there in every phase."""
-        return self.weights + self.adapter + self.optimizer + self.reference + self.sent
+        return self.weights + self.adapter + self.optimizer + self.reference + self.sent + self.versions
 
     def loss(self, tokens: int, head: str, device: str = "cuda") -> int:
         """Bytes for the log-probabilities of so many tokens and their gradient, beyond the hidden states.

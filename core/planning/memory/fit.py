@@ -98,7 +98,7 @@ def refuse_no_room(
     elif rollout.backend == "vllm" and device.kind == "cuda":
         engine = round(rollout.memory_share * device.total)
         # Else vLLM gives its memory up during updates.
-        awake = rollout.overlap or rollout.share_weights or rollout.sleep is False
+        awake = rollout.ahead > 0 or rollout.share_weights or rollout.sleep is False
         device = replace(device, total=device.total - engine) if awake else device
         job = replace(job, reserved=0 if awake else engine)
     decoded = rollout.batch_size or share
@@ -115,6 +115,11 @@ def refuse_no_room(
     )
 
 
+def versions(measured: Shape, ahead: int) -> int:
+    """Returns the bytes of the copies of what trains that there are with so many batches ahead; of one, none."""
+    return ahead * measured.gradients if ahead > 1 else 0
+
+
 def _measured(config: RunConfig, load: Load, model_config: Any, device: Device) -> Shape | None:
     """Measures the model of a run; rows are packed where prompts may be shared and our head trains."""
     train = config.train
@@ -127,4 +132,5 @@ def _measured(config: RunConfig, load: Load, model_config: Any, device: Device) 
         measured,
         packs=measured.packs and train.share_prompts and train.head == "grpo",
         sent=measured.weights if keeps else 0,
+        versions=versions(measured, load.rollout.ahead),
     )

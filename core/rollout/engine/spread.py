@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import torch
-
-from grpo.core.rollout.types import SEEDS, OnDone, Sampled, SamplingParams, runs
+from grpo.core.rollout.draws import drawn_seed
+from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, runs
 
 Generate = Callable[[Sequence[Sequence[int]], SamplingParams, "OnDone | None"], list[Sampled]]
 
@@ -88,8 +87,8 @@ class Spread:
 
             return tell
 
-        # Drawn here: threads would draw from torch's generator in any order.
-        seeds = [int(torch.randint(SEEDS, ())) for _ in shares]
+        # Drawn here: threads would draw in any order.
+        seeds = [drawn_seed() for _ in shares]
         futures = [
             self._threads.submit(generate, [prompts[n] for n in numbers], replace(params, seed=seed), numbered(numbers))
             for generate, numbers, seed in zip(self._engines, shares, seeds, strict=True)

@@ -146,7 +146,7 @@ class Child:
 def to_wire(result: Result) -> Wire:
     """Returns a result as a plain tuple."""
     if isinstance(result, Outcome):
-        return (result.kind, result.score, result.reason, result.seconds, result.metrics)
+        return (result.kind, result.score, result.reason, result.seconds, result.metrics, result.turns)
     verdict = result.verdict
     return (
         result.kind,
@@ -157,15 +157,15 @@ def to_wire(result: Result) -> Wire:
 
 def from_wire(wire: Wire) -> Result:
     """Returns the result that a tuple stands for."""
-    if len(wire) == 5:
+    if len(wire) == 6:
         return Outcome(*wire)
     kind, verdict, reason = wire
     return Judgement(kind, None if verdict is None else Verdict(*verdict), reason)
 
 
 def read_item(item: Any) -> Completion:
-    """Returns the completion that an item of a message stands for: whole, or text and columns."""
-    return item if isinstance(item, Completion) else Completion(item[0], row=item[1])
+    """Returns the completion that an item of a message stands for: whole, or text, columns and turns."""
+    return item if isinstance(item, Completion) else Completion(item[0], row=item[1], turns=item[2])
 
 
 def _die_with(parent: int) -> None:

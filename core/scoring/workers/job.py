@@ -149,10 +149,10 @@ def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Comp
     Raises:
         Exception: a value in them cannot be pickled.
     """
-    items: Sequence[Completion] | list[tuple[str, dict[str, object]]] = completions
+    items: Sequence[Completion] | list[tuple[str, dict[str, object], int]] = completions
     if not spec.whole:
         names = [name for column in spec.columns for name in column.names]
-        items = [(c.text, {name: c.row[name] for name in names if name in c.row}) for c in completions]
+        items = [(c.text, {name: c.row[name] for name in names if name in c.row}, c.turns) for c in completions]
     return bytes(cloudpickle.dumps(items) if careful else pickle.dumps(items, protocol=5))
 
 

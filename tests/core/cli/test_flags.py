@@ -15,7 +15,7 @@ from grpo.core.config.schema import load_config
 NAMES = (
     "--env --reward --env-reward --verifier --model --dataset --config --set --steps --epochs --limit --seed --lr "
     "--group-size --prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --advantage --beta "
-    "--rollout --server-url --lora-sync --overlap --share-weights --temperature --max-prompt-length "
+    "--rollout --server-url --lora-sync --ahead --share-weights --temperature --max-prompt-length "
     "--max-completion-length "
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
@@ -42,7 +42,8 @@ def help_of(command: click.Command) -> str:
 
 
 def test_the_flags_of_run_are_these() -> None:
-    names = [name for option in run.params for name in (*option.opts, *option.secondary_opts)]
+    shown = [option for option in run.params if not getattr(option, "hidden", False)]
+    names = [name for option in shown for name in (*option.opts, *option.secondary_opts)]
     assert sorted(names) == sorted(NAMES.split())
 
 
@@ -54,7 +55,7 @@ def test_every_flag_shows_its_text_and_its_default() -> None:
         "--steps INTEGER Optimizer steps. Default: 60 for the embedded model, else from epochs.",
         "--rollout BACKEND Who samples: hf, vllm, vllm-server. Default: hf.",
         "--temperature FLOAT Sampling temperature. Default: 1.",
-        "--overlap Samples the next batch with vLLM while the policy trains on the current one.",
+        "--ahead BATCHES How many batches vLLM samples ahead, while the policy trains. Default: 0.",
         "--lora / --full Trains a low-rank adapter and freezes the model, or trains all weights. Default: --full.",
         "--report-to A,B Trackers that also receive the metrics: wandb, tensorboard, trackio.",
         "--server-url URL Where grpo serve-rollouts listens; several: A,B. Default: http://127.0.0.1:8271.",
@@ -66,7 +67,7 @@ def test_every_flag_shows_its_text_and_its_default() -> None:
 
 def test_a_flag_that_is_not_given_leaves_its_setting_alone() -> None:
     assert read() == {}
-    assert read("--overlap", "--full") == {"rollout.overlap": True, "lora.enabled": False}
+    assert read("--ahead", "2", "--full") == {"rollout.ahead": 2, "lora.enabled": False}
 
 
 @pytest.mark.parametrize(
@@ -102,3 +103,8 @@ def test_every_default_that_a_flag_shows_is_taken_when_it_is_given() -> None:
         for word in ([FLAGS[key].name, str(default)] if not isinstance(default, bool) else [])
     ]
     assert load_config(None, [], {"env": "a", **read(*words)}) == load_config(None, [], {"env": "a"})
+
+
+def test_the_flag_of_before_says_how_it_is_written_now() -> None:
+    with pytest.raises(click.UsageError, match="--overlap is written --ahead 1 now"):
+        read("--overlap")

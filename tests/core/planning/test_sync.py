@@ -22,8 +22,8 @@ def config(**settings: Any) -> RunConfig:
     [
         ({"lora": {**LORA, "bits": 4}}, r"lora\.bits with vLLM"),
         ({"lora": {**LORA, "bits": 4}, "rollout": {"backend": "vllm-server"}}, r"lora\.bits with vLLM"),
-        ({"rollout": {"overlap": True, "backend": "hf"}}, "samples with the very weights that train"),
-        ({"rollout": {"overlap": True}, "train": {"head": "trl"}}, r"--overlap with train\.head='trl'"),
+        ({"rollout": {"ahead": 1, "backend": "hf"}}, "samples with the very weights that train"),
+        ({"rollout": {"ahead": 1}, "train": {"head": "trl"}}, r"--ahead 1 with train\.head='trl'"),
         ({"rollout": {"share_weights": True, "backend": "hf"}, "lora": LORA}, "--share-weights with --rollout hf"),
         ({"rollout": {"share_weights": True}}, "--share-weights with full fine-tuning"),
         ({"rollout": {"share_weights": True}, "lora": {**LORA, "bits": 4}}, r"--share-weights with lora\.bits"),
@@ -38,8 +38,8 @@ def test_what_could_not_be_in_step_is_refused(settings: dict[str, Any], what: st
     "settings",
     [
         {"rollout": {"backend": "hf"}, "lora": {**LORA, "bits": 4}},
-        {"rollout": {"overlap": True}},
-        {"rollout": {"overlap": True, "share_weights": True}, "lora": LORA},
+        {"rollout": {"ahead": 1}},
+        {"rollout": {"ahead": 1, "share_weights": True}, "lora": LORA},
     ],
 )
 def test_what_can_be_in_step_is_not(settings: dict[str, Any]) -> None:

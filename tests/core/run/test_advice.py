@@ -24,9 +24,14 @@ def config_of(**more: Any) -> Any:
         "evaluation": SimpleNamespace(every=10),
         "output": SimpleNamespace(save_every=10),
         "canaries": SimpleNamespace(every=1),
-        "rollout": SimpleNamespace(backend="hf", overlap=False),
+        "rollout": SimpleNamespace(backend="hf", ahead=0),
     }
     return SimpleNamespace(**plain | more)
+
+
+def server_of(**more: Any) -> Any:
+    """The settings of sampling by a server."""
+    return SimpleNamespace(**{"backend": "vllm-server", "ahead": 0, "server_url": "http://127.0.0.1:8271"} | more)
 
 
 def reward_of(name: str, **spec: Any) -> Any:
@@ -70,7 +75,7 @@ def test_what_became_of_tokens_is_said_where_it_is_worth_a_word() -> None:
 def test_no_time_at_all_is_no_advice_and_no_text() -> None:
     times = timeline([{"step": 0, "held_out/accuracy": 0.1}])
     assert times.text() == times.tokens() == ""
-    assert advise(times, config_of(), [reward_of("a")], 4) == []
+    assert advise(times, config_of(), [reward_of("a")], 4, 4.0) == []
 
 
 def test_what_is_done_too_often_is_done_so_rarely_that_it_costs_little() -> None:
@@ -78,7 +83,7 @@ def test_what_is_done_too_often_is_done_so_rarely_that_it_costs_little() -> None
     rows = rows_of(42)
     for row in rows[10:-1:10]:
         row["time/held_out"] = 20.0
-    (advice,) = advise(timeline(rows), config_of(), [], 4)
+    (advice,) = advise(timeline(rows), config_of(), [], 4, 4.0)
     assert advice.change == "--eval-every 200"
     assert advice.factor == pytest.approx(160 / 84)
     assert advice.text() == (
@@ -88,7 +93,7 @@ def test_what_is_done_too_often_is_done_so_rarely_that_it_costs_little() -> None
 
 def test_checkpoints_stay_so_frequent_that_a_crash_costs_few_steps() -> None:
     rows = rows_of(20, **{"time/checkpoint": 50.0})
-    (advice,) = advise(timeline(rows), config_of(output=SimpleNamespace(save_every=1)), [], 4)
+    (advice,) = advise(timeline(rows), config_of(output=SimpleNamespace(save_every=1)), [], 4, 4.0)
     assert advice.change == "--save-every 50"
     assert advice.factor == pytest.approx(52 / 3)
 
@@ -96,7 +101,7 @@ def test_checkpoints_stay_so_frequent_that_a_crash_costs_few_steps() -> None:
 def test_a_reward_in_the_trainers_thread_is_worth_a_process() -> None:
     rows = rows_of(10, **{"time/score": 6.0, "time/step": 8.0, "time/rewards/slow": 6.0, "time/rewards/fast": 0.01})
     rewards = [reward_of("slow"), reward_of("fast")]
-    (advice,) = advise(timeline(rows), config_of(), rewards, 4)
+    (advice,) = advise(timeline(rows), config_of(), rewards, 4, 4.0)
     assert advice.what == "75% of the time goes to reward 'slow' in the trainer's own thread"
     assert advice.factor == pytest.approx(8 / 3.5)
 
@@ -112,27 +117,43 @@ async def waits() -> None:
 )
 def test_a_reward_that_more_workers_would_not_help_is_left_alone(spec: dict[str, Any]) -> None:
     rows = rows_of(10, **{"time/score": 6.0, "time/step": 8.0, "time/rewards/slow": 6.0})
-    assert advise(timeline(rows), config_of(), [reward_of("slow", **spec)], 4) == []
+    assert advise(timeline(rows), config_of(), [reward_of("slow", **spec)], 4, 4.0) == []
 
 
 def test_calls_that_went_on_beside_the_sampling_cost_nothing() -> None:
     rows = rows_of(10, **{"time/score": 0.01, "time/rewards/slow": 60.0})
-    found = advise(timeline(rows), config_of(), [reward_of("slow")], 4)
+    found = advise(timeline(rows), config_of(), [reward_of("slow")], 4, 4.0)
     assert [one.factor for one in found] == []
 
 
-@pytest.mark.parametrize(("overlap", "gains"), [(False, [2.0 / 1.5]), (True, [])])
-def test_a_server_may_sample_while_the_policy_trains(overlap: bool, gains: list[float]) -> None:
+@pytest.mark.parametrize(("ahead", "gains"), [(0, [2.0 / 1.5]), (1, [])])
+def test_a_server_may_sample_while_the_policy_trains(ahead: int, gains: list[float]) -> None:
     """1 s of sampling, 0.2 s of it handing weights over, beside 0.5 s of update."""
     rows = rows_of(10, **{"sync/seconds": 0.2})
-    config = config_of(rollout=SimpleNamespace(backend="vllm-server", overlap=overlap))
-    assert [one.factor for one in advise(timeline(rows), config, [], 4)] == pytest.approx(gains)
+    config = config_of(rollout=server_of(ahead=ahead))
+    assert [one.factor for one in advise(timeline(rows), config, [], 4, 4.0)] == pytest.approx(gains)
+
+
+@pytest.mark.parametrize(
+    ("url", "idle", "advised"),
+    [
+        ("http://127.0.0.1:8271", 0.9, True),
+        ("http://127.0.0.1:8271", 0.2, False),
+        ("http://far:8271,http://localhost:1", -3.0, False),
+        ("http://far:8271", -3.0, True),
+    ],
+)
+def test_a_server_of_a_busy_machine_would_only_take_the_processors_of_the_update(
+    url: str, idle: float, advised: bool
+) -> None:
+    config = config_of(rollout=server_of(server_url=url))
+    assert bool(advise(timeline(rows_of(10)), config, [], 4, idle)) == advised
 
 
 def test_the_largest_gain_comes_first_and_small_ones_not_at_all() -> None:
     rows = rows_of(40, **{"time/checkpoint": 5.0, "time/canaries": 0.1})
     for row in rows[5:-1:10]:
         row["time/held_out"] = 60.0
-    found = advise(timeline(rows), config_of(), [], 4)
+    found = advise(timeline(rows), config_of(), [], 4, 4.0)
     assert [one.what.split(" goes to ")[1] for one in found] == [HELD_OUT, "checkpoints"]
     assert all(one.factor >= 1.1 for one in found)

@@ -53,7 +53,7 @@ evaluation = {{ size = 10 }}
 output = {{ save_every = 2 }}
 
 [rollout]
-overlap = true
+ahead = 1
 lora_sync = "adapter"
 max_completion_length = 24
 max_turns = 3
@@ -145,7 +145,7 @@ def test_a_server_that_stays_away_ends_both_processes_with_one_line(
 ) -> None:
     """All weights are trained, and nothing is sampled ahead of time."""
     out = tmp_path / "run"
-    plain = ["--set", "lora.enabled=false", "--set", "rollout.overlap=false", "--set", "rollout.server_wait=2"]
+    plain = ["--set", "lora.enabled=false", "--set", "rollout.ahead=0", "--set", "rollout.server_wait=2"]
     ended: list[float] = []
 
     def kill() -> None:

@@ -39,8 +39,8 @@ def test_the_same_processes_go_on_without_a_word(recorded: dict[str, Any], monke
 
 def test_batches_of_each_process_are_not_shared_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "3")
-    ahead = config(overlap=True, backend="vllm")
-    with pytest.raises(UsageError, match=r"were 2, and are 3 now: with --overlap a checkpoint .* Resume it with 2\."):
+    ahead = config(ahead=1, backend="vllm")
+    with pytest.raises(UsageError, match=r"were 2, and are 3 now: with --ahead a checkpoint .* Resume it with 2\."):
         regrouped(ahead, {"processes": 2}, Path())
     assert regrouped(ahead, {"processes": 2}, None)[1], "from the beginning there is no such batch"
 

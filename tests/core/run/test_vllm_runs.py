@@ -74,7 +74,7 @@ def test_a_policy_learns_from_rollouts_that_are_one_step_old_and_the_engine_eval
     rows = learn(
         tmp_path / "run",
         train={"steps": STEPS, "lr": 1e-3},
-        rollout={"backend": "vllm", "overlap": True},
+        rollout={"backend": "vllm", "ahead": 1},
         lora={"enabled": True},
         evaluation={"size": 24, "every": 5},
     )
@@ -119,7 +119,7 @@ def test_several_environments_one_batch_ahead_and_a_killed_run_goes_on_with_the_
         train={"steps": 4, "lr": 1e-2, "prompts_per_step": 4, "group_size": 4},
         rollout={
             "backend": "vllm",
-            "overlap": True,
+            "ahead": 1,
             "max_completion_length": 24,
             "max_turns": 3,
             "lora_sync": "adapter",

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ahead_runs import STEPS, Copied, Job, jobs, metrics, rollouts, untimed
 
-from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.sync.fault import SyncFault
-from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
 from grpo.plugins.errors import RunError, UsageError
 
 pytestmark = pytest.mark.slow
-STEPS = 4
 PATCHY = """
 from grpo import reward
 
@@ -31,91 +28,11 @@ def patchy(completion: str) -> float:
 """
 
 
-class Copied(HfRollouts):
-    """An engine with weights of its own, as vLLM has: those of the last sync that arrived.
-
-    Args:
-        arrives: says of each sync, counted from 0, whether its weights arrive.
-    """
-
-    exact = False
-
-    def __init__(self, arrives: Callable[[int, bool], bool] = lambda sync, again: True) -> None:
-        super().__init__()
-        self._arrives = arrives
-        self._copy: Any = None
-        self.syncs: list[bool] = []
-        self.threads: list[str] = []
-        self.before: Callable[[], None] = lambda: None
-
-    def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
-        if self._copy is None:
-            with torch.random.fork_rng():
-                self._copy = type(model)(model.config)
-        if self._arrives(len(self.syncs), again):
-            self._copy.load_state_dict(model.state_dict())
-        self.syncs.append(again)
-        return super().sync(self._copy)
-
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
-    ) -> list[Sampled]:
-        self.threads.append(threading.current_thread().name)
-        self.before()
-        return super().generate(prompts, params, on_done)
-
-    def differing(self, model: Any) -> list[str]:
-        mine = dict(self._copy.named_parameters())
-        return [name for name, p in model.named_parameters() if not mine[name].equal(p)]
-
-
-Job = Callable[..., Path]
-
-
 @pytest.fixture(scope="module")
 def job(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     """Trains with an engine of the test's, and returns the run directory."""
-    from grpo.core.config.schema import parse_config
-    from grpo.core.planning import rollout as planning
-    from grpo.core.rollout import open as opening
-    from grpo.core.run.job import resume, start
-    from grpo.core.run.progress import Silent
-    from grpo.plugins.host import Host
-
-    patch = pytest.MonkeyPatch()
-    patch.setattr(planning, "refuse_missing_vllm", lambda: None)
-
-    def run(engine: Any, resumed: Path | None = None, **settings: Any) -> Path:
-        patch.setattr(opening, "open_rollouts", lambda plan, model, *_: engine)
-        if resumed is not None:
-            resume(resumed, Host.discover(), Silent())
-            return resumed
-        out = tmp_path_factory.mktemp("overlap") / "run"
-        tree = {
-            "env": "gsm8k:size=40",
-            "dataset": "embedded",
-            "model": str(tiny_model),
-            "rewards": [vowels],
-            "out": str(out),
-            "train": {
-                "steps": STEPS,
-                "prompts_per_step": 3,
-                "group_size": 4,
-                "micro_batch_size": 4,
-                "lr": 1e-2,
-                "lr_schedule": "constant",
-            },
-            "rollout": {"backend": "vllm", "max_completion_length": 12, "overlap": True},
-            "evaluation": {"size": 0},
-            "output": {"save_every": 2},
-        }
-        for key, value in settings.items():
-            tree[key] = {**tree.get(key, {}), **value} if isinstance(value, dict) else value  # type: ignore[dict-item]
-        start(parse_config(tree), Host.discover(), Silent())
-        return out
-
-    yield run
-    patch.undo()
+    with jobs(tiny_model, vowels, tmp_path_factory) as job:
+        yield job
 
 
 @dataclass(frozen=True)
@@ -153,21 +70,6 @@ def held(job: Job) -> Held:
     return Held(path, beside, engine.threads)
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def seconds(metric: str) -> bool:
-    return metric.startswith("time/")
-
-
-def rollouts(run: Path, column: str, *, wasted: bool = False) -> list[list[Any]]:
-    from grpo.core.record.run_dir import RunDir, read_rollouts
-
-    steps = range(1, STEPS + 1)
-    return [[row[column] for row in read_rollouts(RunDir(run), step, wasted=wasted)] for step in steps]
-
-
 def test_the_next_batch_is_sampled_beside_training_and_is_one_step_old(held: Held) -> None:
     rows = metrics(held.path)
     assert held.beside == [True] * (STEPS - 1), "a batch was sampled while nothing trained"
@@ -195,9 +97,7 @@ def test_a_run_is_repeatable_and_one_that_was_killed_goes_on_with_the_batch_that
     for column in ("prompt", "completion", "advantage", "finish_reason"):
         assert rollouts(run, column) == rollouts(held.path, column)
     for row, other in zip(metrics(run), metrics(held.path), strict=True):
-        assert {key: value for key, value in row.items() if not seconds(key)} == {
-            key: value for key, value in other.items() if not seconds(key)
-        }
+        assert untimed(row) == untimed(other)
 
 
 def test_a_batch_that_was_filled_up_ahead_is_proven_whole_and_comes_back_from_a_checkpoint(
@@ -221,9 +121,7 @@ def test_a_batch_that_was_filled_up_ahead_is_proven_whole_and_comes_back_from_a_
         assert rollouts(killed, column) == rollouts(whole, column)
         assert rollouts(killed, column, wasted=True) == rollouts(whole, column, wasted=True)
     for row, other in zip(metrics(killed), rows, strict=True):
-        assert {key: value for key, value in row.items() if not seconds(key)} == {
-            key: value for key, value in other.items() if not seconds(key)
-        }
+        assert untimed(row) == untimed(other)
 
 
 def test_a_batch_of_other_weights_or_of_an_engine_that_lost_them_is_sampled_again_before_it_trains(

@@ -62,8 +62,8 @@ def generation(rollouts: list[Trajectory]) -> Generation:
 
 
 def test_rollouts_come_back_to_the_last_bit(tmp_path: Path) -> None:
-    write_ahead(tmp_path, generation(trajectories()), mean=1e-9, largest=0.25)
-    record = read_ahead(tmp_path)
+    write_ahead(tmp_path, 1, generation(trajectories()), mean=1e-9, largest=0.25)
+    record = read_ahead(tmp_path, 1)
     assert record is not None
     assert (record.mean, record.largest) == (1e-9, 0.25)
     assert record.rollouts_of(EPISODES, [tuple(prompt) for prompt in PROMPTS]) == trajectories()
@@ -71,29 +71,29 @@ def test_rollouts_come_back_to_the_last_bit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prompts", [[[1, 2, 3], [1, 4]], [[1, 2, 3]], [[1, 2], [1, 2, 3]]], ids=str)
 def test_rollouts_that_answer_other_prompts_are_not_used(tmp_path: Path, prompts: list[list[int]]) -> None:
-    write_ahead(tmp_path, generation(trajectories()), mean=0.0, largest=0.0)
-    record = read_ahead(tmp_path)
+    write_ahead(tmp_path, 1, generation(trajectories()), mean=0.0, largest=0.0)
+    record = read_ahead(tmp_path, 1)
     assert record is not None
     assert record.rollouts_of(EPISODES, prompts) is None
 
 
 def test_a_checkpoint_without_a_batch_has_none(tmp_path: Path) -> None:
-    assert read_ahead(tmp_path) is None
+    assert read_ahead(tmp_path, 1) is None
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    write_ahead(tmp_path, generation(trajectories()), mean=0.0, largest=0.0)
+    write_ahead(tmp_path, 1, generation(trajectories()), mean=0.0, largest=0.0)
     (tmp_path / file_of(0)).write_text((tmp_path / file_of(0)).read_text()[:-20])
     with pytest.raises(UsageError, match=file_of(0)):
-        read_ahead(tmp_path)
+        read_ahead(tmp_path, 1)
 
 
 def test_a_write_that_fails_leaves_the_earlier_batch(tmp_path: Path) -> None:
-    write_ahead(tmp_path, generation(trajectories()), mean=0.5, largest=0.0)
+    write_ahead(tmp_path, 1, generation(trajectories()), mean=0.5, largest=0.0)
     broken = trajectories()
     broken[0].completion.info["rewards"].append(object())  # type: ignore[index]
     with pytest.raises(TypeError, match="not JSON serializable"):
-        write_ahead(tmp_path, generation(broken), mean=0.0, largest=0.0)
+        write_ahead(tmp_path, 1, generation(broken), mean=0.0, largest=0.0)
     assert [path.name for path in tmp_path.iterdir()] == [file_of(0)]
     assert json.loads((tmp_path / file_of(0)).read_text())["mean"] == 0.5
 
@@ -106,8 +106,8 @@ def test_a_batch_that_was_filled_up_comes_back_with_its_scores_and_what_was_samp
     outcomes = {"close": [Outcome("score", 0.1, metrics={"off": 2.0}), Outcome("failure", None, "lost")]}
     wasted = (Wasted(3, replace(EPISODES[0], group=3), (1, 2), trajectories()[0], {"close": Outcome("abstain")}),)
     filled = replace(generation([first, second]), starts=[other, EPISODES[1]], outcomes=outcomes, wasted=wasted)
-    write_ahead(tmp_path, filled, mean=0.0, largest=0.0)
-    record = read_ahead(tmp_path)
+    write_ahead(tmp_path, 1, filled, mean=0.0, largest=0.0)
+    record = read_ahead(tmp_path, 1)
     assert record is not None
     asked = [replace(EPISODES[0], group=3), EPISODES[1]]
     starts = record.starts_of(asked, episodes.__getitem__)

@@ -1,221 +1,245 @@
-"""Training on rollouts of several turns: what is trained on is what was sampled, and nothing else."""
+"""Turns with advantages of their own: what a turn earned, what it is worth, and which tokens learn from it."""
 
 from __future__ import annotations
 
-import json
-import shutil
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+import torch
 
-pytestmark = pytest.mark.slow
+from grpo import Completion, GroupScores, Scored, advantage, check_advantage
+from grpo.core.config.schema import parse_config
+from grpo.core.planning.objective import bind_objective
+from grpo.core.record.run_dir import RunDir, read_rollouts
+from grpo.core.scoring.outcome import Outcome, Reader
+from grpo.core.train.advantage import Advantages
+from grpo.core.train.advantages.turns import return_to_go
+from grpo.core.train.batch import advantages_of
+from grpo.core.train.losses import grpo_losses
+from grpo.core.train.objective import takes_turns
+from grpo.core.train.tensors import of_tokens
+from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward
+from grpo.plugins.decorators import reward
+from grpo.plugins.errors import PluginError, UsageError
+from grpo.plugins.host import Host
 
-ENVS = '''
-import time
-import gymnasium
-from grpo import EnvSpec, hookimpl
-from grpo.envs.text.spaces import AnyText
-
-class Letters(gymnasium.Env):
-    """Three turns; a vowel in the text is worth something. Every third episode fails in its second turn."""
-
-    def __init__(self, fails):
-        self.observation_space = self.action_space = AnyText()
-        self.fails = fails
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.turn, self.seed = 0, seed or 0
-        return f"Letters of {self.seed}.", {"demonstration": ["a", "e", "i"], "row": {"answer": "1"}}
-
-    def step(self, action):
-        self.turn += 1
-        if self.fails and self.turn == 2 and self.seed % 3 == 0:
-            raise RuntimeError("lost the connection")
-        share = sum(letter in "aeiou" for letter in action) / max(len(action), 1)
-        return f"Turn {self.turn} done.", share, self.turn == 3, False, {"success": share > 0.5}
-
-@hookimpl
-def grpo_envs():
-    rewards, verifier = ("environment",), "environment"
-    return [EnvSpec(n, 1, lambda n=n: Letters(n == "broken_letters"), rewards=rewards, verifier=verifier, max_turns=3)
-            for n in ("letters", "broken_letters")]
-'''
+CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def _letters(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Installs a distribution with two environments, found by its entry point."""
-    folder = tmp_path_factory.mktemp("site")
-    (folder / "letters_envs.py").write_text(ENVS)
-    info = folder / "letters_envs-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: letters-envs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[grpo]\nletters = letters_envs\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield
+@reward(version=1)
+def played(completion: Completion) -> float:
+    return 0.0
 
 
-def run(tiny_model: Path, out: Path, env: str, **settings: Any) -> Any:
-    from grpo.core.config.schema import parse_config
-    from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
-    from grpo.plugins.host import Host
-
-    tree: dict[str, Any] = {"env": env, "model": str(tiny_model), "out": str(out), "evaluation": {"size": 4}}
-    tree["train"] = {"steps": 2, "prompts_per_step": 3, "group_size": 4, "lr": 1e-3, "limit": 9}
-    tree["rollout"] = {"max_completion_length": 5}
-    tree["failures"] = {"stop_share": 0.9}
-    for name, section in settings.items():
-        tree[name] = {**tree.get(name, {}), **section}
-    return start(parse_config(tree), Host.discover(), Silent())
+@reward(version=1)
+def liked(completion: Completion) -> float:
+    return 0.0
 
 
-@pytest.mark.usefixtures("_letters")
-def test_sampling_and_training_agree_and_turns_are_recorded(tiny_model: Path, tmp_path: Path) -> None:
-    from grpo.core.record.browse import read_step
-    from grpo.core.record.run_dir import RunDir, read_metrics
-
-    run(tiny_model, tmp_path / "run", "letters", rollout={"max_turns": 3}, loss={"beta": 0.1})
-    metrics = [row for row in read_metrics(RunDir(tmp_path / "run")) if row["step"] > 0]
-    assert max(row["sampling/sampling_logp_difference/max"] for row in metrics) < 1e-4
-    assert all(row["turns/mean"] == 3.0 and row["turns/failed"] == 0.0 for row in metrics)
-    assert all(row["completions/max_length"] <= 15 for row in metrics), "observations are no part of the length"
-    _, rollouts = read_step(RunDir(tmp_path / "run"), 1)
-    one = rollouts[0]
-    assert [message["role"] for message in one.messages] == ["assistant", "user"] * 3
-    assert one.outcomes["environment"].score == pytest.approx(sum(one.info["rewards"]))
-    assert len({tuple(r.prompt[-1]["content"] for r in rollouts if r.group == g) for g in (0, 1, 2)}) == 3
-    assert len({r.prompt[-1]["content"] for r in rollouts if r.group == 0}) == 1
+def turn_means(scores: GroupScores, *, others: bool, deviation: bool) -> torch.Tensor:
+    """Returns to go less the mean of those that reach the turn, as is common."""
+    assert scores.turns is not None
+    to_go = scores.turns.nan_to_num(0.0).flip(2).cumsum(dim=2).flip(2).masked_fill(scores.turns.isnan(), math.nan)
+    found = to_go - to_go.nanmean(dim=1, keepdim=True)
+    number = (~to_go.isnan()).sum(dim=1, keepdim=True)
+    if deviation:
+        found = found / ((found**2).nanmean(dim=1, keepdim=True).sqrt() + 1e-4)
+    return found * number / (number - 1).clamp(min=1) if others else found
 
 
-@pytest.mark.usefixtures("_letters")
-def test_a_failed_rollout_is_recorded_and_masked(tiny_model: Path, tmp_path: Path) -> None:
-    from grpo.core.record.browse import read_step
-    from grpo.core.record.run_dir import RunDir, read_metrics
-
-    run(tiny_model, tmp_path / "run", "broken_letters", train={"steps": 3})
-    rollouts = [one for step in (1, 2, 3) for one in read_step(RunDir(tmp_path / "run"), step)[1]]
-    failed = [one for one in rollouts if "failure" in one.info]
-    assert len(failed) == 12, "three of nine episodes, four members each"
-    assert all("lost the connection" in one.info["failure"] and one.finish_reason == "error" for one in failed)
-    assert all(one.reward is None and one.advantage == 0.0 for one in failed)
-    assert all(one.outcomes["environment"].outcome == "failure" for one in failed)
-    assert any(one.advantage != 0.0 for one in rollouts)
-    metrics = [row for row in read_metrics(RunDir(tmp_path / "run")) if row["step"] > 0]
-    assert sum(row["turns/failed"] for row in metrics) == pytest.approx(1.0)
-    assert max(row["sampling/sampling_logp_difference/max"] for row in metrics) < 1e-4
+@advantage(version=1, unbiased=True, turns=True)
+def mean_of_the_turn(scores: GroupScores) -> torch.Tensor:
+    return turn_means(scores, others=False, deviation=False)
 
 
-@pytest.mark.usefixtures("_letters")
-def test_an_environment_that_fails_too_often_stops_the_run_by_name(tiny_model: Path, tmp_path: Path) -> None:
-    from grpo.plugins.errors import RunError
-
-    with pytest.raises(RunError, match=r"of 12 rollouts of step \d failed in their environment.*lost the connection"):
-        run(tiny_model, tmp_path / "run", "broken_letters", train={"steps": 3}, failures={"stop_share": 0.1})
+@advantage(version=1, unbiased=True, turns=True)
+def normalised_in_the_turn(scores: GroupScores) -> torch.Tensor:
+    return turn_means(scores, others=False, deviation=True)
 
 
-@pytest.mark.usefixtures("_letters")
-def test_a_run_of_several_turns_resumes_bit_for_bit(tiny_model: Path, tmp_path: Path) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from grpo.core.record.run_dir import RunDir, read_rollouts
-    from grpo.core.run.job import resume
-    from grpo.core.run.progress import Silent
-    from grpo.plugins.host import Host
-
-    settings: dict[str, Any] = {"output": {"save_every": 1}, "train": {"steps": 3, "warmup_steps": 1}}
-    run(tiny_model, tmp_path / "whole", "letters", **settings)
-    run(tiny_model, tmp_path / "cut", "letters", **settings)
-    folder = RunDir(tmp_path / "cut")
-    (folder.checkpoints / "checkpoint-3" / "complete.json").unlink()
-    shutil.rmtree(folder.model)
-    assert resume(tmp_path / "cut", Host.discover(), Silent()).status == "done"
-    for step in (1, 2, 3):
-        assert read_rollouts(RunDir(tmp_path / "whole"), step) == read_rollouts(folder, step)
-    one, other = (
-        AutoModelForCausalLM.from_pretrained(tmp_path / name / "model").state_dict() for name in ("whole", "cut")
-    )
-    assert all(torch.equal(one[name], other[name]) for name in one)
+@advantage(version=1, unbiased=True, turns=True)
+def nothing_without_company(scores: GroupScores) -> torch.Tensor:
+    return turn_means(scores, others=True, deviation=False)
 
 
-@pytest.mark.usefixtures("_letters")
-def test_show_prints_turns_and_eval_plays_them(tiny_model: Path, tmp_path: Path) -> None:
-    from grpo.core.cli.main import cli
-    from grpo.core.scoring.rows import to_completion
-    from grpo.rewards.environment import environment
-
-    run(tiny_model, tmp_path / "run", "letters", train={"steps": 1})
-    shown = CliRunner().invoke(cli, ["show", str(tmp_path / "run"), "--limit", "1"], catch_exceptions=False).output
-    assert "turn 1  reward" in shown
-    assert "environment: Turn 2 done." in shown
-    as_json = CliRunner().invoke(cli, ["show", str(tmp_path / "run"), "--limit", "1", "--json"]).output
-    assert len(json.loads(as_json)[0]["messages"]) == 6
-    out = tmp_path / "eval.jsonl"
-    arguments = ["eval", "--model", str(tmp_path / "run"), "--size", "3", "--output", str(out), "--json"]
-    measured = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    assert measured.exit_code == 0, measured.output
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [len(row["completion"]) for row in rows] == [6, 6, 6]
-    again = [environment(to_completion(row)) for row in rows]
-    assert again == [row["scores"]["environment"]["score"] for row in rows]
+@advantage(version=1, unbiased=True, turns=True)
+def own_reward_alone(scores: GroupScores) -> torch.Tensor:
+    assert scores.turns is not None
+    number = (~scores.turns.isnan()).sum(dim=1, keepdim=True)
+    found = scores.turns - scores.turns.nanmean(dim=1, keepdim=True)
+    return found * number / (number - 1).clamp(min=1)
 
 
-@pytest.mark.usefixtures("_letters")
 @pytest.mark.parametrize(
-    ("env", "rollout", "why"),
+    "common", [mean_of_the_turn, normalised_in_the_turn, nothing_without_company, own_reward_alone]
+)
+def test_comparing_those_that_reach_a_turn_is_biased_where_the_policy_decides_how_many_do(common: Any) -> None:
+    """Over every batch that a policy can sample which stops after one turn, or does well or badly in a second one."""
+    [finding] = [one for one in check_advantage(common).findings if one.relation == "expected gradient of turns"]
+    assert finding.severity == "error"
+    assert "claims to be unbiased" in finding.message
+
+
+def test_the_return_to_go_less_that_of_the_others_has_exactly_the_gradient_of_the_mean_total() -> None:
+    assert not check_advantage(return_to_go).findings
+
+
+def bound(
+    groups: list[list[dict[str, Any]]], *, weights: tuple[float, float] = (1.0, 1.0), **options: Any
+) -> Advantages:
+    """The advantages of rollouts: `turns` of the first reward, its `score` (default: their sum), and `liked`."""
+    rows = [row for group in groups for row in group]
+    outcomes = {
+        "played": [
+            Outcome("failure", None, "it broke")
+            if row.get("failed")
+            else Outcome("score", row.get("score", sum(row["turns"])), turns=tuple(row["turns"]))
+            for row in rows
+        ],
+        "liked": [Outcome("abstain") if row.get("liked") is None else Outcome("score", row["liked"]) for row in rows],
+    }
+    rewards = [BoundReward(played, "mine", weight=weights[0]), BoundReward(liked, "mine", weight=weights[1])]
+    way = BoundAdvantage(return_to_go, "mine", options)
+    return advantages_of(outcomes, rewards, len(groups[0]), way, CPU, [len(row["turns"]) for row in rows])
+
+
+def test_what_a_turn_is_worth_is_what_was_earned_from_there_on_beside_the_others() -> None:
+    found = bound([[{"turns": [0, 1]}, {"turns": [0.5]}, {"turns": [0, 0, 3]}]])
+    assert found.turns is not None
+    assert found.turns.tolist() == [
+        pytest.approx([1 - (0.5 + 3) / 2, 1 - 3, 0.0]),
+        pytest.approx([0.5 - (1 + 3) / 2, 0.0, 0.0]),
+        pytest.approx([3 - (1 + 0.5) / 2, 3 - 1, 3 - (1 + 0.5) / 2]),  # alone in its third turn: their last ones
+    ]
+    assert found.values.tolist() == pytest.approx([(-0.75 - 2) / 2, -1.5, (2.25 + 2 + 2.25) / 3])
+    discounted = bound([[{"turns": [0, 1]}, {"turns": [0.5, 0.0]}]], discount=0.5)
+    assert discounted.turns is not None
+    assert discounted.turns.tolist() == [pytest.approx([0.5 - 0.5, 1.0]), pytest.approx([0.0, -1.0])]
+
+
+def test_a_score_of_the_outcome_is_earned_in_the_last_turn_and_weights_count() -> None:
+    found = bound(
+        [[{"turns": [0.25, 0.0], "score": 1.0, "liked": 2.0}, {"turns": [0.0], "liked": 0.0}]], weights=(2, 3)
+    )
+    assert found.earned is not None
+    assert found.earned[0].tolist() == pytest.approx([0.5, 1.5 + 6.0])
+    assert found.earned[0].sum().item() == pytest.approx(found.totals[0].item())
+    assert found.earned[1, 0].item() == 0.0
+    assert math.isnan(found.earned[1, 1].item())
+
+
+def test_failures_are_compared_with_nobody_and_abstentions_move_nobody() -> None:
+    rows = [{"turns": [0, 1]}, {"turns": [1, 0]}, {"turns": [0, 0]}]
+    without = bound([rows])
+    failed = bound([[*rows, {"turns": [9, 9, 9], "failed": True}]])
+    assert without.turns is not None
+    assert failed.turns is not None
+    assert failed.turns[:3, :2].tolist() == without.turns.tolist()
+    assert failed.turns[3].tolist() == [0.0] * 3
+    assert failed.trained.tolist() == [True] * 3 + [False]
+    some = bound([[{**rows[0], "liked": 0.7}, {**rows[1], "liked": 0.7}, rows[2]]])  # who abstains has their mean
+    assert some.turns is not None
+    torch.testing.assert_close(some.turns, without.turns)
+
+
+def test_equal_totals_are_a_signal_where_they_were_earned_in_other_turns() -> None:
+    assert bound([[{"turns": [0, 1]}, {"turns": [1, 0]}], [{"turns": [0, 1]}] * 2]).alike.tolist() == [False, True]
+    assert bound([[{"turns": [1]}, {"turns": [0, 1]}]]).no_signal == 1.0
+
+
+def test_an_advantage_of_turns_may_be_one_for_each_completion_and_nothing_else() -> None:
+    outcomes = {"played": [Outcome("score", 1.0, turns=(0.5, 0.5)), Outcome("score", 0.0, turns=(0.0, 0.0))]}
+
+    def worth(value: Callable[[GroupScores], torch.Tensor]) -> Advantages:
+        spec = advantage(version=1, name="mine", turns=True)(lambda scores: value(scores))
+        return advantages_of(outcomes, [BoundReward(played, "mine")], 2, BoundAdvantage(spec, "mine"), CPU, [2, 2])
+
+    found = worth(lambda scores: scores.totals)
+    assert found.turns is None
+    assert found.values.tolist() == [1.0, 0.0]
+    with pytest.raises(PluginError, match=r"shape \(1, 2, 3\) for totals of shape \(1, 2\) of 2 turns"):
+        worth(lambda scores: scores.totals[:, :, None].expand(-1, -1, 3))
+
+
+def test_tokens_learn_from_their_own_turn() -> None:
+    counted = torch.tensor([[1, 1, 0, 0, 1, 0, 1, 1], [0, 1, 1, 0, 0, 0, 0, 0], [0] * 8])
+    found = of_tokens(torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0], [5.0, 0.0, 0.0]]), counted)
+    assert found.tolist() == [[1, 1, 0, 0, 2, 0, 3, 3], [0, 4, 4, 0, 0, 0, 0, 0], [0] * 8]
+
+
+def test_losses_in_which_turns_learn_from_each_other_are_refused() -> None:
+    options = {"cispo": {"epsilon_high": 5.0}}
+    mixed = {spec.name for spec in grpo_losses() if not takes_turns(BoundLoss(spec, "", options.get(spec.name, {})))}
+    assert mixed == {"gspo", "luspo", "gmpo"}
+    host = Host.discover()
+    tree: dict[str, Any] = {"env": "guess", "loss": {"type": "gspo", "advantage": "return_to_go"}}
+    with pytest.raises(UsageError, match="loss 'gspo' has one ratio for all tokens"):
+        bind_objective(parse_config(tree), host)
+    tree = {"env": "guess", "loss": {"advantage": "return_to_go"}, "train": {"head": "trl"}}
+    with pytest.raises(UsageError, match=r"train\.head=trl takes one advantage"):
+        bind_objective(parse_config(tree), host)
+
+
+@pytest.mark.parametrize(
+    ("turns", "problem"),
     [
-        ("letters", {"max_turns": 4}, "takes at most 3 turns"),
-        ("letters", {"max_rollout_length": 4}, "less than one turn"),
-        ("letters", {"max_rollout_length": 4000}, "has room for"),
-        ("arithmetic", {"max_turns": 2}, "has only one turn"),
+        ([1.0], "1 turns for a rollout of 2"),
+        ([1.0, math.nan], "nan for a turn"),
+        ([1.0, True], "True for a turn"),
+        ("12", "turns that are a str"),
+        ({1, 2}, "turns that are a set"),
     ],
 )
-def test_budgets_that_cannot_work_are_refused(
-    tiny_model: Path, tmp_path: Path, env: str, rollout: dict[str, int], why: str
-) -> None:
-    from grpo.plugins.errors import UsageError
-
-    with pytest.raises(UsageError, match=why):
-        run(tiny_model, tmp_path / "run", env, rollout=rollout)
+def test_scores_of_turns_that_are_none_are_failures(turns: Any, problem: str) -> None:
+    read = Reader(BoundReward(played, "mine")).read(Scored(1.0, turns=turns), 0, 0.0, 2)
+    assert (read.kind, problem in str(read.reason)) == ("failure", True)
 
 
-def test_an_environment_with_tools_trains_and_its_demonstrations_call_them(tmp_path: Path) -> None:
-    """The policy of two warm-up steps calls nothing yet; the prompts, the warm-up and the rollouts know the tool."""
-    from grpo.core.config.schema import parse_config
-    from grpo.core.record.browse import read_step
-    from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
-    from grpo.plugins.host import Host
-
-    tree = {
-        "env": "python-tool:size=12,level=easy",
-        "out": str(tmp_path / "run"),
-        "train": {"steps": 1, "prompts_per_step": 2, "group_size": 2, "warmup_steps": 2},
-        "rollout": {"max_completion_length": 8, "max_turns": 2},
-        "evaluation": {"size": 2},
-    }
-    start(parse_config(tree), Host.discover(), Silent())
-    run_dir = RunDir(tmp_path / "run")
-    (_, (first, *others)) = read_step(run_dir, 1)
-    assert len(others) == 3
-    assert first.info["tool_calls"] == 0
-    assert read_metrics(run_dir)[-1]["held_out/accuracy"] in (0.0, 0.5, 1.0)
+def test_an_abstention_has_no_turns() -> None:
+    read = Reader(BoundReward(played, "mine")).read(Scored(None, turns=[1.0, 0.0]), 0, 0.0, 2)
+    assert isinstance(read, Outcome)
+    assert (read.kind, read.turns) == ("abstain", None)
 
 
-def test_a_model_whose_template_knows_no_tools_is_refused_before_it_loads(tiny_model: Path, tmp_path: Path) -> None:
-    from grpo.core.cli.main import cli
-    from grpo.plugins.errors import UsageError
+TOLD = """
+from grpo import Completion, Scored, reward
 
-    with pytest.raises(UsageError, match="does not show tools to the policy"):
-        run(tiny_model, tmp_path / "run", "python-tool:dataset=embedded,size=12")
-    assert not (tmp_path / "run").exists()
-    asked = ["eval", "--env", "python-tool:dataset=embedded,size=12", "--model", str(tiny_model)]
-    done = CliRunner().invoke(cli, asked)
-    assert done.exit_code != 0
-    assert "does not show tools to the policy" in done.output + str(done.exception)
+@reward(version=1, isolation="{isolation}")
+def told(completion: Completion) -> Scored:
+    each = [len(one["content"]) % 5 / 5 for one in completion.messages if one["role"] == "assistant"]
+    return Scored(sum(each) + 0.5, turns=each)
+
+@reward(version=1, isolation="{isolation}")
+def length(completion: str) -> float:
+    return len(completion) % 3 / 3
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["process", "inline"])
+def test_a_run_trains_each_turn_with_its_own_and_writes_both_down(tmp_path: Path, isolation: str) -> None:
+    from grpo import train
+
+    (tmp_path / "mine.py").write_text(TOLD.format(isolation=isolation))
+    run = train(
+        env="guess",
+        rewards=["environment", f"{tmp_path}/mine.py:told", f"{tmp_path}/mine.py:length"],
+        advantage="return_to_go",
+        steps=2,
+        prompts_per_step=2,
+        group_size=4,
+        max_completion_length=8,
+        evaluation={"size": 0},
+        rollout={"dynamic": 2.0},
+        out=tmp_path / "run",
+    )
+    rows = [row for step in (1, 2) for row in read_rollouts(RunDir(run.path), step)]
+    several = [row for row in rows if len(row["turn_rewards"]) > 1]
+    assert several
+    for row in rows:
+        assert sum(row["turn_rewards"]) == pytest.approx(row["reward"], abs=1e-4)
+        assert sum(row["turn_advantages"]) / len(row["turn_advantages"]) == pytest.approx(row["advantage"], abs=1e-4)
+    assert any(len({round(one, 5) for one in row["turn_advantages"]}) > 1 for row in several)

@@ -85,7 +85,7 @@ def test_sequences_that_wait_inside_vllms_share_of_a_gpu_are_no_reason_to_refuse
     check("vllm", 0.3)  # its 12 GiB, and 3 of the policy
     check("vllm", 0.85)  # 34 GiB, which are the policy's again in an update
     with pytest.raises(UsageError, match=r"\(update\), and 4\.5 GiB are usable"):
-        check("vllm", 0.85, overlap=True)
+        check("vllm", 0.85, ahead=1)
     with pytest.raises(UsageError, match=r"\(update\)"):
         check("vllm", 0.85, sleep=False)
     check("vllm-server", 0.3, server_url="http://localhost:1")
@@ -105,6 +105,16 @@ def test_the_copy_of_what_a_server_was_sent_is_counted_in_the_hosts_memory(monke
         decided(1, train, **server)
     monkeypatch.setattr(fit, "this_device", lambda: Device("cuda", round(15.5 * GIB)))
     decided(1, train, **server)
+
+
+def test_the_versions_that_batches_ahead_are_sampled_from_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
+    server = {"backend": "vllm-server", "server_url": "http://localhost:1", "weight_sync": "everything"}
+    train = {"prompts_per_step": 1, "group_size": 2}
+    with_memory(monkeypatch, 14 * GIB)
+    decided(1, train, **server, ahead=1)
+    with pytest.raises(UsageError, match=r"the run needs about 17\.8 GiB"):
+        decided(1, train, **server, ahead=4)
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,8 @@ def test_a_server_that_does_not_fit_is_refused_before_anything_loads(
         make_plan(config_of(server.url, **settings), Host.discover())
 
 
-def test_several_environments_are_sampled_one_batch_ahead(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ahead", "lora"), [(1, False), (2, False), (2, True)])
+def test_several_environments_are_sampled_ahead(server: Server, tmp_path: Path, ahead: int, lora: bool) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
     from grpo.core.run.progress import Silent
@@ -199,11 +200,13 @@ def test_several_environments_are_sampled_one_batch_ahead(server: Server, tmp_pa
         env=["gsm8k:weight=0.5", "guess:weight=0.5"],
         rewards=[],
         train={"steps": 3, "lr": 1e-3, "prompts_per_step": 4, "group_size": 4},
-        rollout={"overlap": True, "max_turns": 3, "max_completion_length": 24, "max_rollout_length": 300},
+        rollout={"ahead": ahead, "max_turns": 3, "max_completion_length": 24, "max_rollout_length": 300},
+        lora={"enabled": lora},
+        evaluation={"size": 4, "every": 2},
     ).model_copy(update={"out": tmp_path / "run"})
     assert start(config, Host.discover(), Silent()).status == "done"
-    rows = read_metrics(RunDir(tmp_path / "run"))
-    assert [row["sampling/staleness"] for row in rows] == [0.0, 1.0, 1.0]
+    rows = [row for row in read_metrics(RunDir(tmp_path / "run")) if "loss" in row]
+    assert [row["sampling/staleness"] for row in rows] == [0.0, 1.0, float(ahead)]
     assert max(row["env/guess/turns"] for row in rows) > 1.0
     assert all(row["env/gsm8k/share"] == 0.5 for row in rows)
     assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
