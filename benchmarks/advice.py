@@ -80,6 +80,17 @@ PLANTED: dict[str, Callable[[Path, int | None], Tree]] = {
 }
 
 
+def clocked(spent: list[float]) -> Any:
+    """Returns a display that notes, after each step, how many seconds of processor this process has had."""
+    from grpo.core.run.progress import Silent
+
+    class Clock(Silent):
+        def stepped(self, row: Mapping[str, Any], sample: Any, scores: Mapping[str, str]) -> None:
+            spent.append(time.process_time())
+
+    return Clock()
+
+
 def run(tree: Tree) -> None:
     """Runs in a process of its own: trains, and prints seconds of a step and the advice."""
     from grpo.core.config.schema import parse_config
@@ -87,28 +98,19 @@ def run(tree: Tree) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.advice import advise
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.core.run.timeline import timeline
     from grpo.core.scoring.executors import processors
     from grpo.plugins.host import Host
 
-    class Clock(Silent):
-        """Notes what this process has computed after each step."""
-
-        def __init__(self) -> None:
-            self.spent: list[float] = []
-
-        def stepped(self, row: Mapping[str, Any], sample: Any, scores: Mapping[str, str]) -> None:
-            self.spent.append(time.process_time())
-
-    host, clock = Host.discover(), Clock()
+    spent: list[float] = []
+    host = Host.discover()
     config = parse_config(tree)
-    start(config, host, clock)
+    start(config, host, clocked(spent))
     plan = make_plan(parse_config({**tree, "out": f"{tree['out']}-again"}), host)
     times = timeline(read_metrics(RunDir(Path(tree["out"]))))
     advice = advise(times, plan.config, plan.rewards, processors(), math.inf)
     told = [{"change": one.change, "factor": one.factor, "text": one.text()} for one in advice]
-    computed = (clock.spent[-2] - clock.spent[0]) / (len(clock.spent) - 2)
+    computed = (spent[-2] - spent[0]) / (len(spent) - 2)
     print(
         json.dumps({"seconds": times.total / times.steps, "computed": computed, "times": times.text(), "advice": told})
     )

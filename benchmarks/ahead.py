@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import shlex
@@ -21,12 +22,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from advice import server
+from advice import clocked, server
 
 WARMUP_STEPS = 3  # not counted
 HELD_OUT = 100
@@ -52,19 +52,17 @@ def ours(steps: int, out: Path, ahead: int, url: str) -> dict[str, Any]:
     from grpo.core.config.schema import parse_config
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
-    before = time.process_time()
-    start(parse_config(settings(steps, out, ahead, url)), Host.discover(), Silent())
-    computed = (time.process_time() - before) / steps
+    spent: list[float] = []
+    start(parse_config(settings(steps, out, ahead, url)), Host.discover(), clocked(spent))
     rows = read_metrics(RunDir(out))
     waited = [row.get("time/ahead_wait") or 0.0 for row in rows]
     return {
         "seconds": [row["time/step"] for row in rows],
         "waited": statistics.fmean(waited[WARMUP_STEPS:]),
         "staleness": rows[-1].get("sampling/staleness", 0.0),
-        "computed": computed,
+        "computed": (spent[-1] - spent[0]) / (len(spent) - 1),
         "model": str(out),
     }
 
@@ -74,14 +72,12 @@ def theirs(steps: int, out: Path) -> dict[str, Any]:
     from step_time import plain_trl
 
     job = argparse.Namespace(steps=steps, model=None, dataset=None, lora=False, max_completion_length=96)
-    before = time.process_time()
     seconds = plain_trl(job, out)
-    computed = (time.process_time() - before) / steps
     return {
         "seconds": seconds,
         "waited": 0.0,
         "staleness": 0,
-        "computed": computed,
+        "computed": math.nan,
         "model": str(out / f"checkpoint-{steps}"),
     }
 
@@ -103,7 +99,7 @@ def accuracy(model: str) -> float:
     if done.returncode:
         raise SystemExit(done.stderr)
     found = json.loads(done.stdout)
-    return float(found["accuracy"])
+    return float(found["accuracy"]["mean"])
 
 
 def main() -> None:

@@ -120,8 +120,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
-    parser.add_argument("--prompts", nargs="+", type=int, default=[8, 4], help="prompts of a step")
-    parser.add_argument("--steps", type=int, default=34, help="of 8 prompts; with fewer there are more")
+    parser.add_argument("--prompts", nargs="+", type=int, default=[4], help="prompts of a step")
+    parser.add_argument("--steps", type=int, default=20, help="of 8 prompts; with fewer there are more")
     parser.add_argument("--at", nargs="+", type=float, default=[0.5, 0.9], help="accuracies to reach")
     parser.add_argument("--model", help="a policy that was made before, to make none")
     parser.add_argument("job", nargs="*", help="arguments of grpo run, instead of the mixed job")
@@ -133,7 +133,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        mixed = ["--env", f"gsm8k:dataset={folder / 'mixed'}", "--reward", "gsm8k.correctness", "--lr", "3e-5"]
+        mixed = ["--env", f"gsm8k:dataset={folder / 'mixed'}", "--reward", "gsm8k.correctness", "--lr", "1e-4"]
         if not options.job:
             write_mixed(folder / "mixed")
             mixed += ["--model", options.model or str(made_policy(folder))]

@@ -110,7 +110,7 @@ class AheadRecord:
         """Returns reward name to outcomes, None where the batch was not scored yet."""
         if self.outcomes is None:
             return None
-        return {name: [Outcome(**one) for one in every] for name, every in self.outcomes.items()}
+        return {name: [_outcome(one) for one in every] for name, every in self.outcomes.items()}
 
     def wasted_of(self, episode_at: Callable[[Place], Episode]) -> tuple[Wasted, ...]:
         """Returns what was sampled in vain."""
@@ -118,7 +118,7 @@ class AheadRecord:
         for one in self.wasted:
             env, index = one["place"]
             start = replace(episode_at((env, index)), group=one["group"])
-            outcomes = {name: Outcome(**outcome) for name, outcome in one["outcomes"].items()}
+            outcomes = {name: _outcome(outcome) for name, outcome in one["outcomes"].items()}
             found.append(Wasted(one["group"], start, one["prompt"], _restored(start, one["rollout"]), outcomes))
         return tuple(found)
 
@@ -184,6 +184,11 @@ def _place(one: Episode) -> Place:
 
 def _said(one: Outcome) -> dict[str, Any]:
     return {**asdict(one), "metrics": None if one.metrics is None else dict(one.metrics)}
+
+
+def _outcome(said: Mapping[str, Any]) -> Outcome:
+    turns = said.get("turns")
+    return Outcome(**{**said, "turns": None if turns is None else tuple(turns)})
 
 
 def _written(one: Trajectory) -> dict[str, Any]:

@@ -103,7 +103,9 @@ def test_a_batch_that_was_filled_up_comes_back_with_its_scores_and_what_was_samp
     episodes = {("guess", 0): EPISODES[0], ("guess", 7): other}
     first, second = trajectories()
     first = replace(first, completion=replace(first.completion, row={"answer": "6"}))
-    outcomes = {"close": [Outcome("score", 0.1, metrics={"off": 2.0}), Outcome("failure", None, "lost")]}
+    outcomes = {
+        "close": [Outcome("score", 0.1, metrics={"off": 2.0}, turns=(0.1, 0.0)), Outcome("failure", None, "lost")]
+    }
     wasted = (Wasted(3, replace(EPISODES[0], group=3), (1, 2), trajectories()[0], {"close": Outcome("abstain")}),)
     filled = replace(generation([first, second]), starts=[other, EPISODES[1]], outcomes=outcomes, wasted=wasted)
     write_ahead(tmp_path, 1, filled, mean=0.0, largest=0.0)
