@@ -50,7 +50,7 @@ def docker() -> Iterator[Line]:
     """Yields a line about docker, which the sandbox `docker` alone needs."""
     tool = shutil.which("docker")
     if tool is None:
-        yield Line("docker", "ok", "not installed; only --sandbox docker needs it")
+        yield Line("docker", "ok", "not installed; only the sandbox `docker` needs it")
         return
     asked = [tool, "version", "--format", "{{.Server.Version}}"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
