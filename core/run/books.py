@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_rollouts
+from grpo.core.run.forecast import forecast, is_due
 from grpo.core.run.health import HealthWatch
 from grpo.core.run.plot import plot_metrics
 from grpo.core.run.progress import Progress
@@ -47,6 +48,7 @@ class Books:
         self._progress = progress
         self._health = HealthWatch(plan.config.train.dtype)
         self._batch: Batch | None = None
+        self._rows: list[dict[str, Any]] = list(read_metrics(run_dir))
 
     def started(self, held_out: Mapping[str, float]) -> None:
         """Writes what was measured before the first step, as step 0 of the metrics."""
@@ -75,6 +77,7 @@ class Books:
     def step_ended(self, row: dict[str, Any]) -> None:
         """Writes the metrics of a step and tells everybody."""
         append_metrics(self._run_dir, row)
+        self._rows.append(row)
         self._host.observe(StepEnded(str(self._run_dir.path), row["step"], row))
         batch = self._batch
         if batch is None:
@@ -86,6 +89,16 @@ class Books:
             self._progress.stepped(row, batch.completions[shown], scores)
         for warning in self._health.metrics(row):
             self._progress.warned(warning)
+        config = self._plan.config
+        if is_due(row["step"], config.train.steps):
+            found = forecast(
+                self._rows,
+                steps=config.train.steps,
+                completions=config.train.prompts_per_step * config.train.group_size,
+                target=config.evaluation.target,
+            )
+            if found is not None:
+                self._progress.foreseen(found.text())
 
     def plot(self) -> None:
         """Draws reward.png; a run that is over is not a failed one because its picture is."""

@@ -132,6 +132,10 @@ class DeskProgress:
         """A step ended."""
         self._tell("stepped", dict(row), sample, dict(scores))
 
+    def foreseen(self, text: str) -> None:
+        """What is still to come."""
+        self._tell("foreseen", text)
+
     def warned(self, text: str) -> None:
         """Something needs attention."""
         self._tell("warned", text)

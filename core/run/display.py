@@ -90,6 +90,9 @@ class PlainLines(Silent):
         parts.append(f"{row.get('time/step') or 0:.1f} s")
         self._say("  ".join(parts))
 
+    def foreseen(self, text: str) -> None:
+        self._say(f"forecast   {text}")
+
     def warned(self, text: str) -> None:
         print(f"warning: {printable(text)}", file=self._err, flush=True)
 
@@ -116,6 +119,7 @@ class LivePanel(Silent):
         self._done_before = 0
         self._history: dict[str, list[float]] = {}
         self._held_out: list[str] = []
+        self._forecast = ""
         self._plan: Plan | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
@@ -160,6 +164,8 @@ class LivePanel(Silent):
         parts.append(table)
         if self._held_out:
             parts.append(Text("held-out accuracy: " + ", ".join(self._held_out[-4:]), style="green"))
+        if self._forecast:
+            parts.append(Text(f"forecast: {self._forecast}"))
         if sample is not None:
             shown = "  ".join(f"{name} {score}" for name, score in scores.items())
             text = "\n".join(sample.text.strip().splitlines()[:SAMPLE_LINES])
@@ -167,6 +173,9 @@ class LivePanel(Silent):
             title = Text(f"a completion: {shown}")
             parts.append(Panel(Text(printable(f"{question}\n\n{text}")), title=title, title_align="left"))
         self._draw(Group(*parts))
+
+    def foreseen(self, text: str) -> None:
+        self._forecast = text
 
     def warned(self, text: str) -> None:
         self._print(Text(f"warning: {printable(text)}", style="yellow"))

@@ -78,6 +78,9 @@ class NotebookPanel(Silent):
             self._sample = (f"a completion: {told}", f"{question}\n\n{sample.text.strip()}")
         self._say(f"step {self._step} of {self._steps}, {row.get('time/step') or 0:.1f} s")
 
+    def foreseen(self, text: str) -> None:
+        self._say(f"forecast: {text}")
+
     def warned(self, text: str) -> None:
         self._warnings[text] = None
         self._draw()

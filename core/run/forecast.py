@@ -1,0 +1,186 @@
+"""What is still to come: the metrics of the steps so far in; time, tokens and the step of a target accuracy out.
+
+Time: steps that are left times what steps took lately, and what held-out accuracy and checkpoints took each time. The
+interval is that of the means of several steps in a row, and a fifth more on both sides: a machine that gets busier, or
+completions that get much longer, are outside of it.
+
+Accuracy: a line through the log-odds of the accuracy of sampled completions, fitted to what was seen with the spread
+that it shows (a quasi-binomial regression). Curves bend towards their end, so the pace at which the rest is learned is
+taken to be anything from a fifth to 1.6 times of what was fitted. The interval has 80% of all lines and paces that fit;
+where a fifth of them never get there, it has no end, and where half do not, the target is not in sight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+FIRST_TIME = 5  # steps before the first word about time
+FIRST_ACCURACY = 20  # and about accuracy
+LATELY = 20  # steps whose time counts
+BLOCK = 5  # steps whose mean is compared
+SLACK = 0.2
+PACES = (0.2, 1.6)  # of the fitted one
+DRAWS = 4000
+INSIDE = (0.1, 0.9)
+REPEATS = 4  # forecasts in a run after the first ones
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """An interval; `high` is infinite where it has no end."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is still to come.
+
+    Attributes:
+        step: after which it was made.
+        seconds: to the end of the run.
+        tokens: that will be sampled, about.
+        target: the accuracy that was asked about, None for none.
+        reached: the step at which the accuracy of sampled completions is as high; None: not in sight, or no target.
+    """
+
+    step: int
+    seconds: Range
+    tokens: float
+    target: float | None = None
+    reached: Range | None = None
+
+    def text(self) -> str:
+        """Returns the line for people."""
+        parts = [f"{_span(self.seconds)} to go", f"{_short(self.tokens)} more tokens sampled"]
+        if self.target is not None:
+            parts.append(f"accuracy {self.target:.0%} {self._when()}")
+        return ", ".join(parts)
+
+    def _when(self) -> str:
+        if self.reached is None:
+            return "not in sight"
+        if self.reached.low <= self.step:
+            return f"now, or by step {self.reached.high:.0f}" if self.reached.high > self.step else "reached"
+        if math.isinf(self.reached.high):
+            return f"not before step {self.reached.low:.0f}"
+        return f"at step {self.reached.low:.0f} to {self.reached.high:.0f}"
+
+
+def is_due(step: int, steps: int) -> bool:
+    """Whether a forecast is made after a step: early, once there is a curve, and a few times more."""
+    return step in (FIRST_TIME, FIRST_ACCURACY) or (step > FIRST_ACCURACY and step % max(1, steps // REPEATS) == 0)
+
+
+def forecast(
+    rows: Sequence[Mapping[str, Any]], *, steps: int, completions: int, target: float | None = None
+) -> Forecast | None:
+    """Makes a forecast; None where there is nothing to make it from, or nothing left.
+
+    Args:
+        rows: the metrics of a run, as recorded, from its first step to the one that was just made.
+        steps: of the whole run.
+        completions: that each of them samples.
+        target: an accuracy to look out for.
+    """
+    made = [row for row in rows if row["step"] > 0]
+    if not made or made[-1]["step"] >= steps:
+        return None
+    step = made[-1]["step"]
+    times = [float(row["time/step"]) for row in made[-LATELY:] if row.get("time/step")]
+    if len(times) < FIRST_TIME:
+        return None
+    lengths = [row["completions/mean_length"] for row in made[-LATELY:] if row.get("completions/mean_length")]
+    waste = fmean([row.get("sampling/per_completion") or 1.0 for row in made[-LATELY:]])
+    reached = None
+    if target is not None and step >= FIRST_ACCURACY:
+        known = [(row["step"], row["accuracy"]) for row in made if row.get("accuracy") is not None]
+        reached = reaches(known, completions, target)
+    left = steps - step
+    return Forecast(
+        step=step,
+        seconds=_seconds(times, left, _beside(made, left)),
+        tokens=left * completions * waste * fmean(lengths) if lengths else 0.0,
+        target=None if step < FIRST_ACCURACY else target,
+        reached=reached,
+    )
+
+
+def _seconds(times: Sequence[float], left: int, beside: float) -> Range:
+    """Returns the seconds of so many more steps, and what is done beside them."""
+    means = [fmean(times[at : at + BLOCK]) for at in range(len(times) - BLOCK + 1)]
+    return Range(left * min(means) * (1 - SLACK) + beside * (1 - SLACK), (left * max(means) + beside) * (1 + SLACK))
+
+
+def _beside(made: Sequence[Mapping[str, Any]], left: int) -> float:
+    """Returns the seconds of held-out accuracy and checkpoints in so many more steps, as often as until now."""
+    spent = sum(float(row.get(name) or 0.0) for row in made for name in ("time/held_out", "time/checkpoint"))
+    return spent * left / len(made)
+
+
+def reaches(known: Sequence[tuple[int, float]], completions: int, target: float) -> Range | None:
+    """Returns the steps within which an accuracy is reached, None where that is not in sight.
+
+    Args:
+        known: steps, and the share of their completions that was right.
+        completions: of each step.
+        target: between 0 and 1.
+    """
+    if not any(share for _, share in known):
+        return None  # nothing was right yet, so there is no pace
+    steps = np.array([step for step, _ in known], dtype=float)
+    right = np.array([share for _, share in known])
+    now = steps[-1]
+    line, spread = _fitted(steps - now, right, completions)
+    random = np.random.default_rng(0)
+    lines = random.multivariate_normal(line, spread, DRAWS, method="cholesky")
+    pace = lines[:, 1] * random.uniform(*PACES, DRAWS)
+    lacking = math.log(target / (1 - target)) - lines[:, 0]
+    later = np.where(pace > 0, lacking / np.where(pace > 0, pace, 1.0), np.inf)
+    later = np.where(lacking <= 0, lacking / np.maximum(lines[:, 1], 1e-9), later)  # it was reached: when, by the line
+    low, middle, high = np.quantile(np.minimum(later, 1e12), [INSIDE[0], 0.5, INSIDE[1]], method="nearest")
+    if middle >= 1e12:
+        return None
+    return Range(max(float(now + low), float(steps[0])), math.inf if high >= 1e12 else float(now + high))
+
+
+def _fitted(steps: Any, right: Any, completions: int) -> tuple[Any, Any]:
+    """Returns intercept and slope of the log-odds, and their covariance, by iterated weighted least squares."""
+    design = np.stack([np.ones_like(steps), steps], axis=1)
+    line = np.zeros(2)
+    weight_of_none = 1e-3  # so that steps that are all right, or all wrong, have a line too
+    for _ in range(50):
+        chance = 1 / (1 + np.exp(-np.clip(design @ line, -30, 30)))
+        weights = completions * chance * (1 - chance) + weight_of_none
+        slope = design.T @ (completions * (right - chance) - weight_of_none * (design @ line))
+        shift = np.linalg.solve(design.T @ (design * weights[:, None]), slope)
+        line = line + np.clip(shift, -5, 5)
+        if np.abs(shift).max() < 1e-9:
+            break
+    chance = 1 / (1 + np.exp(-np.clip(design @ line, -30, 30)))
+    weights = completions * chance * (1 - chance) + weight_of_none
+    free = max(len(steps) - 2, 1)
+    dispersion = max(1.0, float((completions**2 * (right - chance) ** 2 / weights).sum() / free))
+    return line, dispersion * np.linalg.inv(design.T @ (design * weights[:, None]))
+
+
+def _span(seconds: Range) -> str:
+    if seconds.high < 180:
+        return f"{seconds.low:.0f} to {seconds.high:.0f} s"
+    if seconds.high < 2 * 3600:
+        return f"{seconds.low / 60:.0f} to {math.ceil(seconds.high / 60)} min"
+    return f"{seconds.low / 3600:.1f} to {seconds.high / 3600:.1f} h"
+
+
+def _short(count: float) -> str:
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:.0f}"

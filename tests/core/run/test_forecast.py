@@ -1,0 +1,115 @@
+"""The forecast of a run: its intervals hold as often as they say, and what is not in sight is not promised."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grpo.core.run.forecast import Range, forecast, is_due, reaches
+
+PROMPTS, GROUP = 8, 8
+
+
+def curve(
+    seed: int, *, start: float, pace: float, bend: float = 0.0, steps: int = 200
+) -> tuple[list[Any], list[float]]:
+    """Accuracies as sampled, prompts of different difficulty, and the expected ones; the pace bends off by step 20."""
+    random = np.random.default_rng(seed)
+    odds, sampled, expected = math.log(start / (1 - start)), [], []
+    for step in range(1, steps + 1):
+        chances = 1 / (1 + np.exp(-(odds + random.normal(0, 1.0, PROMPTS))))
+        sampled.append((step, float(random.binomial(GROUP, chances).sum() / (PROMPTS * GROUP))))
+        expected.append(float(np.mean(1 / (1 + np.exp(-(odds + random.normal(0, 1.0, 2000)))))))
+        odds += pace * (1 - bend if step > 20 else 1)
+    return sampled, expected
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.5])
+def test_the_step_of_a_target_lies_in_the_interval_in_four_of_five_runs(bend: float) -> None:
+    held, bounded = 0, 0
+    for seed in range(40):
+        sampled, expected = curve(seed, start=0.2 + 0.01 * (seed % 10), pace=0.04 + 0.002 * (seed % 7), bend=bend)
+        found = reaches(sampled[:20], PROMPTS * GROUP, 0.8)
+        reached = next(step for step, share in enumerate(expected, start=1) if share >= 0.8)
+        assert found is not None
+        held += found.low <= reached <= found.high
+        bounded += math.isfinite(found.high)
+    assert held >= 32
+    assert bounded >= 32
+
+
+def test_a_flat_or_falling_curve_promises_nothing() -> None:
+    flat, _ = curve(1, start=0.3, pace=0.0)
+    found = reaches(flat[:20], 64, 0.9)
+    assert found is None or math.isinf(found.high)
+    falling, _ = curve(2, start=0.5, pace=-0.05)
+    assert reaches(falling[:20], 64, 0.9) is None
+
+
+def test_all_right_and_all_wrong_are_no_trouble() -> None:
+    assert reaches([(step, 0.0) for step in range(1, 21)], 64, 0.5) is None
+    right = reaches([(step, 1.0) for step in range(1, 21)], 64, 0.5)
+    assert right is not None
+    assert right.low <= 20
+
+
+def rows_of(count: int, seconds: float = 2.0, **others: float) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [{"step": 0, "held_out/accuracy": 0.1}]
+    for step in range(1, count + 1):
+        rows.append({"step": step, "time/step": seconds, "completions/mean_length": 100.0, "accuracy": 0.01 * step})
+        rows[-1] |= others
+    return rows
+
+
+def test_time_and_tokens_to_the_end_are_those_of_the_steps_that_are_left() -> None:
+    found = forecast(rows_of(10), steps=60, completions=64)
+    assert found is not None
+    assert found.seconds == Range(pytest.approx(80.0), pytest.approx(120.0))
+    assert found.tokens == 50 * 64 * 100
+    assert found.text() == "80 to 120 s to go, 320 k more tokens sampled"
+    rows = rows_of(10, **{"sampling/per_completion": 1.5})
+    rows[5]["time/held_out"] = 20.0
+    beside = forecast(rows, steps=60, completions=64)
+    assert beside is not None
+    assert beside.seconds.low == pytest.approx(0.8 * (100 + 20 * 50 / 10))
+    assert beside.tokens == 1.5 * 50 * 64 * 100
+
+
+def test_a_step_that_took_long_widens_the_interval() -> None:
+    rows = rows_of(20)
+    rows[18]["time/step"] = 30.0
+    found = forecast(rows, steps=60, completions=64)
+    assert found is not None
+    assert found.seconds.low == pytest.approx(0.8 * 80)
+    assert found.seconds.high == pytest.approx(1.2 * 40 * (4 * 2.0 + 30.0) / 5)
+
+
+def test_a_target_is_forecast_from_step_20_on_and_nothing_at_the_end() -> None:
+    early = forecast(rows_of(19), steps=100, completions=64, target=0.5)
+    assert early is not None
+    assert "accuracy" not in early.text()
+    later = forecast(rows_of(20), steps=100, completions=64, target=0.5)
+    assert later is not None
+    assert later.reached is not None
+    assert "accuracy 50% at step " in later.text()
+    assert forecast(rows_of(20), steps=20, completions=64) is None
+    assert forecast(rows_of(3), steps=20, completions=64) is None
+    assert [step for step in range(1, 101) if is_due(step, 100)] == [5, 20, 25, 50, 75, 100]
+
+
+@pytest.mark.slow
+def test_a_run_and_its_continuation_tell_what_is_to_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from grpo.core.cli.main import cli
+
+    out = str(tmp_path / "run")
+    made = "--env gsm8k --reward proximity --prompts-per-step 2 --group-size 4 --max-completion-length 16 --eval-size 0"
+    cli(["run", *made.split(), "--steps", "8", "--target-accuracy", "0.9", "--out", out], standalone_mode=False)
+    assert "forecast   " in (before := capsys.readouterr().out)
+    assert before.index("step 5 ") < before.index("forecast   ") < before.index("step 6 ")
+    cli(["run", "--resume", out, "--steps", "21"], standalone_mode=False)
+    after = capsys.readouterr().out
+    assert "accuracy 90% " in next(line for line in after.splitlines() if line.startswith("forecast   "))
