@@ -17,9 +17,9 @@ NAMES = (
     "--group-size --prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --advantage --beta "
     "--rollout --server-url --lora-sync --ahead --share-weights --temperature --max-prompt-length "
     "--max-completion-length "
-    "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --target-accuracy --save-every --canaries "
+    "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
-    "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler "
+    "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler --target-accuracy "
 )
 
 
