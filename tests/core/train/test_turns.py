@@ -18,7 +18,7 @@ from grpo.core.record.run_dir import RunDir, read_rollouts
 from grpo.core.scoring.outcome import Outcome, Reader
 from grpo.core.train.advantage import Advantages
 from grpo.core.train.advantages.turns import return_to_go
-from grpo.core.train.batch import advantages_of
+from grpo.core.train.batch import Batch, advantages_of, sampling_metrics
 from grpo.core.train.losses import grpo_losses
 from grpo.core.train.objective import takes_turns
 from grpo.core.train.tensors import of_tokens
@@ -151,6 +151,22 @@ def test_failures_are_compared_with_nobody_and_abstentions_move_nobody() -> None
 def test_equal_totals_are_a_signal_where_they_were_earned_in_other_turns() -> None:
     assert bound([[{"turns": [0, 1]}, {"turns": [1, 0]}], [{"turns": [0, 1]}] * 2]).alike.tolist() == [False, True]
     assert bound([[{"turns": [1]}, {"turns": [0, 1]}]]).no_signal == 1.0
+
+
+def test_turns_whose_advantages_cancel_out_teach_all_the_same() -> None:
+    found = bound([[{"turns": [2, 0]}, {"turns": [0, 1]}], [{"turns": [1, 0]}, {"turns": [1, 0]}]])
+    assert found.turns is not None
+    assert found.turns[:2].tolist() == [pytest.approx([1.0, -1.0]), pytest.approx([-1.0, 1.0])]
+    assert found.values.tolist() == [0.0] * 4
+    assert found.teaches.tolist() == [True, True, False, False]
+    completions = tuple(Completion("x", token_ids=(1, 2, 3), turns=2) for _ in range(4))
+    batch = Batch(1, completions, {}, found, 2, 0.0, 0.0)
+    assert sampling_metrics(batch, filled=False)["sampling/taught_nothing"] == 0.5
+
+
+def test_an_advantage_that_is_no_number_is_not_taken_for_none() -> None:
+    found = bound([[{"turns": [1e308, 1e308], "score": 0.0}, {"turns": [0.0, 0.0]}]])
+    assert found.teaches.all()
 
 
 def test_an_advantage_of_turns_may_be_one_for_each_completion_and_nothing_else() -> None:
