@@ -6,10 +6,8 @@ nothing, so a group that loses or gains its signal matters more than any change 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
 
 import torch
 
@@ -17,8 +15,9 @@ from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean_or_none
 from grpo.core.train.advantage import NO_SIGNAL, group_advantages
 from grpo.core.train.advantages.baselines import group_mean
+from grpo.plugins.training import GroupScores
 
-Scale = Literal["group", "none"]
+Advantage = Callable[[GroupScores], torch.Tensor]
 _NOTICED = 0.005
 
 
@@ -100,7 +99,7 @@ def compare(
     new: Mapping[str, Sequence[Outcome]],
     old_weights: Mapping[str, float],
     new_weights: Mapping[str, float],
-    scale: Scale = "group",
+    advantage: Advantage = group_mean,
 ) -> Difference:
     """Compares two sets of rewards on the same completions.
 
@@ -108,13 +107,13 @@ def compare(
         groups: the group of each completion; members need not stand together.
         old, new: reward name to one outcome per completion.
         old_weights, new_weights: reward name to its weight.
-        scale: what advantages are divided by; see `group_mean`.
+        advantage: what makes the scores of a group advantages; each group is one batch to it.
     """
     members: dict[Hashable, list[int]] = {}
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)
-    before, alive_before = _sides(members, old, old_weights, scale)
-    after, alive_after = _sides(members, new, new_weights, scale)
+    before, alive_before = _sides(members, old, old_weights, advantage)
+    after, alive_after = _sides(members, new, new_weights, advantage)
     changes = tuple(Change(index, group, before[index], after[index]) for index, group in enumerate(groups))
     return Difference(
         changes,
@@ -132,7 +131,7 @@ def _sides(
     members: Mapping[Hashable, Sequence[int]],
     outcomes: Mapping[str, Sequence[Outcome]],
     weights: Mapping[str, float],
-    scale: Scale,
+    advantage: Advantage,
 ) -> tuple[dict[int, Side], set[Hashable]]:
     """Returns what each completion gets, and the groups that teach something."""
     sides: dict[int, Side] = {}
@@ -142,11 +141,11 @@ def _sides(
         rows = [[outcomes[name][index] for name in outcomes] for index in indices]
         scores = torch.tensor([[torch.nan if o.score is None else o.score for o in row] for row in rows])
         failed = torch.tensor([any(o.kind == "failure" for o in row) for row in rows])
-        got = group_advantages(scores.double(), failed, weight, len(indices), partial(group_mean, scale=scale))
+        got = group_advantages(scores.double(), failed, weight, len(indices), advantage)
         if got.group_std.item() > NO_SIGNAL:
             alive.add(group)
-        for index, total, advantage in zip(indices, got.totals.tolist(), got.values.tolist(), strict=True):
-            sides[index] = Side(None if total != total else total, advantage)
+        for index, total, worth in zip(indices, got.totals.tolist(), got.values.tolist(), strict=True):
+            sides[index] = Side(None if total != total else total, worth)
     return sides, alive
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -71,6 +72,7 @@ def diff(
             if not old:
                 raise UsageError("--old is missing: a file does not say which rewards it was scored with. Name them.")
         from grpo.core.check.diff import compare
+        from grpo.core.train.advantages.baselines import group_mean
 
         count = counted(len(completions), "completion")
         if old or recorded is None:
@@ -79,7 +81,7 @@ def diff(
         line.begins(f"scoring {count} with the new rewards")
         outcomes = _scored(after, completions)
     weights = {reward.name: reward.weight for reward in after}
-    difference = compare(groups, recorded[0], outcomes, recorded[1], weights, scale)
+    difference = compare(groups, recorded[0], outcomes, recorded[1], weights, partial(group_mean, scale=scale))
     worst = difference.worst(limit)
     if as_json:
         click.echo(json.dumps(_values(difference, worst, completions), indent=2))

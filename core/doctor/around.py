@@ -53,7 +53,11 @@ def docker() -> Iterator[Line]:
         yield Line("docker", "ok", "not installed; only the sandbox `docker` needs it")
         return
     asked = [tool, "version", "--format", "{{.Server.Version}}"]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Line("docker", "warning", f"does not answer: {error}", "start it, or use the sandbox `local`")
+        return
     if done.returncode == 0 and done.stdout.strip():
         yield Line("docker", "ok", f"server {done.stdout.strip()}")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable
@@ -11,8 +12,16 @@ from typing import Any, Literal
 
 State = Literal["ok", "warning", "error"]
 LONGEST = 400  # characters of what somebody else said
-_CREDENTIALS = re.compile(r"//[^/@\s]+@")
-_SECRET = re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_|xox[bp]-|AKIA)[\w-]{8,}|(?i:(?:token|key|secret|password)=)\S+")
+SHORTEST = 6  # characters of a variable that is taken for a secret
+_CREDENTIALS = re.compile(r"//(?:[^/@\s:]*:\S*|[^/@\s]+)@")  # a password may have slashes, and an @
+_PREFIXED = re.compile(
+    r"(?<![A-Za-z0-9])(?:hf_|api_org_|sk[-_]|gh[a-z]_|github_pat_|glpat-|pypi-|xox[a-z]-|AKIA|ASIA|AIza|eyJ)[\w.-]{8,}"
+)
+_NAMES = r"(?:token|key|secret|passw(?:or)?d|passphrase|pwd|credentials?|signature|sig|authorization|auth|cookie)"
+_VALUE = r"""(?:"[^"]*"|'[^']*'|(?:bearer|basic|token)\s+\S+|[^\s&]+)"""
+_NAMED = re.compile(rf"(?i)({_NAMES})(['\"]?\s*[=:]\s*){_VALUE}")
+_GIVEN = re.compile(rf"(?i)(--?[\w-]*{_NAMES}\s+|\bbearer\s+){_VALUE}")
+_VARIABLE = re.compile(r"(?i)token|key|secret|passw|passphrase|pwd$|credential|auth|cookie")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +70,21 @@ def looked(about: str, look: Look, seconds: float) -> list[Line]:
     thread.join(seconds)
     if thread.is_alive():
         return [Line(about, "error", f"no answer within {seconds:g} s", "see what holds it; a busy machine is enough")]
-    return [Line(one.about, one.state, shown(one.text), shown(one.next)) for one in found]
+    return [Line(shown(one.about), one.state, shown(one.text), shown(one.next)) for one in found]
+
+
+def _values() -> list[str]:
+    """Returns what the environment keeps under names of secrets, the longest first; a path or a number is none."""
+    found = {value for name, value in os.environ.items() if _VARIABLE.search(name) and len(value) >= SHORTEST}
+    return sorted((one for one in found if not one.startswith("/") and not one.isdigit()), key=len, reverse=True)
 
 
 def shown(text: str) -> str:
     """Returns a text that may be shown to strangers: on one line, without credentials, with ~ for the home folder."""
-    text = " ".join(text.split()).replace(str(Path.home()), "~") if Path.home() != Path("/") else " ".join(text.split())
-    text = _SECRET.sub("(secret)", _CREDENTIALS.sub("//(secret)@", text))
+    for value in _values():
+        text = text.replace(value, "(secret)")
+    text = " ".join(text.split())
+    text = _PREFIXED.sub("(secret)", _CREDENTIALS.sub("//(secret)@", text))
+    text = _GIVEN.sub(r"\1(secret)", _NAMED.sub(r"\1\2(secret)", text))
+    text = text.replace(str(Path.home()), "~") if Path.home() != Path("/") else text
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

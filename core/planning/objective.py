@@ -46,14 +46,14 @@ def refuse_replacing_what_teaches(config: RunConfig, advantage: BoundAdvantage, 
         return
     import torch
 
-    from grpo.core.train.advantage import NO_SIGNAL, group_advantages
+    from grpo.core.train.advantage import group_advantages
 
     alike = [[0.0] * 4, [1.0] * 4]
     scores = torch.tensor([*alike, [0.0, 1.0, 1.0, 0.0]], dtype=torch.float64).reshape(-1, 1).expand(-1, len(rewards))
     weights = torch.tensor([reward.weight for reward in rewards], dtype=torch.float64)
     each = scores[:, None] if advantage.spec.turns else None
     found = group_advantages(scores, torch.zeros(len(scores), dtype=torch.bool), weights, 4, advantage, each)
-    if (found.values[:8].abs() > NO_SIGNAL).any():
+    if found.teaches[:8].any():
         raise UsageError(
             f"rollout.dynamic replaces groups whose scores are all alike, and with advantage '{advantage.name}' these "
             "teach too: it compares their completions with those of other groups. Leave --dynamic out, or take an "

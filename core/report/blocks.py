@@ -174,16 +174,19 @@ class _Texts:
             self._close()
         return self._starts, self._blocks
 
-    def _tokens(self, row: Mapping[str, Any]) -> list[list[int]] | None:
-        """Returns the tokens, by their places among the pieces of the block, and their log-probabilities."""
+    def _tokens(self, row: Mapping[str, Any]) -> list[list[int | None]] | None:
+        """Returns the tokens, by their places among the pieces of the block, and their log-probabilities.
+
+        None stands for a log-probability that no engine told.
+        """
         if not (self.tokens and row["token_ids"] and row["logprobs"]):
             return None
         pieces = self.tokenizer.pieces(row["token_ids"])
         if pieces is None:
             return None
         self._size += TOKEN_SIZE * len(pieces)
-        places = [self._pieces.setdefault(piece, len(self._pieces)) for piece in pieces]
-        return [places, [round(PER_NAT * min(max(value, LOWEST), 0.0)) for value in row["logprobs"]]]
+        places: list[int | None] = [self._pieces.setdefault(piece, len(self._pieces)) for piece in pieces]
+        return [places, [_hundredths(value) for value in row["logprobs"]]]
 
     def _share(self, text: str) -> int:
         if text not in self._shared:
@@ -197,6 +200,10 @@ class _Texts:
         block = {"shared": list(self._shared), "seen": told, "pieces": list(self._pieces), "rollouts": self._rollouts}
         self._blocks.append(packed_json(block))
         self._rollouts, self._shared, self._prompts, self._pieces, self._size = [], {}, {}, {}, 0
+
+
+def _hundredths(nats: float | None) -> int | None:
+    return None if nats is None or math.isnan(nats) else round(PER_NAT * min(max(nats, LOWEST), 0.0))
 
 
 def _type_of(name: str) -> str:

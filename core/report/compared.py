@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from grpo.core.check.diff import Difference, Scale, compare
+from grpo.core.check.diff import Advantage, Difference, compare
 from grpo.core.record.browse import to_completion
 from grpo.core.record.run_dir import RunDir
 from grpo.core.scoring.recorded_run import own_outcomes, rollouts_of
 from grpo.core.scoring.rows import numbered
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.host import Host
+from grpo.plugins.training import GroupScores
 
 
 def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[str]) -> Difference:
@@ -19,22 +21,35 @@ def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[s
 
     Args:
         run: the run.
-        config: as config.json has it; it says what advantages were divided by.
+        config: as config.json has it; it says what makes scores advantages.
         host: finds the rewards.
         new: their SPECs.
 
     Raises:
         UsageError: a SPEC cannot be used, the run has no rollouts, or does not say which rewards it had.
     """
-    rewards = host.rewards(new)
+    rewards, advantage = host.rewards(new), _advantage_of(config, host)
     found = list(rollouts_of(run.path))
     groups = [f"{step} {rollout.group}" for step, rollout in found]
     outcomes, weights = own_outcomes(run.path, [rollout for _, rollout in found])
     with Scorer(rewards) as scorer:
         scored = scorer.score(numbered(groups, [to_completion(rollout) for _, rollout in found]))
-    scale: Scale = "none" if config.get("loss", {}).get("scale_rewards") == "none" else "group"
     chosen = {reward.name: scored[reward.name] for reward in rewards}
-    return compare(groups, outcomes, chosen, weights, {reward.name: reward.weight for reward in rewards}, scale)
+    return compare(groups, outcomes, chosen, weights, {reward.name: reward.weight for reward in rewards}, advantage)
+
+
+def _advantage_of(config: Mapping[str, Any], host: Host) -> Advantage:
+    """Returns the advantage that a run was trained with; of single turns, what it makes of the score of a whole one."""
+    loss = config.get("loss", {})
+    bound = host.advantage(loss.get("advantage") or f"group_mean:scale={loss.get('scale_rewards', 'group')}")
+    if not bound.spec.turns:
+        return bound
+
+    def of_the_whole(scores: GroupScores) -> Any:
+        found = bound(replace(scores, turns=scores.totals[:, :, None]))
+        return found[:, :, 0] if found.ndim == 3 else found
+
+    return of_the_whole
 
 
 def difference_summary(new: Sequence[str], difference: Difference) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numbers
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 from grpo.plugins._binding import BoundReward, BoundVerifier
 from grpo.plugins.types import Scored, Verdict
@@ -143,7 +143,7 @@ class Reader:
             if not name.isprintable():
                 problem = f"its Scored has a metric named {ascii(name)[:60]}, which cannot be shown; use plain words."
                 return self.failure(problem, row, seconds)
-            if type(figure) not in (int, float) or not math.isfinite(figure):
+            if type(figure) not in (int, float) or not _is_finite(figure):
                 problem = f"its Scored has the metric {name}={_short(figure)}; a metric is a finite number."
                 return self.failure(problem, row, seconds)
         if isinstance(value.score, Scored):
@@ -197,9 +197,17 @@ def _turns_problem(turns: Any, count: int) -> str | None:
     if len(turns) != count:
         return f"its Scored has {len(turns)} turns for a rollout of {count}; `completion.turns` says how many it has."
     for each in turns:
-        if isinstance(each, bool) or not isinstance(each, numbers.Real) or not math.isfinite(each):
+        if isinstance(each, bool) or not isinstance(each, numbers.Real) or not _is_finite(each):
             return f"its Scored has {_short(each)} for a turn; a turn's score is a finite number, 0.0 for nothing."
     return None
+
+
+def _is_finite(value: SupportsFloat) -> bool:
+    """Whether a number is a finite float; one too large for that is not, and one of a plugin's own may raise."""
+    try:
+        return math.isfinite(float(value))
+    except Exception:
+        return False
 
 
 def explain(error: BaseException) -> str:

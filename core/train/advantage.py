@@ -47,6 +47,12 @@ class Advantages:
     turns: torch.Tensor | None = None
 
     @property
+    def teaches(self) -> torch.Tensor:
+        """[N] bool, completions with an advantage, one that is no number too; those of turns may have the mean 0."""
+        worth = self.values[:, None] if self.turns is None else self.turns
+        return ~(worth.abs().amax(dim=1) <= NO_SIGNAL)
+
+    @property
     def no_signal(self) -> float:
         """Share of groups without signal."""
         return self.alike.double().mean().item()

@@ -13,7 +13,7 @@ from grpo.core.env.spares import Place
 from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
-from grpo.core.train.advantage import NO_SIGNAL, Advantages, group_advantages
+from grpo.core.train.advantage import Advantages, group_advantages
 from grpo.core.train.sampler import Wasted
 from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
@@ -229,7 +229,7 @@ def sampling_metrics(batch: Batch, *, filled: bool) -> dict[str, float]:
     """
     lengths = [len(one.token_ids) for one in batch.completions]
     wasted = sum(len(one.rollout.completion.token_ids) for one in batch.wasted)
-    groups = batch.advantages.values.view(-1, batch.group_size).abs().amax(dim=1) > NO_SIGNAL
+    groups = batch.advantages.teaches.view(-1, batch.group_size).any(dim=1)
     taught = sum(length for number, length in enumerate(lengths) if groups[number // batch.group_size])
     every = max(sum(lengths) + wasted, 1)
     metrics = {"sampling/taught_nothing": 1 - taught / every}

@@ -165,7 +165,8 @@ class Collector:
         if turns is None:
             tensors["advantages"] = batch.advantages.values[local]
         else:
-            tensors["advantages"] = of_tokens(turns[local], counted(tensors))
+            numbers = [one.turns for one in batch.completions[local]]
+            tensors["advantages"] = of_tokens(turns[local], counted(tensors), numbers)
         tensors["num_items_in_batch"] = torch.tensor(
             sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self._device
         )

@@ -34,7 +34,6 @@ from grpo.core.processes.rank import rank
 from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.advantage import NO_SIGNAL
 from grpo.core.train.batch import advantages_of
 from grpo.core.train.sampler import BatchScoring, Generation, SampleMore, Wasted
 from grpo.plugins._binding import BoundAdvantage, BoundReward
@@ -178,8 +177,7 @@ class Filler:
         if self._advantage.spec.turns:
             turns = rows_of_all([one.rollout.completion.turns for one in filling.members], "the turns of the groups")
         found = advantages_of(outcomes, self._rewards, self._size, self._advantage, CPU, turns)
-        worth = found.values[:, None] if found.turns is None else found.turns
-        return (worth.abs().amax(dim=1).view(-1, self._size).amax(dim=1) <= NO_SIGNAL).nonzero()[:, 0].tolist()
+        return (~found.teaches.view(-1, self._size).any(dim=1)).nonzero()[:, 0].tolist()
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
         """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""

@@ -265,9 +265,14 @@ def takes_turns(loss: BoundLoss) -> bool:
         return torch.autograd.grad(_costs(loss, loss(tokens), tokens.mask).expand_as(logps).sum(), leaf)[0]
 
     worth = torch.tensor([[1.0, 1.0, -0.5, -0.5], [0.5, 0.5, 0.25, -1.0]], dtype=torch.float64)
-    other = worth.clone()
-    other[:, 2:] *= -2
-    return torch.equal(gradient(worth)[:, :2], gradient(other)[:, :2])
+    alone = gradient(worth)
+    for token in range(worth.shape[1]):
+        others = torch.arange(worth.shape[1]) != token
+        changed = worth.clone()
+        changed[:, token] *= -2
+        if not torch.equal(alone[:, others], gradient(changed)[:, others]):
+            return False
+    return True
 
 
 def is_per_token(loss: BoundLoss, correction: Correction) -> bool:

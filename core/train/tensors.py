@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from grpo.core.rollout.turns.play import Trajectory
+from grpo.plugins.errors import RunError
 
 Tensors = dict[str, torch.Tensor]
 
@@ -69,20 +70,31 @@ def counted(tensors: Tensors) -> torch.Tensor:
     return tensors["completion_mask"] * tensors["tool_mask"]
 
 
-def of_tokens(turns: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
     """Spreads what turns are worth over their tokens.
 
     Args:
         turns: [N, S] a number for each turn.
         counted: [N, T], 1 for tokens that the policy chose; a turn is a run of them.
+        numbers: how many turns each of N rollouts has; one without a counted token may have any.
 
     Returns:
         [N, T], 0 for all other tokens.
+
+    Raises:
+        RunError: turns cannot be told apart by their tokens, so that some would learn from another's advantage.
     """
     chosen = counted > 0
     begins = chosen & ~torch.nn.functional.pad(chosen, (1, 0))[:, :-1]
     turn = begins.long().cumsum(dim=1) - 1
-    assert int(turn.max()) < turns.shape[1], "a rollout has more runs of chosen tokens than turns"
+    runs = begins.sum(dim=1).tolist()
+    for row, (found, number) in enumerate(zip(runs, numbers, strict=True)):
+        if found not in (0, number):
+            raise RunError(
+                f"rollout {row} of this batch has {number} turns, but its sampled tokens stand in {found} runs: a turn "
+                "without a token, or nothing between two turns. Which tokens are whose cannot be told. Use a chat "
+                "template that puts a token between turns, or an advantage for whole completions, such as rloo."
+            )
     return turns.gather(1, turn.clamp(min=0)) * chosen
 
 

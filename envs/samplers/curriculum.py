@@ -8,6 +8,7 @@ from grpo.plugins.sampler_decorator import sampler
 from grpo.plugins.sampling import RowsSeen, Visit
 
 NEWEST = 0.5  # weight of the last visit in a running rate
+GOLDEN = (5**0.5 - 1) / 2  # its multiples are spread evenly between whole numbers, also those of every second step
 
 
 @sampler(version=1)
@@ -30,7 +31,7 @@ def curriculum(seen: RowsSeen, *, low: float = 0.05, high: float = 0.9, floor: f
     outside, inside, tired = (seen.longest_ago(rows) for rows in pools.values())
     count = min(seen.count, len(free))
 
-    kept = int(seen.step * floor * seen.count) - int((seen.step - 1) * floor * seen.count)
+    kept = int(floor * seen.count + seen.step * GOLDEN % 1)  # as often rounded up, whichever steps ask for prompts
     again = outside[: 0 if seen.taken else min(kept, count)]
     firsts = [visits[0].signal for visits in seen.visits.values()]
     promising = (1 + sum(firsts)) / (1 + len(firsts))  # how likely a new row is in the band

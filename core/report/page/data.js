@@ -83,7 +83,11 @@ class Run {
       info: parsed(info, null),
       infoText: info,
       outcomes,
-      tokens: tokens?.[0].map((piece, own) => ({ text: block.pieces[piece], nats: tokens[1][own] / 100 })) ?? null,
+      tokens:
+        tokens?.[0].map((piece, own) => {
+          const told = tokens[1][own];
+          return { text: block.pieces[piece], nats: told === null ? null : told / 100 };
+        }) ?? null,
     };
   }
 

@@ -93,7 +93,10 @@ const tokenNode = ({ text, nats }) =>
   el(
     "span",
     {
-      title: `log-probability ${number(nats)}, probability ${percent(Math.exp(nats))}`,
+      title:
+        nats === null
+          ? "log-probability unknown"
+          : `log-probability ${number(nats)}, probability ${percent(Math.exp(nats))}`,
       style: {
         "background-color": `color-mix(in srgb, var(--c1) ${Math.min(75, -16 * nats).toFixed(0)}%, transparent)`,
       },

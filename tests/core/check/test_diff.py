@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from grpo.core.check.diff import Difference, compare
 from grpo.core.cli.diff import diff
 from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.advantages.baselines import group_mean
 
 
 def scores(*values: float | str | None) -> list[Outcome]:
@@ -24,7 +26,7 @@ def scores(*values: float | str | None) -> list[Outcome]:
 def compared(
     old: list[Outcome], new: list[Outcome], groups: str = "aabb", scale: Literal["group", "none"] = "group"
 ) -> Difference:
-    return compare(list(groups), {"r": old}, {"r": new}, {"r": 1.0}, {"r": 1.0}, scale)
+    return compare(list(groups), {"r": old}, {"r": new}, {"r": 1.0}, {"r": 1.0}, partial(group_mean, scale=scale))
 
 
 def test_nothing_changes_when_the_rewards_do_not() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from grpo.core.doctor.around import docker, hub, plugins, sandbox
-from grpo.core.doctor.lines import Line, looked
+from grpo.core.doctor.lines import Line, looked, shown
 from grpo.core.doctor.machine import accelerator, clock, disk, encoding, machine
 
 
@@ -53,6 +53,59 @@ def test_nothing_secret_is_shown() -> None:
         assert not any(secret in text for secret in ("pass", "abcdefgh", "hush", "abc ", "0123456789", str(home) + "/"))
         assert "//(secret)@host/x ~/runs" in text
         assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "https://me:HUSH/HU@SH@host/x",
+        "http://HUSH@host",
+        "Authorization: Bearer HUSH.HUSH-HUSH",
+        "authorization: Basic HUSH==",
+        "password: HUSH",
+        "passwd=HUSH",
+        "wrong PASSWORD='HUSH HUSH' given",
+        "--password HUSH",
+        "--hf-token HUSH",
+        '{"token": "HUSH HUSH"}',
+        "{'api_key': 'HUSH'}",
+        "https://host/x?api-key=HUSH&sig=HUSH",
+        "HF_TOKEN_hf_HUSHHUSHHUSH",
+        "gho_HUSHHUSHHUSH",
+        "glpat-HUSHHUSHHUSH",
+        "AIzaHUSHHUSHHUSHHUSH",
+        "eyJHUSHHUSH.HUSHHUSH.HUSH",
+        "logged in as of-no-known-form-HUSH",
+    ],
+)
+def test_secrets_of_any_form_are_left_out(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("SERVICE_API_KEY", "of-no-known-form-HUSH")
+    assert "HUSH" not in shown(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "tokenizers 0.22.1, safetensors 0.6",
+        "KeyError: 'model.embed_tokens.weight'",
+        "advantage: 7, env: 15, sampler: 1, loss: 12",
+        "https://huggingface.co answers",
+        "2026-11-23 08:00 UTC",
+        "pip install 'grpo-kit[vllm]'",
+        "author: somebody, design: 3",
+    ],
+)
+def test_what_is_no_secret_is_shown(said: str) -> None:
+    assert shown(said) == said
+
+
+def test_a_docker_that_does_not_answer_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "docker"
+    tool.write_text("#!/bin/sh\nexec sleep 30\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr("grpo.core.doctor.around.ANSWER", 0.2)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert one(docker(), "docker").state == "warning"
 
 
 def test_little_room_and_a_wrong_clock_or_encoding_are_said_with_what_to_do(tmp_path: Path) -> None:

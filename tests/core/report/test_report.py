@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 from made_run import failed, made_run
 
 from grpo.core.cli.report import report
 from grpo.core.record.run_dir import RolloutRow
+from grpo.core.report.compared import compared
 from grpo.core.report.page import SCRIPTS, page
 from grpo.core.report.report import write_report
 from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
 
 PAGE = Path(__file__).resolve().parents[3] / "core" / "report" / "page"
 DOCUMENTATION = PAGE.parents[2] / "docs" / "report.md"
@@ -136,6 +139,29 @@ def test_other_rewards_are_compared_on_all_that_was_recorded(tmp_path: Path) -> 
     assert told["means"] == pytest.approx([sum(recorded) / 16, sum(now) / 16])
     assert now[0] > now[3], "the right answer still earns more"
     assert len(column(done.path, "new_advantage")) == 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss", "scale"),
+    [
+        ({}, "group"),
+        ({"scale_rewards": "none"}, "none"),
+        ({"advantage": "group_mean:scale=none"}, "none"),
+        ({"advantage": {"name": "group_mean", "options": {"scale": "none"}}}, "none"),
+        ({"advantage": "rloo"}, "others"),
+        ({"advantage": "return_to_go"}, "others"),
+    ],
+)
+def test_advantages_under_other_rewards_are_made_as_the_run_made_its_own(
+    tmp_path: Path, loss: dict[str, Any], scale: str
+) -> None:
+    run = made_run(tmp_path / "run", steps=1, groups=1, loss=loss)
+    difference = compared(run, {"loss": loss}, Host.discover(), ["text_match"])
+    totals = torch.tensor([one.old.total for one in difference.changes], dtype=torch.float64)
+    centred = totals - totals.mean()
+    wanted = {"group": centred / (totals.std() + 1e-4), "none": centred, "others": centred * 4 / 3}[scale]
+    assert [one.old.advantage for one in difference.changes] == pytest.approx(wanted.tolist())
 
 
 @pytest.mark.slow

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import shutil
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from grpo.core.env.prompts import encode_prompts
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.run_dir import RolloutRow, RunDir
+from grpo.core.report.blocks import pack_rollouts
+from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.tokens import RunTokenizer
 
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
@@ -50,6 +55,18 @@ def test_a_template_that_refuses_is_told_and_stops_nothing(run: RunDir) -> None:
     found = RunTokenizer(run)
     assert found.rendered(json.dumps(MESSAGES)) is None
     assert found.missing == "the chat template failed: TemplateError: no system message"
+
+
+def test_a_log_probability_that_nobody_told_is_none_and_no_certainty(run: RunDir, tmp_path: Path) -> None:
+    def change(row: RolloutRow, _: int) -> RolloutRow:
+        return replace(row, token_ids=(5, 6, 7), logprobs=(-0.5, math.nan, -math.inf))
+
+    scan = Scan(made_run(tmp_path / "other", steps=1, change=change))
+    for step, rows in recorded_steps(scan.run):
+        scan.add(step, rows)
+    [block] = pack_rollouts(scan, range(len(scan)), RunTokenizer(run), tokens=True).texts
+    told = [one[-1][1] for one in json.loads(zlib.decompress(base64.b64decode(block)))["rollouts"]]
+    assert told == [[-50, None, -9900]] * len(scan)
 
 
 def test_a_run_that_left_no_tokenizer_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ from grpo.core.record.run_dir import RunDir, read_rollouts
 from grpo.core.scoring.outcome import Outcome, Reader
 from grpo.core.train.advantage import Advantages
 from grpo.core.train.advantages.turns import return_to_go
-from grpo.core.train.batch import advantages_of
+from grpo.core.train.batch import Batch, advantages_of, sampling_metrics
 from grpo.core.train.losses import grpo_losses
 from grpo.core.train.objective import takes_turns
 from grpo.core.train.tensors import of_tokens
 from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward
 from grpo.plugins.decorators import reward
-from grpo.plugins.errors import PluginError, UsageError
+from grpo.plugins.errors import PluginError, RunError, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.training import LossTokens, TokenCosts
+from grpo.plugins.training_decorators import loss
 
 CPU = torch.device("cpu")
 
@@ -150,6 +153,22 @@ def test_equal_totals_are_a_signal_where_they_were_earned_in_other_turns() -> No
     assert bound([[{"turns": [1]}, {"turns": [0, 1]}]]).no_signal == 1.0
 
 
+def test_turns_whose_advantages_cancel_out_teach_all_the_same() -> None:
+    found = bound([[{"turns": [2, 0]}, {"turns": [0, 1]}], [{"turns": [1, 0]}, {"turns": [1, 0]}]])
+    assert found.turns is not None
+    assert found.turns[:2].tolist() == [pytest.approx([1.0, -1.0]), pytest.approx([-1.0, 1.0])]
+    assert found.values.tolist() == [0.0] * 4
+    assert found.teaches.tolist() == [True, True, False, False]
+    completions = tuple(Completion("x", token_ids=(1, 2, 3), turns=2) for _ in range(4))
+    batch = Batch(1, completions, {}, found, 2, 0.0, 0.0)
+    assert sampling_metrics(batch, filled=False)["sampling/taught_nothing"] == 0.5
+
+
+def test_an_advantage_that_is_no_number_is_not_taken_for_none() -> None:
+    found = bound([[{"turns": [1e308, 1e308], "score": 0.0}, {"turns": [0.0, 0.0]}]])
+    assert found.teaches.all()
+
+
 def test_an_advantage_of_turns_may_be_one_for_each_completion_and_nothing_else() -> None:
     outcomes = {"played": [Outcome("score", 1.0, turns=(0.5, 0.5)), Outcome("score", 0.0, turns=(0.0, 0.0))]}
 
@@ -166,8 +185,31 @@ def test_an_advantage_of_turns_may_be_one_for_each_completion_and_nothing_else()
 
 def test_tokens_learn_from_their_own_turn() -> None:
     counted = torch.tensor([[1, 1, 0, 0, 1, 0, 1, 1], [0, 1, 1, 0, 0, 0, 0, 0], [0] * 8])
-    found = of_tokens(torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0], [5.0, 0.0, 0.0]]), counted)
+    found = of_tokens(torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0], [5.0, 0.0, 0.0]]), counted, [3, 1, 1])
     assert found.tolist() == [[1, 1, 0, 0, 2, 0, 3, 3], [0, 4, 4, 0, 0, 0, 0, 0], [0] * 8]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "turns"), [([1, 1, 0, 0, 1, 1], 3), ([1, 1, 1, 1, 1, 1], 3), ([1, 0, 1, 0, 1, 0], 2)]
+)
+def test_a_turn_without_tokens_of_its_own_gives_its_advantage_to_no_other(tokens: list[int], turns: int) -> None:
+    with pytest.raises(RunError, match=f"rollout 0 of this batch has {turns} turns"):
+        of_tokens(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([tokens]), [turns])
+
+
+@loss(version=1, average="batch")
+def first_turn_alone(tokens: LossTokens) -> TokenCosts:
+    return TokenCosts(-tokens.ratio() * tokens.advantages[:, :1])
+
+
+@loss(version=1, average="batch")
+def token_before(tokens: LossTokens) -> TokenCosts:
+    return TokenCosts(-tokens.ratio() * tokens.advantages.roll(1, dims=1))
+
+
+def test_a_loss_that_reads_the_advantage_of_another_token_is_found_out_wherever_that_stands() -> None:
+    assert not takes_turns(BoundLoss(first_turn_alone, "mine"))
+    assert not takes_turns(BoundLoss(token_before, "mine"))
 
 
 def test_losses_in_which_turns_learn_from_each_other_are_refused() -> None:
@@ -189,6 +231,8 @@ def test_losses_in_which_turns_learn_from_each_other_are_refused() -> None:
         ([1.0], "1 turns for a rollout of 2"),
         ([1.0, math.nan], "nan for a turn"),
         ([1.0, True], "True for a turn"),
+        ([1.0, 10**400], "for a turn"),
+        ([1.0, Fraction(10**400)], "for a turn"),
         ("12", "turns that are a str"),
         ({1, 2}, "turns that are a set"),
     ],
@@ -196,6 +240,11 @@ def test_losses_in_which_turns_learn_from_each_other_are_refused() -> None:
 def test_scores_of_turns_that_are_none_are_failures(turns: Any, problem: str) -> None:
     read = Reader(BoundReward(played, "mine")).read(Scored(1.0, turns=turns), 0, 0.0, 2)
     assert (read.kind, problem in str(read.reason)) == ("failure", True)
+
+
+def test_a_metric_that_no_float_can_hold_is_a_failure_too() -> None:
+    read = Reader(BoundReward(played, "mine")).read(Scored(1.0, metrics={"large": 10**400}), 0, 0.0, 2)
+    assert (read.kind, "large" in str(read.reason)) == ("failure", True)
 
 
 def test_an_abstention_has_no_turns() -> None:

@@ -57,6 +57,16 @@ def test_the_floor_sees_every_row_again_longest_ago_first() -> None:
     assert asked == list(range(20))
 
 
+def test_the_floor_holds_where_only_some_steps_ask_for_prompts() -> None:
+    """A batch that several steps train on is asked for by the first of them alone."""
+    visits = {row: [Visit(1, 1.0, signal=False)] for row in range(20)}
+    visits |= {row: rated(1, 0.5) for row in range(20, 200)}
+    for stride in (1, 2, 3, 4, 5, 10):
+        chosen = [curriculum(RowsSeen(200, 5, 1 + stride * number, visits=visits), floor=0.1) for number in range(200)]
+        outside = sum(row < 20 for rows in chosen for row in rows)
+        assert 95 <= outside <= 105, stride
+
+
 def test_new_rows_have_the_floor_at_least_whatever_the_size_of_a_step() -> None:
     """Many rows in the band, and first visits that seldom had signal or always: neither new nor known rows starve."""
     for count, signal in ((1, False), (4, False), (1, True), (4, True)):
