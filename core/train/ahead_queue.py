@@ -138,6 +138,8 @@ class AheadQueue:
         self._restore(step, lambda other: starts if other == step else ())
         queued = self._queue.pop(step, None)
         if queued is None or again or list(queued.starts) != list(starts):
+            if queued is not None and queued.scored:
+                queued.coming.result().generation.early.drop()
             found = self._inner.next(starts, step, again=again)
         else:
             proven = queued.coming.result()

@@ -33,6 +33,16 @@ const pythonJson = (json) =>
     (found) => WORDS[found] ?? pythonText(JSON.parse(found)),
   );
 
+// Whether a text is JSON as Python writes it, so that nothing else stands where a value of it is copied.
+const isJson = (text) => {
+  try {
+    JSON.parse(text.replace(/"(?:[^"\\]|\\.)*"|NaN|-?Infinity/g, (found) => (found.startsWith('"') ? found : "0")));
+    return true;
+  } catch {
+    return false;
+  }
+};
+
 // The members of a JSON object with their values as they are written.
 const members = (json) => {
   const found = [];
@@ -57,7 +67,7 @@ const members = (json) => {
 
 // A Case with the columns that a reward reads; outcomes are [kind, score, reason] of each text.
 const caseText = (reads, columns, texts, outcomes) => {
-  const all = members(columns);
+  const all = isJson(columns) ? members(columns) : [];
   const values = new Map(all);
   const names = reads?.columns ? reads.columns.filter((name) => values.has(name)) : all.map(([name]) => name);
   const row = names.map((name) => `${pythonText(name)}: ${pythonJson(values.get(name))}`).join(", ");
@@ -68,7 +78,7 @@ const caseText = (reads, columns, texts, outcomes) => {
     ? ["Case(", "    [", ...texts.map((text) => `        ${pythonText(text)},`), "    ],"]
     : ["Case(", `    ${pythonText(texts[0])},`];
   lines.push(`    row={${row}},`);
-  lines.push(`    expect=${several ? `[${said.join(", ")}]` : said[0]},${failure ? `  # ${failure[2]}` : ""}`);
+  lines.push(`    expect=${several ? `[${said.join(", ")}]` : said[0]},${failure ? `  # ${String(failure[2]).replace(/[\s\u0000-\u001f]+/g, " ")}` : ""}`);
   if (reads?.options) lines.push(`    options=${reads.options},`);
   return [...lines, ")"].join("\n");
 };

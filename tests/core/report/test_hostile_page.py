@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from hostile_texts import hostile_texts
 from made_run import made_run
 from opened_page import until
 
+import grpo.core.report
 from grpo.core.cli.shrink import case_text
 from grpo.core.record.run_dir import RolloutRow, append_metrics
 from grpo.core.report.report import write_report
@@ -21,7 +23,7 @@ from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 Opened = Callable[..., "Page"]
@@ -123,6 +125,18 @@ def test_a_regression_case_is_what_shrink_would_print(report: Path, opened: Open
         row: dict[str, Any] = json.loads(hostile(RolloutRow(**EMPTY), number).columns)
         outcome = Outcome("score", (number % 7) / 3 + 1e-17)
         assert page.evaluate("window.copied") == case_text(bound, Completion(text, row=row), [text], [outcome])
+
+
+def test_nothing_of_a_record_leaves_the_place_that_a_case_gives_it(chromium: Browser) -> None:
+    """Neither a reason over several lines nor columns that are no JSON become code of who copies the case."""
+    page = chromium.new_page()
+    page.add_script_tag(path=Path(grpo.core.report.__file__).with_name("page") / "python.js")
+    told = {"columns": '{"answer": __import__("os").getcwd()}', "reason": "broke\nimport os\rimport sys\x0cimport re"}
+    copied = page.evaluate("told => caseText(null, told.columns, ['x'], [['failure', null, told.reason]])", told)
+    called = ast.parse(copied, mode="eval").body
+    assert isinstance(called, ast.Call)
+    assert not [node for node in ast.walk(called) if isinstance(node, ast.Call) and node is not called]
+    assert ast.unparse(called) == "Case('x', row={}, expect=...)"
 
 
 EMPTY: dict[str, Any] = {
