@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from grpo.core.config.schema import RunConfig
-from grpo.core.train.objective import takes_turns
+from grpo.core.train.objective import takes_turns, try_loss
 from grpo.core.train.trl_arguments import refuse_unfit_head
 from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward
-from grpo.plugins.errors import UsageError
+from grpo.plugins.errors import GrpoError, UsageError
 from grpo.plugins.host import Host
+
+Objective = TypeVar("Objective", BoundLoss, BoundAdvantage)
 
 
 def bind_objective(config: RunConfig, host: Host) -> tuple[BoundLoss, BoundAdvantage]:
@@ -17,10 +21,13 @@ def bind_objective(config: RunConfig, host: Host) -> tuple[BoundLoss, BoundAdvan
 
     Raises:
         UsageError: there is none of that name, its options are wrong, TRL's head is to compute what TRL does not
-            have, or the loss mixes turns that the advantage tells apart.
+            have, one of the two raises or returns something else on made-up completions, or the loss mixes turns that
+            the advantage tells apart.
     """
     loss, advantage = host.loss(config.loss.type), host.advantage(config.loss.advantage)
     refuse_unfit_head(config.train.head, loss)
+    _refuse_broken(loss, str(config.loss.type), try_loss)
+    _refuse_broken(advantage, str(config.loss.advantage), partial(_try_advantage, config.train.group_size))
     if advantage.spec.turns:
         if config.train.head == "trl":
             raise UsageError(
@@ -34,6 +41,29 @@ def bind_objective(config: RunConfig, host: Host) -> tuple[BoundLoss, BoundAdvan
                 "token, such as --loss dapo."
             )
     return loss, advantage
+
+
+def _refuse_broken(part: Objective, written: str, attempt: Callable[[Objective], object]) -> None:
+    """Refuses a loss or an advantage that fails on made-up completions: better now than when a model is loaded."""
+    try:
+        attempt(part)
+    except Exception as error:  # whatever a plugin raises
+        said = str(error) if isinstance(error, GrpoError) else f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"{part.spec.kind} '{part.name}' ({part.distribution}) fails on made-up completions: {said} Try it alone "
+            f"with: grpo plugins check {part.spec.kind}:{written}"
+        ) from error
+
+
+def _try_advantage(group_size: int, advantage: BoundAdvantage) -> None:
+    import torch
+
+    from grpo.core.train.advantage import group_advantages
+
+    scores = torch.arange(2 * group_size, dtype=torch.float64)[:, None] % 3 / 2
+    each = scores[:, None] if advantage.spec.turns else None
+    failed = torch.zeros(len(scores), dtype=torch.bool)
+    group_advantages(scores, failed, torch.ones(1, dtype=torch.float64), group_size, advantage, each)
 
 
 def refuse_replacing_what_teaches(config: RunConfig, advantage: BoundAdvantage, rewards: Sequence[BoundReward]) -> None:

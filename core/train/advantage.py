@@ -96,7 +96,7 @@ def group_advantages(
         what = f"shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
         wanted = "" if earned is None else f" of {earned.shape[2]} turns"
         raise PluginError(
-            f"an advantage returned {what} for totals of shape {tuple(totals.shape)}{wanted}; return "
+            f"it returned {what} for totals of shape {tuple(totals.shape)}{wanted}; return "
             f"{' or '.join(str(tuple(shape)) for shape in shapes)}."
         )
     turns = None

@@ -253,6 +253,18 @@ class PassLoss:
             return torch.autograd.grad(self(leaf)[0].loss, leaf)[0]
 
 
+def try_loss(loss: BoundLoss) -> None:
+    """Calls a loss on two made-up completions.
+
+    Raises:
+        Exception: what it raises, or a PluginError where it returns no costs of them.
+    """
+    logps = torch.full((2, 4), -0.5)
+    entropies = torch.ones_like(logps) if loss.spec.entropies != "none" else None
+    tokens = LossTokens(logps, logps - 0.1, torch.ones_like(logps), torch.tensor([[1.0], [-1.0]]), entropies)
+    _costs(loss, loss(tokens), tokens.mask)
+
+
 def takes_turns(loss: BoundLoss) -> bool:
     """Whether a token learns from its own advantage and from no other's, tried on a few made-up tokens."""
     generator = torch.Generator().manual_seed(0)
