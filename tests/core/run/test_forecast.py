@@ -31,7 +31,7 @@ def curve(
 @pytest.mark.parametrize("bend", [0.0, 0.5])
 def test_the_step_of_a_target_lies_in_the_interval_in_four_of_five_runs(bend: float) -> None:
     held, bounded = 0, 0
-    for seed in range(40):
+    for seed in range(1000, 1040):  # others than those that the constants were chosen on
         sampled, expected = curve(seed, start=0.2 + 0.01 * (seed % 10), pace=0.04 + 0.002 * (seed % 7), bend=bend)
         found = reaches(sampled[:20], PROMPTS * GROUP, 0.8)
         reached = next(step for step, share in enumerate(expected, start=1) if share >= 0.8)
