@@ -38,7 +38,7 @@ _CHUNK_SECONDS = 0.5
 _LONGEST_CHUNK = 4096
 _SMOOTHING = 0.3
 _TRIES = 3  # "the third time"
-_AWAY = 1.0  # seconds before a node that did not answer is asked again; twice as many each time
+_AWAY = 4.0  # seconds before a node that did not answer is asked again, in which it starts; twice as many each time
 
 
 class Scores(Protocol):
