@@ -49,6 +49,7 @@ class Desk(gymnasium.Env):
                 return str(os.getpid()), 0.0, False, False, {}
             case "crash":
                 os.kill(os.getpid(), signal.SIGSEGV)
+                time.sleep(60)  # another thread may be the one that is given the signal
             case "hang":
                 time.sleep(60)
             case "power":
