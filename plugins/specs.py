@@ -361,6 +361,7 @@ class SamplerSpec:
     Attributes:
         function: `(seen: RowsSeen, **options)` to `seen.count` row numbers, no two alike and none of `seen.taken`,
             or to fewer where there are no more. It depends on nothing else.
+        fewer: it may choose fewer where there are more, one at least: the step is then that much smaller.
     """
 
     kind: ClassVar[Kind] = "sampler"
@@ -369,6 +370,7 @@ class SamplerSpec:
     function: Callable[..., Any]
     doc: str = ""
     options: tuple[Option, ...] = ()
+    fewer: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

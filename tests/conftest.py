@@ -23,7 +23,20 @@ from pathlib import Path
 import pytest
 
 # A test with one of these markers is in the long lane.
-LONG = ("slow", "install", "reasoning_gym", "deepspeed", "ray", "browser", "vllm", "triton", "real_model", "nightly")
+LONG = (
+    "slow",
+    "install",
+    "reasoning_gym",
+    "deepspeed",
+    "ray",
+    "trackers",
+    "browser",
+    "site",
+    "vllm",
+    "triton",
+    "real_model",
+    "nightly",
+)
 REAL_MODEL = "SmolLM2-135M-Instruct"
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -105,6 +118,11 @@ def _ray() -> str | None:
     return None if importlib.util.find_spec("ray") is not None else "Ray is not installed; in a checkout: make ray"
 
 
+def _trackers() -> str | None:
+    missing = [name for name in ("wandb", "mlflow") if importlib.util.find_spec(name) is None]
+    return f"{' and '.join(missing)} not installed; in a checkout: make trackers" if missing else None
+
+
 def real_model_path() -> Path:
     """Returns the folder of the real chat model."""
     return Path(os.environ.get("GRPO_TEST_MODEL", Path(__file__).resolve().parents[1] / ".real-model" / REAL_MODEL))
@@ -119,6 +137,11 @@ def _browser() -> str | None:
     if importlib.util.find_spec("playwright") is None:
         return "Playwright is not installed; in a checkout: make browser"
     return None if shutil.which("chromium") else "there is no Chromium; on Debian: apt install chromium"
+
+
+def _site() -> str | None:
+    missing = [name for name in ("sphinx", "myst_parser", "furo") if importlib.util.find_spec(name) is None]
+    return f"{', '.join(missing)} not installed; in a checkout: make docs" if missing else None
 
 
 def _triton() -> str | None:
@@ -145,7 +168,9 @@ NEEDS = (
     Need(_marked("reasoning_gym"), _reasoning_gym, "GRPO_REQUIRE_REASONING_GYM"),
     Need(_marked("deepspeed"), _deepspeed, "GRPO_REQUIRE_DEEPSPEED"),
     Need(_marked("ray"), _ray, "GRPO_REQUIRE_RAY"),
+    Need(_marked("trackers"), _trackers, "GRPO_REQUIRE_TRACKERS"),
     Need(_marked("browser"), _browser, "GRPO_REQUIRE_BROWSER"),
+    Need(_marked("site"), _site, "GRPO_REQUIRE_SITE"),
     Need(_marked("vllm"), _vllm, "GRPO_REQUIRE_VLLM"),
     Need(_marked("triton"), _triton, "GRPO_REQUIRE_TRITON"),
     Need(_marked("real_model"), _real_model, "GRPO_REQUIRE_REAL_MODEL"),

@@ -138,6 +138,16 @@ def test_the_set_of_the_browser_has_no_hole() -> None:
     check(".ci/browser.txt", metadata.distributions())
 
 
+@pytest.mark.trackers
+def test_the_set_of_the_trackers_has_no_hole() -> None:
+    check(".ci/trackers.txt", metadata.distributions())
+
+
+@pytest.mark.site
+def test_the_set_of_the_site_has_no_hole() -> None:
+    check(".ci/docs.txt", metadata.distributions())
+
+
 @pytest.mark.vllm
 def test_the_set_of_vllm_for_cpus_has_no_hole() -> None:
     if "vllm" in requires_of(metadata.distributions()):

@@ -1,7 +1,8 @@
-"""README.md is true: its code runs, its reward keeps its own cases, its tables and links match the project."""
+"""README.md and docs/start.md are true: their code runs, the reward keeps its own cases, tables and links are right."""
 
 from __future__ import annotations
 
+import doctest
 import re
 import tomllib
 from pathlib import Path
@@ -16,12 +17,14 @@ from grpo.plugins.specs import RewardSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+COMMAND_PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 (REWARD,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def rows_of_table(header: str) -> list[list[str]]:
-    """Returns the cells of the table that begins with this header cell."""
-    lines = README.partition(f"\n| {header} |")[2].partition("\n\n")[0].splitlines()[2:]
+def rows_of_table(page: str, header: str) -> list[list[str]]:
+    """Returns the cells of the table of a page that begins with this header cell."""
+    lines = page.partition(f"\n| {header} |")[2].partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
@@ -55,18 +58,28 @@ def test_the_reward_is_found_by_the_specs_that_follow_it(tmp_path: Path, monkeyp
 
 
 def test_the_table_of_commands_is_the_command_line() -> None:
-    assert [row[0].strip("`").removeprefix("grpo ") for row in rows_of_table("command")] == list(COMMANDS)
+    assert [row[0].strip("`").removeprefix("grpo ") for row in rows_of_table(COMMAND_PAGE, "command")] == list(COMMANDS)
 
 
 def test_the_table_of_extras_is_the_projects() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert [row[0].strip("`") for row in rows_of_table("extra")] == list(extras)
+    assert [row[0].strip("`") for row in rows_of_table(START, "extra")] == list(extras)
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
     assert len(links) >= 5
     assert [link for link in links if not (ROOT / link.partition("#")[0]).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 120
+
+
+def test_what_the_start_page_calls_does_what_it_says() -> None:
+    found = doctest.DocTestParser().get_doctest(START, {}, "start.md", "docs/start.md", 0)
+    assert len(found.examples) >= 4
+    assert doctest.DocTestRunner().run(found).failed == 0
 
 
 def test_every_make_target_it_names_exists() -> None:

@@ -43,6 +43,7 @@ COMMANDS = {
     "runs": ("grpo.core.cli.runs:runs", "List the runs of this folder."),
     "show": ("grpo.core.cli.runs:show", "Browse the rollouts of a run."),
     "report": ("grpo.core.cli.report:report", "Write a run as one HTML page that opens anywhere."),
+    "watch": ("grpo.core.cli.watch:watch", "Look at runs in a browser while they go on."),
     "generate": ("grpo.core.cli.model:generate", "Try the model of a run on a prompt."),
     "export": ("grpo.core.cli.model:export", "Write the model of a run for transformers and PEFT."),
 }

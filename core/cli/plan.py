@@ -109,11 +109,13 @@ def planned(
     from grpo.core.planning.memory.fit import versions
     from grpo.core.planning.memory.shapes import built_in, shape_of
     from grpo.core.planning.objective import bind_objective
+    from grpo.core.planning.output import RUNS
     from grpo.core.planning.sync import decide_sync
     from grpo.core.policy.load import PolicySource
     from grpo.core.policy.weights import refuse_missing_run, training_source
     from grpo.core.record.run_dir import is_run
     from grpo.core.rollout.types import context_length
+    from grpo.core.run.expected import expected, judges_of
     from grpo.plugins.host import Host
 
     nodes, gpus_per_node = cluster
@@ -167,13 +169,18 @@ def planned(
     group = Job(context, train.group_size, engine, rollout.share_weights, reserved)
     batch = replace(group, share=train.group_size * train.prompts_per_step)
     chosen = best_fit(measured, batch, device, Given.of(config))
+    coming = None
+    if config.env:
+        coming = expected(config, judges_of(config, host), RUNS, gpus=int(device.kind == "cuda"))
     if as_json:
-        return json.dumps(summary(measured, group, device, chosen, longest or MAX_CONTEXT), indent=2), []
+        told = summary(measured, group, device, chosen, longest or MAX_CONTEXT)
+        return json.dumps(told | ({"expected": coming.summary()} if coming else {}), indent=2), []
     lora = config.lora
     how = f"LoRA of rank {lora.rank}" + (" on 4-bit weights" if lora.bits else "")
     title = (config.model or "the embedded model", f"{how if lora.enabled else 'full fine-tuning'} in {dtype}")
     other = None if chosen else best_fit(measured, batch, device)
-    return "\n".join(report(title, measured, group, device, (chosen, other), longest)), notes
+    said = report(title, measured, group, device, (chosen, other), longest)
+    return "\n".join([*said, *(["", *coming.lines()] if coming else [])]), notes
 
 
 def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:

@@ -14,17 +14,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from grpo.core.config.errors import complaint, setting_at
 from grpo.core.config.plugin_ref import PluginRef
-from grpo.core.config.sections import (
-    CanarySection,
-    EvaluationSection,
-    FailureSection,
-    LoraSection,
-    LossSection,
-    OutputSection,
-    RolloutSection,
-    Section,
-    TrainSection,
-)
+from grpo.core.config.run_sections import CanarySection, EvaluationSection, FailureSection, OutputSection
+from grpo.core.config.section import Section
+from grpo.core.config.sections import LoraSection, LossSection, RolloutSection, TrainSection
 from grpo.core.config.setting import About, Flag
 from grpo.plugins.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""The settings of a run in their sections, each declared once: type and bounds, text, flag and default.
+"""The settings of training and sampling in their sections, each declared once: type and bounds, text, flag and default.
 
 Flags (core/cli/flags.py), docs/configuration.md and the JSON schema (core/config/reference.py) are made from here. What
 depends on several settings of one section is refused here, too.
@@ -7,10 +7,9 @@ depends on several settings of one section is refused here, too.
 # Annotations are evaluated where they stand: written as text, each would be compiled again in every process.
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from grpo.core.config.defaults import (
     DEFAULT_LR,
@@ -22,13 +21,13 @@ from grpo.core.config.defaults import (
     NAMED_COMPLETION,
     NAMED_MICRO_BATCH,
     OBSERVED,
-    SAVE_EVERY,
     SERVER_PORT,
     TOLERANCE,
     WARMUP_LR_FACTOR,
     Dtype,
 )
 from grpo.core.config.plugin_ref import PluginRef
+from grpo.core.config.section import AtLeastOne, BelowOne, Count, NotNegative, Positive, Section, Share
 from grpo.core.config.setting import About, Flag
 
 WeightSync = Literal["delta", "everything", "broadcast"]
@@ -41,27 +40,6 @@ Correction = Literal[
     "geometric_truncate",
     "geometric_mask",
 ]
-AtLeastOne = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-BelowOne = Annotated[float, Field(ge=0, lt=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Section(BaseModel):
-    """What all sections keep to: frozen, no unknown keys, no infinity, no truth value for a number."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth_for_a_number(cls, given: Any) -> Any:
-        for name, value in given.items() if isinstance(given, Mapping) else ():
-            field = cls.model_fields.get(name)
-            if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
-                raise ValueError(f"{name} is {value}, and it is not a setting that is true or false")
-        return given
 
 
 class TrainSection(Section):
@@ -489,92 +467,3 @@ class LoraSection(Section):
         if idle and not self.enabled:
             raise ValueError(f"{', '.join(idle)} would do nothing without an adapter. Add --lora (lora.enabled=true)")
         return self
-
-
-class EvaluationSection(Section):
-    """Held-out accuracy by greedy decoding: before, after, and in between."""
-
-    every: Annotated[
-        Count, About("Steps between two held-out evaluations; 0: not during training.", flag=Flag("--eval-every"))
-    ] = 20
-    size: Annotated[
-        Count, About("How many held-out rows to evaluate on; 0: no evaluation.", flag=Flag("--eval-size"))
-    ] = 200
-    target: Annotated[
-        Annotated[float, Field(gt=0, lt=1)] | None,
-        About(
-            "An accuracy of sampled completions to forecast, from step 20 on: by which step it is reached.",
-            "It changes nothing else. See [speed.md](speed.md#forecast).",
-            left_out="nothing is forecast but time and tokens",
-            flag=Flag("--target-accuracy"),
-        ),
-    ] = None
-
-
-class OutputSection(Section):
-    """What is written and when."""
-
-    save_every: Annotated[
-        AtLeastOne | None,
-        About(
-            "Steps between checkpoints; at most so many are done again after a crash.",
-            "A multiple of `loss.num_iterations`.",
-            left_out=f"about {SAVE_EVERY}",
-            flag=Flag("--save-every"),
-        ),
-    ] = None
-    keep: Annotated[
-        Annotated[int, Field(ge=2)],
-        About("How many checkpoints stay on disk.", "At least two, so that one is always whole."),
-    ] = 2
-    report_to: Annotated[
-        tuple[Literal["wandb", "tensorboard", "trackio"], ...],
-        About("Trackers that also receive the metrics.", flag=Flag("--report-to", "A,B", "commas")),
-    ] = ()
-
-
-class FailureSection(Section):
-    """When failing rewards stop the run."""
-
-    stop_share: Annotated[
-        Share,
-        About("The run stops when one reward or verifier failed on more than this share of a step's completions."),
-    ] = 0.2
-    retries: Annotated[
-        Count,
-        About("How often a call that failed for a transient reason (network, rate limit) is tried again."),
-    ] = 2
-    wait_limit: Annotated[
-        Positive,
-        About("Seconds that the processes of a run wait for one that does not come; then the run stops and names it."),
-    ] = 1800.0
-
-
-class CanarySection(Section):
-    """Known completions that are scored beside the training batches, outside the loss."""
-
-    file: Annotated[
-        Path | None,
-        About(
-            "Known completions to watch the rewards with.",
-            "JSONL with completions, their columns and what each reward should score.",
-            left_out="none",
-            flag=Flag("--canaries"),
-        ),
-    ] = None
-    cases: Annotated[
-        bool,
-        About("Takes the cases that the rewards and the verifier declare, too.", flag=Flag("--canary-cases")),
-    ] = False
-    every: Annotated[AtLeastOne, About("Batches from one check of them to the next.")] = 1
-    tolerance: Annotated[NotNegative, About("How far a score may be from what is expected.")] = 1e-6
-    share: Annotated[
-        Share,
-        About(
-            "The share of a plugin's canaries that may fail or drift before that is a warning.",
-            "For judges whose scores vary.",
-        ),
-    ] = 0.0
-    patience: Annotated[
-        AtLeastOne, About("How many checks in a row a plugin may be wrong; the next one stops the run.")
-    ] = 2

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 from pydantic import BaseModel
 
 from grpo.core.config.defaults import Dtype
+from grpo.core.config.run_sections import OutputSection
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.sections import Correction, LossSection, OutputSection, RolloutSection, TrainSection
+from grpo.core.config.sections import Correction, LossSection, RolloutSection, TrainSection
 
 Checkpointing = Literal["none", "full", "offload"]
 SectionName = Literal["train", "loss", "rollout", "output"]

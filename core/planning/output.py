@@ -15,6 +15,7 @@ from grpo.core.config.settings import SectionName, Settings
 from grpo.core.record.disk import refuse_readonly, refuse_unwritable
 from grpo.plugins.errors import UsageError
 
+UNTRIED = ("trackio",)  # trackers without an extra, whose releases nobody tried
 RUNS = Path("runs")  # where run directories appear that the user does not name
 ADAM_BYTES = 8  # two float32 moments per trained parameter
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -62,7 +63,8 @@ def refuse_missing_trackers(trackers: Sequence[str]) -> None:
     """
     for tracker in trackers:
         if importlib.util.find_spec(tracker) is None:
-            raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {tracker}")
+            package = tracker if tracker in UNTRIED else f"'grpo-kit[{tracker}]'"
+            raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {package}")
 
 
 def disk_bytes(settings: Settings, parameters: int) -> int:

@@ -11,6 +11,7 @@
     model/              the final model or adapter, with its tokenizer
     reward.png          the curves
     canaries.json       what the canaries scored at the start, if there are any
+    labels.json         tags and a note that a person gave it, if any did
     tensorboard/        the metrics as TensorBoard's events, where asked for
 
 Files appear whole: written under another name, synced, renamed. metrics.jsonl is appended and synced line by line; a
@@ -110,6 +111,10 @@ class RunDir:
         return self.path / ".lock"
 
     @property
+    def labels(self) -> Path:
+        return self.path / "labels.json"
+
+    @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
@@ -120,6 +125,14 @@ class RunDir:
     @property
     def events(self) -> Path:
         return self.path / "tensorboard"
+
+    @property
+    def mlflow(self) -> Path:
+        return self.path / "mlflow.json"
+
+    @property
+    def wandb(self) -> Path:
+        return self.path / "wandb.json"
 
     @property
     def base(self) -> Path:

@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo.core.record.browse import from_table
 from grpo.core.record.list import RunLine
 from grpo.core.report.scan import OUTCOME
+from grpo.core.run.alarm import alarm_text, of_record
+from grpo.core.run.hacking import HackingWatch
 from grpo.core.run.health import HealthWatch
 from grpo.core.text.printable import counted
 from grpo.plugins.types import Completion
@@ -34,7 +37,7 @@ class Alarm:
 
     Attributes:
         step: where it was seen first.
-        kind: "health", "canary", "failure" or "state".
+        kind: "health", "hacking", "canary", "failure" or "state".
         text: what was seen.
         reward: the reward that failed; ENVIRONMENT for the environment; "" where it is about all rollouts of the step.
     """
@@ -64,6 +67,7 @@ class AlarmWatch:
     dtype: str
     metrics: Sequence[Mapping[str, Any]]
     _health: HealthWatch = field(init=False)
+    _hacking: HackingWatch = field(init=False, default_factory=HackingWatch)
     _rows: list[Mapping[str, Any]] = field(init=False)
     _found: list[Alarm] = field(init=False, default_factory=list)
     _failures: dict[str, _Failures] = field(init=False, default_factory=dict)
@@ -78,6 +82,8 @@ class AlarmWatch:
         if rows:
             warnings = self._health.batch(step, [_completion(row) for row in rows], [row["reward"] for row in rows])
             self._found += [Alarm(step, "health", text) for text in warnings]
+        seen = [of_record(from_table(number, row)) for number, row in enumerate(rows)]
+        self._found += [Alarm(step, "hacking", alarm_text(one)) for one in self._hacking.look(step, seen)]
         for row in rows:
             failed = [
                 (name.removeprefix(OUTCOME), row[f"reason.{name.removeprefix(OUTCOME)}"])

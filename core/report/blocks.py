@@ -163,7 +163,9 @@ class _Texts:
             with_tools = TOOLS in (row["info"] or "")  # their schemas stood in the prompt, and no record has them
             self._prompts[prompt] = None if with_tools else self.tokenizer.rendered(prompt)
         ids = [self._share(prompt), self._share(columns)]
-        self._rollouts.append([*ids, row["completion"], row["messages"], row["info"], outcomes, self._tokens(row)])
+        texts = (row["completion"], row["messages"], row["info"])
+        turns = (row["turn_rewards"], row["turn_advantages"])
+        self._rollouts.append([*ids, *texts, outcomes, *turns, self._tokens(row)])
         self._size += sum(len(row[name] or "") for name in ("completion", "messages", "info"))
         self._count += 1
         if self._size >= BLOCK_SIZE:

@@ -1,4 +1,4 @@
-"""Writes the page of some runs: run directories and a limit of size in, one HTML file out.
+"""Makes the page of some runs: run directories and a limit of size in, what the page holds or one HTML file out.
 
 The same runs give the same bytes, with the same release of this package and of zlib.
 """
@@ -30,6 +30,22 @@ SAMPLE = 2_000  # rollouts that are packed to learn how well they pack
 LEAST_RATIO = 0.02  # characters of the page for one of a text, however well it packs
 TRIES = 4
 MARGIN = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a page holds.
+
+    Attributes:
+        summary: the block that it begins with.
+        blocks: the others.
+        held, recorded: rollouts in the page, and in the runs.
+    """
+
+    summary: str
+    blocks: Sequence[Named]
+    held: int
+    recorded: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +88,31 @@ def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequen
     Raises:
         UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
     """
-    host = Host.discover()
-    runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
-    fixed = sum(map(len, _pieces(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])))
-    chosen = _packed(runs, limit - fixed)
+    made = report_of(paths, limit=limit, new=new)
     try:
         with whole_file(output) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(_pieces(runs, chosen))
+            file.writelines(page(made.summary, made.blocks))
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}. Name another file with --output.") from None
-    held = sum(one.count for one in chosen)
-    return Written(output, output.stat().st_size, held, sum(len(run.scan) for run in runs))
+    return Written(output, output.stat().st_size, made.held, made.recorded)
+
+
+def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = ()) -> Report:
+    """Makes what the page of some runs holds.
+
+    Args:
+        paths: run directories.
+        limit: bytes that the page should not exceed; it does where failures alone take more.
+        new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
+
+    Raises:
+        UsageError: a path is no run, or a file of a run was damaged.
+    """
+    host = Host.discover()
+    runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
+    empty = _held(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])
+    fixed = sum(map(len, page(empty.summary, empty.blocks)))
+    return _held(runs, _packed(runs, limit - fixed))
 
 
 def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
@@ -138,7 +168,7 @@ def _ratio(runs: Sequence[_Read]) -> float:
     return length / max(size, 1)
 
 
-def _pieces(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Sequence[str]:
+def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
     summaries = [
         {**run.summary, **rollouts_summary(run.scan, packed, run.cases, run.tokenizer.missing)}
         for run, packed in zip(runs, chosen, strict=True)
@@ -148,7 +178,8 @@ def _pieces(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Sequence
         blocks.append((f"run{number}-index", packed.index))
     for number, packed in enumerate(chosen):
         blocks += [(f"run{number}-texts{place}", text) for place, text in enumerate(packed.texts)]
-    return list(page(packed_json({"runs": summaries}), blocks))
+    held, recorded = sum(one.count for one in chosen), sum(len(run.scan) for run in runs)
+    return Report(packed_json({"runs": summaries}), blocks, held, recorded)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

@@ -49,14 +49,17 @@ class Books:
         self._health = HealthWatch(plan.config.train.dtype)
         self._batch: Batch | None = None
         self._rows: list[dict[str, Any]] = list(read_metrics(run_dir))
+        import torch  # by now it is loaded
+
+        self._gpus = plan.processes if torch.cuda.is_available() else 0
 
     def started(self, held_out: Mapping[str, float]) -> None:
         """Writes what was measured before the first step, as step 0 of the metrics."""
         if held_out:
             append_metrics(self._run_dir, metrics_row(0, held_out))
 
-    def received(self, batch: Batch, right: Sequence[bool | None]) -> dict[str, float]:
-        """Writes the rollouts of a batch and looks at its health; returns metrics.
+    def received(self, batch: Batch, right: Sequence[bool | None]) -> tuple[Sequence[RolloutRow], dict[str, float]]:
+        """Writes the rollouts of a batch and looks at its health; returns them, and metrics.
 
         Args:
             batch: of all processes.
@@ -72,7 +75,7 @@ class Books:
         metrics = {"accuracy": proportion(right).mean} if self._plan.verifiers else {}
         if len(self._plan.envs) > 1:
             metrics |= env_metrics(batch, [part.name for part in self._plan.envs], right)
-        return metrics
+        return rows, metrics
 
     def step_ended(self, row: dict[str, Any]) -> None:
         """Writes the metrics of a step and tells everybody."""
@@ -96,6 +99,7 @@ class Books:
                 steps=config.train.steps,
                 completions=config.train.prompts_per_step * config.train.group_size,
                 target=config.evaluation.target,
+                gpus=self._gpus,
             )
             if found is not None:
                 self._progress.foreseen(found.text())

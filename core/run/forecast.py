@@ -28,6 +28,7 @@ SLACK = 0.2
 PACES = (0.2, 1.6)  # of the fitted one
 DRAWS = 4000
 INSIDE = (0.1, 0.9)
+ASKS = "/completion_tokens"  # what a reward's metric is called that asks a model
 REPEATS = 4  # forecasts in a run after the first ones
 
 
@@ -49,6 +50,9 @@ class Forecast:
         tokens: that will be sampled, about.
         target: the accuracy that was asked about, None for none.
         reached: the step at which the accuracy of sampled completions is as high; None: not in sight, or no target.
+        calls: of rewards that ask a model, to the end of the run, about; 0 without such a reward.
+        dollars: for them, None without a price.
+        gpus: that the run takes.
     """
 
     step: int
@@ -56,10 +60,19 @@ class Forecast:
     tokens: float
     target: float | None = None
     reached: Range | None = None
+    calls: float = 0.0
+    dollars: float | None = None
+    gpus: int = 0
 
     def text(self) -> str:
         """Returns the line for people."""
-        parts = [f"{_span(self.seconds)} to go", f"{_short(self.tokens)} more tokens sampled"]
+        parts = [f"{span(self.seconds)} to go", f"{short(self.tokens)} more tokens sampled"]
+        if self.gpus:
+            low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))
+            parts.append(f"{low:.2g} to {high:.2g} GPU-hours")
+        if self.calls:
+            price = "" if self.dollars is None else f" (${self.dollars:,.2f})"
+            parts.append(f"{self.calls:,.0f} calls of the judge{price}")
         if self.target is not None:
             parts.append(f"accuracy {self.target:.0%} {self._when()}")
         return ", ".join(parts)
@@ -80,7 +93,7 @@ def is_due(step: int, steps: int) -> bool:
 
 
 def forecast(
-    rows: Sequence[Mapping[str, Any]], *, steps: int, completions: int, target: float | None = None
+    rows: Sequence[Mapping[str, Any]], *, steps: int, completions: int, target: float | None = None, gpus: int = 0
 ) -> Forecast | None:
     """Makes a forecast; None where there is nothing to make it from, or nothing left.
 
@@ -89,13 +102,13 @@ def forecast(
         steps: of the whole run.
         completions: that each of them samples.
         target: an accuracy to look out for.
+        gpus: that the run takes.
     """
     made = [row for row in rows if row["step"] > 0]
     if not made or made[-1]["step"] >= steps:
         return None
     step = made[-1]["step"]
-    times = [float(row["time/step"]) for row in made[-LATELY:] if row.get("time/step")]
-    if len(times) < FIRST_TIME:
+    if sum(bool(row.get("time/step")) for row in made[-LATELY:]) < FIRST_TIME:
         return None
     lengths = [row["completions/mean_length"] for row in made[-LATELY:] if row.get("completions/mean_length")]
     waste = fmean([row.get("sampling/per_completion") or 1.0 for row in made[-LATELY:]])
@@ -104,17 +117,45 @@ def forecast(
         known = [(row["step"], row["accuracy"]) for row in made if row.get("accuracy") is not None]
         reached = reaches(known, completions, target)
     left = steps - step
+    calls, dollars = judged(made[-LATELY:], completions * waste)
     return Forecast(
         step=step,
-        seconds=_seconds(times, left, _beside(made, left)),
+        seconds=seconds_of(made, left),
         tokens=left * completions * waste * fmean(lengths) if lengths else 0.0,
         target=None if step < FIRST_ACCURACY else target,
         reached=reached,
+        calls=calls * left,
+        dollars=None if dollars is None else dollars * left,
+        gpus=gpus,
     )
 
 
-def _seconds(times: Sequence[float], left: int, beside: float) -> Range:
-    """Returns the seconds of so many more steps, and what is done beside them."""
+def judged(rows: Sequence[Mapping[str, Any]], completions: float) -> tuple[float, float | None]:
+    """Returns how often a step with so many completions asks a judge, and for how many dollars; None: no price.
+
+    Args:
+        rows: the metrics of steps.
+        completions: that a step samples.
+    """
+    calls, dollars = 0.0, []
+    for name in sorted({key.removesuffix(ASKS) for row in rows for key in row if key.endswith(ASKS)}):
+        own = [row for row in rows if row.get(name + ASKS) is not None]
+        calls += completions * (1 - fmean(row.get(f"{name}/cached") or 0.0 for row in own))
+        paid = [row[f"{name}/cost"] for row in own if row.get(f"{name}/cost") is not None]
+        dollars += [completions * fmean(paid)] if paid else []
+    return calls, sum(dollars) if dollars else None
+
+
+def seconds_of(made: Sequence[Mapping[str, Any]], left: int, *, of_last: int = LATELY) -> Range:
+    """Returns the seconds of so many more steps and of what is done beside them, as the last of these were.
+
+    Args:
+        made: the metrics of steps, of which FIRST_TIME at least have a time.
+        left: how many more.
+        of_last: so many steps say how long one takes.
+    """
+    times = [float(row["time/step"]) for row in made[-of_last:] if row.get("time/step")]
+    beside = _beside(made, left)
     means = [fmean(times[at : at + BLOCK]) for at in range(len(times) - BLOCK + 1)]
     return Range(left * min(means) * (1 - SLACK) + beside * (1 - SLACK), (left * max(means) + beside) * (1 + SLACK))
 
@@ -171,7 +212,7 @@ def _fitted(steps: Any, right: Any, completions: int) -> tuple[Any, Any]:
     return line, dispersion * np.linalg.inv(design.T @ (design * weights[:, None]))
 
 
-def _span(seconds: Range) -> str:
+def span(seconds: Range) -> str:
     if seconds.high < 180:
         return f"{seconds.low:.0f} to {seconds.high:.0f} s"
     if seconds.high < 2 * 3600:
@@ -179,7 +220,7 @@ def _span(seconds: Range) -> str:
     return f"{seconds.low / 3600:.1f} to {seconds.high / 3600:.1f} h"
 
 
-def _short(count: float) -> str:
+def short(count: float) -> str:
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if count >= size:
             return f"{count / size:.3g}{unit}"

@@ -316,15 +316,16 @@ def _train(
     hush_libraries()
     from grpo.core.policy.load import end_ids
     from grpo.core.rollout.open import open_rollouts
+    from grpo.core.run.alarm import RunAlarm
     from grpo.core.run.books import Books
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.scoring import Scoring
     from grpo.core.train.batch import refuse_overflow, stop_on_failures
-    from grpo.core.train.callbacks import StartCallback, StepCallback, event_files
+    from grpo.core.train.callbacks import StartCallback, StepCallback
+    from grpo.core.train.trackers import Trackers
     from grpo.core.train.trainer import PolicyTrainer
 
-    trackers = [event_files(run_dir.events)] if "tensorboard" in plan.config.output.report_to else []
     tokenizer = plan.tokenizer
     model = _policy(plan, tokenizer, run_dir, progress, stop)
     if model is None:
@@ -332,9 +333,11 @@ def _train(
     if plan.config.rollout.backend != "hf":
         progress.loading("the rollout engine")
     rollouts = open_rollouts(plan, model, progress.warned)
-    with closing(rollouts), Scoring(plan, progress.warned) as scoring:
+    with closing(rollouts), ExitStack() as charts, Scoring(plan, progress.warned) as scoring:
         upkeep = Upkeep(run_dir, hold, progress.warned) if hold is not None else None
         books = Books(plan, host, run_dir, progress)
+        alarm = RunAlarm(plan, run_dir, progress)
+        trackers = Trackers(plan.config.output, run_dir, charts)
         canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
         held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge_held_out, progress.evaluated)
 
@@ -345,8 +348,14 @@ def _train(
 
         def received(batch: Batch) -> dict[str, float]:
             unsaved()  # there is a directory to write to
-            metrics = books.received(batch, scoring.judge(batch.completions)) if is_first() else {}
+            metrics: dict[str, float] = {}
+            if is_first():
+                right = scoring.judge(batch.completions)
+                rows, metrics = books.received(batch, right)
+                alarm.received(batch, right)
+                trackers.rollouts(batch.step, rows)
             wait("the record of the batch")  # what ends the run is on record before any process leaves
+            alarm.stop()
             scoring.stop_on_faults()
             stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
             refuse_overflow(batch, plan.rewards, plan.advantage)
@@ -369,7 +378,7 @@ def _train(
                     keep=plan.config.output.keep,
                     unsaved=unsaved,
                 ),
-                *trackers,
+                *trackers.callbacks,
             ],
         )
         with ExitStack() as steps:

@@ -222,8 +222,13 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     return metrics
 
 
-def sampling_metrics(batch: Batch, *, filled: bool) -> dict[str, float]:
+def sampling_metrics(batch: Batch, size: int, *, filled: bool) -> dict[str, float]:
     """Returns which share of all sampled tokens taught nothing, and what was sampled to fill the batch up.
+
+    Args:
+        batch: what was sampled.
+        size: completions of a step that asks all prompts that it may.
+        filled: it was filled up.
 
     A token taught nothing where its group has no advantages, or where it was sampled in vain.
     """
@@ -233,6 +238,8 @@ def sampling_metrics(batch: Batch, *, filled: bool) -> dict[str, float]:
     taught = sum(length for number, length in enumerate(lengths) if groups[number // batch.group_size])
     every = max(sum(lengths) + wasted, 1)
     metrics = {"sampling/taught_nothing": 1 - taught / every}
+    if len(batch.completions) < size:
+        metrics["sampling/asked"] = len(batch.completions) / size
     if filled:
         metrics["sampling/wasted"] = wasted / every
         metrics["sampling/per_completion"] = len(batch.sampled) / len(batch.completions)

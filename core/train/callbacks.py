@@ -20,15 +20,6 @@ from grpo.plugins.errors import RunError
 DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen", "step_time")  # the trainer measures a step by itself
 
 
-def event_files(folder: Path) -> TrainerCallback:
-    """Returns what writes the metrics to `folder` as TensorBoard's events, not among the checkpoints."""
-    from transformers.integrations import TensorBoardCallback
-
-    callback = TensorBoardCallback()
-    callback.logging_dir = str(folder)
-    return callback
-
-
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Hands each step's metrics on, makes checkpoints whole, and stops the run when it is asked to.
 

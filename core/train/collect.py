@@ -119,7 +119,7 @@ class Collector:
                 **generation.metrics,
                 **length_metrics(lengths, ended),
                 **batch_metrics(batch, self._plan.rewards),
-                **sampling_metrics(batch, filled=generation.outcomes is not None),
+                **sampling_metrics(batch, self._plan.batch_size, filled=generation.outcomes is not None),
                 **_speed(generation, [len(one.token_ids) for one in batch.sampled], sampled - began - early),
                 "time/score_queue": float(generation.waiting),
             },

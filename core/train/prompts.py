@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 
 from grpo.core.env.episodes import Episode
@@ -79,12 +79,17 @@ class Prompts:
         self._order = run_order(plan)
         self._count = plan.config.train.prompts_per_step
         self._passes = plan.config.loss.num_iterations
+        grouped = any(reward.grouped for reward in plan.rewards)  # such a reward needs a group in one process
+        shared = 1 if grouped else math.gcd(plan.processes, plan.config.train.group_size)
+        self._together = plan.processes // shared  # processes share so many prompts evenly
         # Several batches ahead, what became of the last ones is not known when a batch is asked for.
         self._lag = max(1, plan.config.rollout.ahead)
         self._visits: dict[str, dict[int, list[Visit]]] = {name: {} for name in self._rows}
 
     def of_step(self, step: int) -> list[Episode]:
         """Returns the episodes of the batch that a step trains on first; none after the last one.
+
+        They are fewer than `prompts_per_step` where the sampler chooses fewer.
 
         Args:
             step: the optimizer step, from 1; what was seen from it on does not count.
@@ -93,10 +98,15 @@ class Prompts:
         asked = [self._train[number] for number in self._order[first : first + self._count]]
         if self._sampler is None:
             return asked
-        chosen = {
-            env: cycle(self.chosen(env, count, step, ())) for env, count in Counter(one.env for one in asked).items()
-        }
-        return [self._rows[one.env][next(chosen[one.env])] for one in asked]
+        chosen = {env: self._chosen(env, count, step) for env, count in Counter(one.env for one in asked).items()}
+        found = [self._rows[one.env][row] for one in asked if (row := next(chosen[one.env], None)) is not None]
+        missing = -len(found) % self._together
+        return [*found, *islice(cycle(found), missing)]
+
+    def _chosen(self, env: str, count: int, step: int) -> Iterator[int]:
+        """Returns `count` rows of an environment, or fewer where the sampler wants fewer; few rows come again."""
+        rows = self.chosen(env, count, step, ())
+        return islice(cycle(rows), count) if len(rows) == len(self._rows[env]) else iter(rows)
 
     def chosen(self, env: str, count: int, step: int, taken: Collection[int]) -> list[int]:
         """Returns the rows of an environment that the sampler chooses; as many as there are.

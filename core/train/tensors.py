@@ -98,6 +98,19 @@ def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]
     return turns.gather(1, turn.clamp(min=0)) * chosen
 
 
+def filled_up(tensors: Tensors, rows: int) -> Tensors:
+    """Fills a batch whose step asks fewer prompts up to `rows` rows, with rows that have no part in the loss.
+
+    An average over rows then counts them as it counts groups without signal, which they stand for.
+    """
+    missing = rows - len(tensors["completion_ids"])
+    if not missing:
+        return tensors
+    last = {name: tensor[-1:] for name, tensor in tensors.items() if tensor.ndim}
+    last |= {name: torch.zeros_like(last[name]) for name in ("completion_mask", "advantages")}
+    return tensors | {name: torch.cat([tensors[name], *[row] * missing]) for name, row in last.items()}
+
+
 def micro_batches(tensors: Tensors, count: int) -> list[Tensors]:
     """Shuffles the rows, by torch's generator, and deals them out to `count` micro batches of equal size."""
     rows = len(tensors["completion_ids"])

@@ -75,7 +75,7 @@ from grpo.core.train.report import StepReport
 from grpo.core.train.rise import rise_from_above_zero
 from grpo.core.train.same_arithmetic import SameArithmetic
 from grpo.core.train.sampler import BatchScoring, PolicySampler, Sampler
-from grpo.core.train.tensors import Tensors, counted, micro_batches, whole_ids, whole_mask
+from grpo.core.train.tensors import Tensors, counted, filled_up, micro_batches, whole_ids, whole_mask
 from grpo.core.train.trl_arguments import grpo_arguments, refuse_unfit_head
 from grpo.plugins.errors import RunError
 
@@ -241,9 +241,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def _prepare_inputs(self, generation_batch: Any) -> Tensors:
         if self._micro is None or (self.done == 0 and self._first_pass):
-            here, count = self.accelerator.process_index * len(generation_batch), len(generation_batch)
-            self._micro = self._collected(self._starts(self.step)[here : here + count])
-            self._report.add(self.sampler.ahead(self.step, lambda step: self._starts(step)[here : here + count]))
+            self._micro = self._collected(self._starts(self.step))
+            self._report.add(self.sampler.ahead(self.step, self._starts))
         return self._micro[self.done]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
@@ -356,9 +355,11 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return loss
 
     def _starts(self, step: int) -> list[Episode]:
-        """Returns the episodes of a step, of all processes, each as often as its group has members."""
+        """Returns this process's episodes of a step, each as often as its group has members."""
         size = self._plan.config.train.group_size
-        return in_groups([one for one in self.prompts.of_step(step) for _ in range(size)], size)
+        every = in_groups([one for one in self.prompts.of_step(step) for _ in range(size)], size)
+        share = len(every) // self.accelerator.num_processes
+        return every[self.accelerator.process_index * share :][:share]
 
     def _collected(self, starts: Sequence[Episode]) -> list[Tensors]:
         """Makes the batch of these episodes and deals it out to micro batches."""
@@ -378,7 +379,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         began = time.perf_counter()
         said = self._received(found.batch)
         self._report.add({**said, "time/record": time.perf_counter() - began - said.get("time/canaries", 0.0)})
-        return micro_batches(found.tensors, self._plan.accumulation)
+        rows = self._plan.batch_size // self.accelerator.num_processes
+        return micro_batches(filled_up(found.tensors, rows), self._plan.accumulation)
 
     @contextmanager
     def _as_it_samples(self) -> Iterator[Any]:

@@ -10,6 +10,7 @@ import torch
 
 from grpo.core.plan import Plan
 from grpo.core.processes.sharding import asked_sharding, speaks_by_gloo
+from grpo.core.train.trackers import OPENED_HERE, PROJECT
 from grpo.plugins._binding import BoundLoss
 from grpo.plugins._discovery import BUILT_IN, normalized
 from grpo.plugins.errors import UsageError
@@ -78,7 +79,9 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "shuffle_dataset": False,  # row_order fixes the order of the whole run
         "save_steps": config.output.save_every,
         "save_total_limit": None,  # older ones go when the new one is whole, see drop_older
-        "report_to": [name for name in config.output.report_to if name != "tensorboard"],  # see event_files
+        "report_to": [name for name in config.output.report_to if name not in OPENED_HERE],
+        "project": config.output.project or PROJECT,  # of trackio, which knows a run by its name
+        "run_name": config.output.run_name or output_dir.parent.name,
         "seed": config.seed,
         **_common_arguments(train.dtype),
     }

@@ -1,16 +1,20 @@
-"""A tiny random policy, and small runs that trained it: made once for all tests of the engine."""
+"""A tiny random policy, small runs that trained it, and a browser: made once for all tests of the engine."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from disturbed_ranks import Ranks
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -24,6 +28,18 @@ def vowels(completion: str) -> float:
     """The share of vowels."""
     return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
 '''
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), chromium_sandbox=False, args=["--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -74,3 +74,14 @@ def test_the_longest_unasked_come_first_in_an_order_of_the_step() -> None:
     assert seen.longest_ago(range(6)) == seen.longest_ago(range(6))
     orders = {tuple(RowsSeen(6, 2, step).longest_ago(range(6))) for step in range(20)}
     assert len(orders) > 5
+
+
+def test_only_a_sampler_that_says_so_may_choose_fewer_and_never_none() -> None:
+    def fewer(seen: RowsSeen, *, many: int = 1) -> list[int]:
+        return [row for row in range(seen.rows) if row not in seen.taken][:many]
+
+    assert BoundSampler(sampler(version=1, fewer=True)(fewer), "").choose(SEEN) == [0]
+    with pytest.raises(PluginError, match="chose 1 rows where 2 are wanted"):
+        BoundSampler(sampler(version=1)(fewer), "").choose(SEEN)
+    with pytest.raises(PluginError, match="chose 0 rows where 1 to 2 are wanted"):
+        BoundSampler(sampler(version=1, fewer=True)(fewer), "", {"many": 0}).choose(SEEN)

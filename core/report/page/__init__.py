@@ -1,9 +1,9 @@
-"""The page itself: blocks of data in, the HTML of one file out.
+"""The page itself, and those that `grpo watch` serves: blocks of data in, HTML out.
 
 Everything but the blocks is the same in every report, and blocks are base64: no text of a run is ever part of the HTML,
 so there is nothing to escape and no need of a template engine. What a run says is set by the script as text alone. The
 policy in the head lets the browser run this one script and use this one style sheet, by their digests, and reach for
-nothing: no other file, no network.
+nothing: no other file, no network. A page that is served may ask the server that it came from, and nobody else.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ SCRIPTS = (  # in the order in which they stand in the page
     "group.js",
     "main.js",
 )
+LIVE = (*SCRIPTS, "live.js")
+LIST = ("dom.js", "labels.js", "runs.js")
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Crect width='16' height='16' rx='3' fill='%230072B2'/%3E"
@@ -37,6 +39,7 @@ ICON = (
 POLICY = (
     "default-src 'none'; script-src {script}; style-src {style}; img-src data:; base-uri 'none'; form-action 'none'"
 )
+FOLLOWING = "; connect-src 'self'"
 HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -46,12 +49,12 @@ HEAD = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
 <meta name="generator" content="grpo report">
-<title>Run report</title>
+<title>{title}</title>
 <link rel="icon" href="{icon}">
 <style>{style}</style>
 </head>
 <body>
-<noscript><p>This report draws itself: allow it to run its script, which comes with the file and reaches for nothing.
+<noscript><p>This page draws itself: allow it to run its script, which comes with it and reaches for nothing else.
 </p></noscript>
 <div id="page"></div>
 """
@@ -60,24 +63,46 @@ Named = tuple[str, str]  # a block and its name in the page
 
 
 def page(summary: str, rollouts: Sequence[Named]) -> Iterator[str]:
-    """Yields the page in pieces.
+    """Yields the page of a report in pieces.
 
     Args:
         summary: the block that the page begins with; it is drawn before the others have been read.
         rollouts: names and blocks.
     """
-    script, style = _script(), _file("style.css")
-    policy = POLICY.format(script=_digest(script), style=_digest(style))
-    yield HEAD.format(policy=policy, icon=ICON, style=style)
-    yield BLOCK.format(name="summary", block=summary)
+    return _document("Run report", SCRIPTS, [("summary", summary)], rollouts)
+
+
+def live_page(summary: str, rollouts: Sequence[Named], version: str) -> Iterator[str]:
+    """Yields the same page as one that asks its server for a newer state of its runs.
+
+    Args:
+        summary, rollouts: as for `page`.
+        version: what the server calls this state.
+    """
+    return _document("Run report", LIVE, [("summary", summary), ("version", version)], rollouts, FOLLOWING)
+
+
+def list_page() -> Iterator[str]:
+    """Yields the page that lists the runs of a folder, which it asks its server for."""
+    return _document("Runs", LIST, [], [], FOLLOWING)
+
+
+def _document(
+    title: str, scripts: Sequence[str], first: Sequence[Named], rest: Sequence[Named], allowed: str = ""
+) -> Iterator[str]:
+    script, style = _script(scripts), _file("style.css")
+    policy = POLICY.format(script=_digest(script), style=_digest(style)) + allowed
+    yield HEAD.format(policy=policy, icon=ICON, style=style, title=title)
+    for name, block in first:
+        yield BLOCK.format(name=name, block=block)
     yield f"<script>{script}</script>\n"
-    for name, block in rollouts:
+    for name, block in rest:
         yield BLOCK.format(name=name, block=block)
     yield "</body>\n</html>\n"
 
 
-def _script() -> str:
-    return f'"use strict";\n(() => {{\n{"".join(map(_file, SCRIPTS))}}})();\n'
+def _script(names: Sequence[str]) -> str:
+    return f'"use strict";\n(() => {{\n{"".join(map(_file, names))}}})();\n'
 
 
 def _file(name: str) -> str:

@@ -5,15 +5,17 @@ const ARRAYS = { f4: Float32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Ar
 const KINDS = ["", "score", "abstain", "failure"];
 const VERDICTS = ["", "wrong", "right"];
 
-const inflate = async (name) => {
-  const packed = atob(document.getElementById(name).textContent);
+const inPage = (name) => document.getElementById(name).textContent;
+
+const inflate = async (name, source = inPage) => {
+  const packed = atob(source(name));
   const bytes = new Uint8Array(packed.length);
   for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).arrayBuffer();
 };
 
-const inflateJson = async (name) => JSON.parse(new TextDecoder().decode(await inflate(name)));
+const inflateJson = async (name, source) => JSON.parse(new TextDecoder().decode(await inflate(name, source)));
 
 // The last place of an ascending list whose value is at most `value`.
 const lastUpTo = (list, value) => {
@@ -36,8 +38,9 @@ const parsed = (text, otherwise) => {
 };
 
 class Run {
-  constructor(place, summary) {
-    Object.assign(this, summary);
+  // source: where the blocks are; a page that follows its runs has those of each state apart.
+  constructor(place, summary, source = inPage) {
+    Object.assign(this, summary, { source });
     for (const name of ["metrics", "cases", "weights"]) this[name] = bare(summary[name]);
     this.place = place;
     this.kept = new Map();
@@ -46,7 +49,7 @@ class Run {
 
   // The numbers of all rollouts, by column.
   load() {
-    this.loading ??= inflate(`run${this.place}-index`).then((buffer) => {
+    this.loading ??= inflate(`run${this.place}-index`, this.source).then((buffer) => {
       let at = 0;
       this.index = {};
       for (const [name, type] of this.columns) {
@@ -60,7 +63,7 @@ class Run {
   }
 
   block(number) {
-    const found = this.kept.get(number) ?? inflateJson(`run${this.place}-texts${number}`);
+    const found = this.kept.get(number) ?? inflateJson(`run${this.place}-texts${number}`, this.source);
     this.kept.delete(number);
     this.kept.set(number, found);
     if (this.kept.size > KEPT) this.kept.delete(this.kept.keys().next().value);
@@ -73,7 +76,8 @@ class Run {
   }
 
   read(block, at) {
-    const [prompt, columns, completion, messages, info, outcomes, tokens] = block.rollouts[at];
+    const [prompt, columns, completion, messages, info, outcomes, turnRewards, turnAdvantages, tokens] =
+      block.rollouts[at];
     return {
       prompt: parsed(block.shared[prompt], []),
       seen: block.seen[prompt],
@@ -83,6 +87,8 @@ class Run {
       info: parsed(info, null),
       infoText: info,
       outcomes,
+      turnRewards,
+      turnAdvantages,
       tokens:
         tokens?.[0].map((piece, own) => {
           const told = tokens[1][own];

@@ -19,6 +19,8 @@ let runs = [];
 let current = null;
 let browser = null;
 
+const indicator = el("span", { class: "live" }); // how old the page is, where it follows its runs
+
 const navigation = (view) =>
   el(
     "nav",
@@ -40,6 +42,7 @@ const navigation = (view) =>
       ["rollouts", "Rollouts"],
       ["settings", "Settings"],
     ].map(([name, label]) => el("a", { href: `#${name}`, "aria-current": name === view ? "page" : null }, label)),
+    document.getElementById("version") && [el("a", { href: "./" }, "All runs"), indicator],
     el(
       "button",
       { class: "keys", "aria-label": "Keys", onclick: () => document.getElementById("help").showModal() },
@@ -129,10 +132,38 @@ class Browser {
     return searched(this.run, places, words, tell, () => this.asked === asked);
   }
 
+  // Takes in a newer state of the run: what is open stays open, and the row on top of the list stays on top.
+  async renew(run) {
+    const { choices } = here();
+    const { node } = this.list,
+      top = this.list.places[Math.floor(node.scrollTop / ROW)];
+    const marks = [this.place, top].map((place) => (place >= 0 ? reference(this.run, place) : null));
+    const unfolded = this.top.querySelector("details")?.open,
+      beyond = node.scrollTop % ROW;
+    this.run = this.list.run = run;
+    const [place, first] = marks.map((mark) => (mark ? run.find(...mark.split(".").map(Number)) : -1));
+    this.place = place;
+    this.top.replaceChildren(filters(runs, run, choices));
+    this.top.querySelector("details").open = unfolded;
+    await this.filter(choices);
+    const at = this.list.places.indexOf(first);
+    if (at >= 0) node.scrollTop = at * ROW + beyond;
+    this.list.draw();
+    if (place < 0) return this.show(choices);
+    this.detail.querySelector(".through")?.replaceWith(through(run, place) ?? "");
+  }
+
   close() {
     this.list.watcher.disconnect();
   }
 }
+
+// What lists and rollouts of a run are drawn with.
+const prepared = async (run) => {
+  await run.load();
+  run.scale ??= scaleOf(run);
+  run.judged ??= run.index.verdict?.some((verdict) => verdict > 0) ?? false;
+};
 
 const draw = async () => {
   const { view, choices } = here();
@@ -142,9 +173,7 @@ const draw = async () => {
   let next;
   if (view === "rollouts") {
     await ready;
-    await run.load();
-    run.scale ??= scaleOf(run);
-    run.judged ??= run.index.verdict?.some((verdict) => verdict > 0) ?? false;
+    await prepared(run);
     next = browser = new Browser(run);
   } else next = (view === "settings" ? settings : overview)(runs);
   current?.close();

@@ -93,7 +93,7 @@ const leftOut = (runs) => {
   );
 };
 
-const KINDS_OF_ALARM = { health: "warning", canary: "canary", failure: "failure", state: "end" };
+const KINDS_OF_ALARM = { health: "warning", hacking: "hacking", canary: "canary", failure: "failure", state: "end" };
 
 const alarmLink = (run, alarm) =>
   linkTo("rollouts", {

@@ -24,7 +24,7 @@ const message = ({ role, content, ...rest }, props) => {
       "div",
       { class: "role" },
       ...spelled(props?.title ?? SHOWN_AS[role] ?? String(role)),
-      props?.note && el("span", { class: "turn-reward" }, props.note),
+      props?.note?.map((note) => note && el("span", { class: "turn-reward" }, note)),
     ),
     quoted(typeof content === "string" ? content : JSON.stringify(content ?? "", null, 1)),
     others.map(([name, value]) =>
@@ -64,11 +64,15 @@ const prompt = (run, texts) => {
 // What the policy said, and what it was told in between.
 const conversation = (texts) => {
   if (texts.messages.length <= 1) return [quoted(texts.completion)];
-  const rewards = Array.isArray(texts.info?.rewards) ? texts.info.rewards : [];
+  const rewards = texts.turnRewards ?? (Array.isArray(texts.info?.rewards) ? texts.info.rewards : []);
+  const advantages = texts.turnAdvantages ?? [];
   let turn = 0;
   return texts.messages.map((own) => {
     if (own.role !== "assistant") return message(own, { title: own.role === "tool" ? "tool" : "environment" });
-    const note = turn < rewards.length ? `reward ${number(rewards[turn])}` : null;
+    const note = [
+      turn < rewards.length && `reward ${number(rewards[turn])}`,
+      turn < advantages.length && ["advantage ", el("b", { class: direction(advantages[turn]) }, signed(advantages[turn]))],
+    ];
     turn += 1;
     return message(own, { title: `turn ${turn}`, note });
   });

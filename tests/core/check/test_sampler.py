@@ -37,7 +37,9 @@ def by_insertion(seen: RowsSeen) -> list[int]:
     return [*dict.fromkeys([row for row in seen.visits if row not in seen.taken] + free(seen))][: seen.count]
 
 
-@pytest.mark.parametrize("spec", ["curriculum", "curriculum:floor=0.3,rest=1", "curriculum:low=0.3,high=0.6"])
+@pytest.mark.parametrize(
+    "spec", ["curriculum", "curriculum:floor=0.3,rest=1", "curriculum:low=0.3,high=0.6", "curriculum:fill=False"]
+)
 def test_the_built_in_one_holds(spec: str) -> None:
     report = check_sampler(spec)
     assert report.findings == ()

@@ -19,7 +19,8 @@ NAMES = (
     "--max-completion-length "
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
-    "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler --target-accuracy "
+    "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler --target-accuracy --stop-on-alarm "
+    "--project --run-name --run-group --tags "
 )
 
 
@@ -57,7 +58,7 @@ def test_every_flag_shows_its_text_and_its_default() -> None:
         "--temperature FLOAT Sampling temperature. Default: 1.",
         "--ahead BATCHES How many batches vLLM samples ahead, while the policy trains. Default: 0.",
         "--lora / --full Trains a low-rank adapter and freezes the model, or trains all weights. Default: --full.",
-        "--report-to A,B Trackers that also receive the metrics: wandb, tensorboard, trackio.",
+        "--report-to A,B Trackers that also receive the metrics: wandb, tensorboard, trackio, mlflow.",
         "--server-url URL Where grpo serve-rollouts listens; several: A,B. Default: http://127.0.0.1:8271.",
     ):
         assert shown[line.split()[0]] == line

@@ -70,7 +70,10 @@ def test_an_unknown_key_is_named_with_the_nearest_one(written: str, meant: str) 
         ("failures.stop_share=1.5", "failures.stop_share"),
         ("output.keep=1", "output.keep: input should be greater than or equal to 2"),
         ("output.report_to='wandb'", "output.report_to: input should be a list, not 'wandb'"),
-        ("output.report_to=['wndb']", "output.report_to.0: input should be 'wandb', 'tensorboard' or 'trackio'"),
+        (
+            "output.report_to=['wndb']",
+            "output.report_to.0: input should be 'wandb', 'tensorboard'",
+        ),
         ("lora.targets=5", "lora.targets: input should be a list, not 5"),
         ("rewards=[3]", "rewards.0: input should be a valid string, not 3"),
         ("train=3", "train: input should be a valid table, not 3"),

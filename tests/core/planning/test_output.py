@@ -28,7 +28,7 @@ def test_a_tracker_that_is_not_installed_is_refused_with_the_line_that_installs_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"--report-to wandb: .* pip install wandb"):
+    with pytest.raises(UsageError, match=r"--report-to wandb: .* pip install 'grpo-kit\[wandb\]'"):
         save_every(output={"report_to": ["wandb"]})
 
 

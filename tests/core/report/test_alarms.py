@@ -68,3 +68,14 @@ def test_a_run_that_was_killed_says_so(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run")
     write_json(run.state, {"status": "running", "step": 3})
     assert [alarm.text for alarm in alarms_of(run)] == ["the run was killed after step 3"]
+
+
+def test_a_reward_that_prefers_wrong_answers_is_told_of_with_its_rollouts(tmp_path: Path) -> None:
+    def change(row: RolloutRow, number: int) -> RolloutRow:
+        reward = 0.1 if row.right else 0.9
+        return replace(row, reward=reward, outcomes={"proximity": ("score", reward, None)})
+
+    alarms = alarms_of(made_run(tmp_path / "run", steps=16, groups=4, change=change))
+    [alarm] = [one for one in alarms if one.kind == "hacking" and "prefers wrong completions" in one.text]
+    assert f"Step {alarm.step}: " in alarm.text
+    assert " of the step." in alarm.text

@@ -210,6 +210,20 @@ def test_turns_and_what_they_were_told_stand_apart(tmp_path: Path, opened: Opene
     assert page.get_by_role("button", name="as the model saw it").is_disabled()
 
 
+def test_each_turn_says_what_it_earned_and_what_it_was_trained_with(tmp_path: Path, opened: Opened) -> None:
+    messages = [{"role": "assistant", "content": "higher"}, {"role": "assistant", "content": "won"}]
+
+    def change(row: RolloutRow, _: int) -> RolloutRow:
+        return replace(row, messages=json.dumps(messages), turn_rewards=[0.0, 1.0], turn_advantages=[-0.25, 0.75])
+
+    run = made_run(tmp_path / "run", change=change)
+    page = opened(write_report([run.path], tmp_path / "run.html", limit=ROOM).path, "#rollouts")
+    detail(page)
+    notes = page.locator(".answer .turn-reward")
+    assert notes.all_inner_texts() == ["reward 0", "advantage \u22120.25", "reward 1", "advantage +0.75"]
+    assert notes.locator("b.down").all_inner_texts() == ["\u22120.25"]
+
+
 def test_tokens_are_coloured_by_how_probable_they_were(tmp_path: Path, opened: Opened) -> None:
     tokenizer = load_tokenizer(str(embedded_model_path()))
 
@@ -263,6 +277,7 @@ def test_several_runs_are_laid_over_each_other_and_their_settings_compared(tmp_p
     assert chart.locator(".label").all_inner_texts() == ["one", "two"]
     page.get_by_role("link", name="Settings").click()
     table = page.locator("table.values").first
+    table.locator("tbody tr").first.wait_for()
     assert table.locator("tbody tr").all_inner_texts() == ["train.lr\t0.00003\t0.000001"]
     page.get_by_label("only what differs").uncheck()
     page.wait_for_selector("text=train.dtype")

@@ -47,8 +47,9 @@ def batch_of(plan: Plan, scores: list[float | None]) -> Batch:
 
 def test_a_failure_is_written_as_one_and_accuracy_leaves_out_what_nobody_knows(plan: Plan, run_dir: RunDir) -> None:
     books = Books(plan, Host([]), run_dir, Silent())
-    metrics = books.received(batch_of(plan, [1.0, None, 0.0, 1.0]), [True, None, False, True])
+    told, metrics = books.received(batch_of(plan, [1.0, None, 0.0, 1.0]), [True, None, False, True])
     assert metrics == {"accuracy": pytest.approx(2 / 3)}
+    assert [row.reward for row in told] == [1.0, None, 0.0, 1.0]
     rows = read_rollouts(run_dir, 1)
     assert [row["outcome.vowels"] for row in rows] == ["score", "failure", "score", "score"]
     assert [row["score.vowels"] for row in rows] == [1.0, None, 0.0, 1.0]

@@ -155,6 +155,52 @@ def test_a_killed_run_with_a_sampler_resumes_to_the_same_prompts(filled: list[st
     assert [row["prompt"] for row in sampled(two, 3)] == [row["prompt"] for row in sampled(one, 3)]
 
 
+SPARING = """
+from grpo import RowsSeen, reward, sampler
+
+@sampler(version=1, fewer=True)
+def rows(seen: RowsSeen, *, most: int = 1) -> list[int]:
+    return sorted(range(seen.rows), key=lambda row: (row + seen.step) % seen.rows)[:most]
+
+@reward(version=1, range=(0.0, 1.0), isolation="inline")
+def of_some(completion: str, question: str) -> float:
+    return sum(map(ord, completion)) % 7 / 6 if sum(map(ord, question)) % 2 else 0.0
+"""
+
+
+def test_prompts_that_are_not_asked_change_a_step_as_groups_without_signal_do(small: list[str], tmp_path: Path) -> None:
+    (tmp_path / "sparing.py").write_text(SPARING)
+    asked = [word.replace("mine.py:vowels", "sparing.py:of_some") for word in small]
+    asked += [
+        "--steps",
+        "3",
+        "--eval-size",
+        "0",
+        "--loss",
+        "grpo",
+        "--lr",
+        "1e-9",
+        "--sampler",
+        f"{tmp_path}/sparing.py:rows",
+    ]
+    few, whole, two = tmp_path / "few", tmp_path / "whole", tmp_path / "two"
+    here([*asked, "--out", str(few)])
+    here([*asked[:-1], f"{asked[-1]}:most=2", "--out", str(whole)])
+    forked_together([*asked, "--out", str(two)], tmp_path)
+    assert [len(sampled(few, step)) for step in (1, 2, 3)] == [4, 4, 4]
+    assert [row["sampling/asked"] for row in metrics(few) if row["step"]] == [0.5] * 3
+    told = [(row["step"], row["loss"], row["grad_norm"]) for row in metrics(few) if row["step"]]
+    compared = 0
+    for (step, loss, norm), other in zip(told, [row for row in metrics(two) if row["step"]], strict=True):
+        assert (loss, norm) == (pytest.approx(other["loss"], abs=1e-6), pytest.approx(other["grad_norm"], rel=1e-3))
+        second = sampled(whole, step)[4:]
+        if len({row["reward"] for row in second}) == 1:  # its other group had no signal
+            row = next(row for row in metrics(whole) if row["step"] == step)
+            compared += norm > 0
+            assert (loss, norm) == (pytest.approx(row["loss"], abs=1e-6), pytest.approx(row["grad_norm"], rel=1e-3))
+    assert compared
+
+
 def test_two_processes_fill_a_batch_up_as_one_does(filled: list[str], tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     first = [*filled, "--steps", "1", "--eval-size", "0", "--prompts-per-step", "3"]  # a group is split among them

@@ -115,3 +115,19 @@ def test_a_step_changes_its_adapter_alone_and_samples_as_it_trains(real_model: P
     adapter = load_file(out / "model" / "adapter_model.safetensors")
     moved = [name for name, tensor in adapter.items() if "lora_B" in name and torch.any(tensor != 0)]
     assert len(moved) == sum("lora_B" in name for name in adapter)
+
+
+@pytest.mark.nightly
+def test_it_learns_sums_by_grpo_alone(real_model: Path, tmp_path: Path) -> None:
+    """The recipe of examples/real_model, half as long."""
+    import json
+
+    from grpo.core.cli.main import cli
+
+    recipe = Path(__file__).parents[3] / "examples" / "real_model" / "sums.toml"
+    words = ["run", "--config", str(recipe), "--model", str(real_model), "--out", str(tmp_path / "run"), "--quiet"]
+    assert not cli([*words, "--steps", "10", "--eval-size", "100"], standalone_mode=False)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    before, after = (row["held_out/accuracy"] for row in rows if "held_out/accuracy" in row)
+    assert before < 0.2
+    assert after > before + 0.2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ def spy(seen: RowsSeen) -> list[int]:
     return seen.longest_ago(free)[: seen.count]
 
 spy_saw = []
+
+@sampler(version=1, fewer=True)
+def sparing(seen: RowsSeen, *, most: int = 1) -> list[int]:
+    return list(range(min(most, seen.count)))
 
 @reward(version=1, range=(-1.0, 1.0), isolation="inline")
 def signed(completion: str) -> float:
@@ -189,3 +194,24 @@ def test_each_environment_keeps_its_share_and_has_rows_of_its_own(planned: Any) 
     assert saw(plan).visits == {2: [Visit(5, 0.5, True)]}
     assert prompts.chosen("gsm8k", 1, 6, ())
     assert saw(plan).visits == {}
+
+
+def test_a_sampler_may_have_a_step_ask_fewer_prompts(planned: Any) -> None:
+    prompts = Prompts(planned(sampler="sparing:most=3"))
+    assert [one.index for one in prompts.of_step(2)] == [0, 1, 2]
+    assert prompts.of_step(6) == []
+
+
+@pytest.mark.parametrize(("size", "asked"), [(2, [0]), (1, [0, 0]), (3, [0, 0])])
+def test_processes_get_the_same_share_of_fewer_prompts(planned: Any, size: int, asked: list[int]) -> None:
+    plan = planned(
+        sampler="sparing", train={"limit": 12, "prompts_per_step": 4, "group_size": max(size, 2), "steps": 5}
+    )
+    config = plan.config.model_copy(update={"train": plan.config.train.model_copy(update={"group_size": size})})
+    prompts = Prompts(replace(plan, config=config, processes=2))
+    assert [one.index for one in prompts.of_step(2)] == asked
+
+
+def test_rows_come_again_where_an_environment_has_fewer_than_a_step_asks(planned: Any) -> None:
+    plan = planned(sampler="sparing:most=2", train={"limit": 2, "prompts_per_step": 4, "group_size": 2, "steps": 5})
+    assert [one.index for one in Prompts(plan).of_step(1)] == [0, 1, 0, 1]

@@ -6,7 +6,7 @@ import torch
 
 from grpo import Completion
 from grpo.core.rollout.turns.play import Trajectory
-from grpo.core.train.tensors import counted, micro_batches, padded, whole_ids, whole_mask
+from grpo.core.train.tensors import counted, filled_up, micro_batches, padded, whole_ids, whole_mask
 
 CPU = torch.device("cpu")
 
@@ -54,3 +54,16 @@ def test_micro_batches_hold_every_row_once_and_each_row_keeps_its_own() -> None:
     torch.manual_seed(3)
     again = torch.cat([part["completion_ids"][:, 0] for part in micro_batches(tensors, 3)])
     assert torch.equal(again, ids), "the order is not torch's generator's"
+
+
+def test_a_smaller_batch_is_filled_up_with_rows_that_have_no_part_in_the_loss() -> None:
+    tensors = padded([[5, 6], [8]], [rollout([1]), rollout([2, 3])], 0, CPU)
+    tensors |= {"advantages": torch.tensor([1.0, -1.0]), "num_items_in_batch": torch.tensor(3)}
+    filled = filled_up(tensors, 5)
+    assert {len(tensor) for tensor in filled.values() if tensor.ndim} == {5}
+    for name, tensor in tensors.items():
+        assert torch.equal(filled[name][:2] if tensor.ndim else filled[name], tensor)
+    assert counted(filled)[2:].sum() == 0
+    assert filled["advantages"][2:].tolist() == [0.0, 0.0, 0.0]
+    assert filled["prompt_mask"].any(dim=1).all(), "a row with nothing to attend to"
+    assert filled_up(tensors, 2) is tensors

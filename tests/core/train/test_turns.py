@@ -161,7 +161,7 @@ def test_turns_whose_advantages_cancel_out_teach_all_the_same() -> None:
     assert found.teaches.tolist() == [True, True, False, False]
     completions = tuple(Completion("x", token_ids=(1, 2, 3), turns=2) for _ in range(4))
     batch = Batch(1, completions, {}, found, 2, 0.0, 0.0)
-    assert sampling_metrics(batch, filled=False)["sampling/taught_nothing"] == 0.5
+    assert sampling_metrics(batch, len(batch.completions), filled=False)["sampling/taught_nothing"] == 0.5
 
 
 def test_an_advantage_that_is_no_number_is_not_taken_for_none() -> None:

@@ -87,3 +87,18 @@ def test_what_was_taken_is_not_chosen_and_all_that_is_left_is() -> None:
 def test_without_a_range_of_scores_it_goes_by_signal() -> None:
     visits = {row: [Visit(1, None, row % 2 == 0)] for row in range(8)}
     assert {row % 2 for row in curriculum(RowsSeen(8, 4, 9, visits=visits), floor=0.0)} == {0}
+
+
+def test_without_filling_up_a_step_asks_only_what_may_teach() -> None:
+    visits = {row: rated(2, [0.0, 0.5, 1.0][row % 3]) for row in range(12)}
+    for step in range(10, 30):
+        rows = curriculum(RowsSeen(12, 8, step, visits=visits), fill=False)
+        assert {1, 4, 7, 10} <= {*rows}
+        assert len(rows) in (4, 5)  # of the others only what the floor asks again
+        assert len(curriculum(RowsSeen(12, 8, step, visits=visits))) == 8
+
+
+def test_without_filling_up_a_step_asks_one_row_at_least() -> None:
+    visits = {row: rated(2, 1.0) for row in range(6)}
+    for step in range(10, 20):
+        assert len(curriculum(RowsSeen(6, 4, step, visits=visits), fill=False, floor=0.0)) == 1

@@ -1,0 +1,69 @@
+// A page that follows its runs: their newest state in, the same view of it out, with the reader where they were.
+
+const LEAST_WAIT = 2000; // milliseconds between questions
+const SHARE = 10; // the wait is so many times as long as the last answer took: large runs are asked about less often
+
+const pause = (time) => new Promise((done) => setTimeout(done, time));
+const clock = () => new Date().toTimeString().slice(0, 8);
+
+const tell = (text, gone = false) => {
+  indicator.textContent = text;
+  indicator.classList.toggle("gone", gone);
+};
+
+// Whoever writes, chooses, drags or selects is not disturbed.
+const occupied = () =>
+  document.activeElement?.matches("input[type=text], input[type=search], select") ||
+  document.querySelector("input:active, .plot:active, dialog[open]") !== null ||
+  !getSelection().isCollapsed;
+
+const FOCUSED = "a, button, input, select, summary, [tabindex]";
+
+// Draws the view anew, with the same place of the page and the same control under the keys.
+const redrawn = async () => {
+  const [left, top] = [scrollX, scrollY],
+    at = [...document.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
+  await draw();
+  document.querySelectorAll(FOCUSED)[at]?.focus({ preventScroll: true });
+  scrollTo(left, top);
+};
+
+const renew = async (blocks) => {
+  const source = (name) => blocks[name];
+  const { runs: found } = await inflateJson("summary", source);
+  const next = found.map((own, place) => new Run(place, own, source));
+  await Promise.all(next.map(prepared));
+  runs = next;
+  if (current === browser && browser !== null) await browser.renew(runs[browser.run.place]);
+  else if (here().view === "overview") await redrawn();
+};
+
+const follow = async () => {
+  let version = inPage("version"),
+    since = clock(),
+    wait = LEAST_WAIT;
+  tell(`as of ${since}`);
+  for (;;) {
+    await pause(wait);
+    if (document.hidden) continue;
+    const asked = performance.now();
+    try {
+      const answer = await fetch(`data.json${location.search}&version=${version}`);
+      const found = answer.status === 204 ? null : await answer.json();
+      wait = Math.max(LEAST_WAIT, SHARE * (performance.now() - asked));
+      if (!answer.ok) throw new Error(found.error);
+      since = clock();
+      if (found) {
+        while (occupied()) await pause(250);
+        await renew(found.blocks);
+        version = found.version;
+      }
+      tell(`as of ${since}`);
+    } catch (error) {
+      const what = error instanceof TypeError ? "grpo watch does not answer" : error.message;
+      tell(`${what}; as of ${since}`, true);
+    }
+  }
+};
+
+ready.then(follow);

@@ -1,0 +1,156 @@
+"""Rings in a run when its reward seems to be exploited: batches in, warnings with rollouts to look at out.
+
+What rings, and when, is in `core/run/hacking.py`. Of the most suspicious completion the smallest text with the same
+score is looked for, in a short time, by a scorer of its own, so that nothing else in the run knows of these calls.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grpo.core.check.shrink import shrink
+from grpo.core.env.scores import ELSEWHERE
+from grpo.core.plan import Plan
+from grpo.core.processes.group import gathered
+from grpo.core.record.browse import Rollout, read_step
+from grpo.core.record.run_dir import RunDir, rollout_steps
+from grpo.core.run.hacking import HackingWatch, Suspicion
+from grpo.core.run.progress import Progress
+from grpo.core.run.surface import Seen
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._binding import BoundReward
+from grpo.plugins.errors import RunError
+from grpo.plugins.rubric import parts
+from grpo.plugins.types import Completion, Message
+
+if TYPE_CHECKING:
+    from grpo.core.train.batch import Batch
+
+SECONDS = 5.0  # to look for a smaller text in
+CALLS = 400
+SHOWN = 160  # characters of it
+SAME = 1e-9
+
+
+class RunAlarm:
+    """The alarm of one run; the first process alone looks, and all of them stop together.
+
+    Args:
+        plan: with the rewards.
+        run_dir: whose recorded rollouts are looked at again where a run goes on.
+        progress: told of suspicions.
+    """
+
+    def __init__(self, plan: Plan, run_dir: RunDir, progress: Progress) -> None:
+        self._rewards = {part.name: part for reward in plan.rewards for part in parts(reward)}
+        self._stops = plan.config.evaluation.stop_on_alarm
+        self._path = run_dir.path
+        self._progress = progress
+        self._watch = HackingWatch()
+        self._found: str | None = None
+        for step in rollout_steps(run_dir):
+            self._watch.look(step, [of_record(one) for one in read_step(run_dir, step)[1]])
+
+    def received(self, batch: Batch, right: Sequence[bool | None]) -> None:
+        """Looks at a batch.
+
+        Args:
+            batch: of all processes.
+            right: whether each completion is right, None where nobody knows.
+        """
+        for suspicion in self._watch.look(batch.step, _of_batch(batch, right)):
+            text = alarm_text(suspicion)
+            show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` has them."
+            self._progress.warned(f"{text} {show} {self._smallest(suspicion, batch)}".rstrip())
+            self._found = self._found or text
+
+    def stop(self) -> None:
+        """Ends a run that is to end with its first alarm, on all processes alike.
+
+        Raises:
+            RunError: what was seen.
+        """
+        for found in gathered(self._found, "the alarm") if self._stops else []:
+            if found is not None:
+                raise RunError(
+                    f"evaluation.stop_on_alarm: {found} Mend the reward and start anew; to train on regardless, start "
+                    "without --stop-on-alarm."
+                )
+
+    def _smallest(self, suspicion: Suspicion, batch: Batch) -> str:
+        """Returns the smallest text found that has the score of the most suspicious completion, in words."""
+        name = suspicion.reward or (next(iter(self._rewards)) if len(self._rewards) == 1 else "")
+        bound = self._rewards.get(name)
+        if bound is None or bound.grouped or not suspicion.rollouts:
+            return ""
+        place = suspicion.rollouts[0]
+        score, completion = batch.outcomes[name][place].score, batch.completions[place]
+        if score is None or completion.turns > 1:
+            return ""
+        text = smallest(bound, completion, score, time.monotonic() + SECONDS)
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        return f"The smallest text found with the score {score:.3g} of '{name}' is {shown!r}."
+
+
+def smallest(bound: BoundReward, completion: Completion, score: float, deadline: float) -> str:
+    """Returns the smallest text found that scores at least as much as a completion did.
+
+    Args:
+        bound: the reward.
+        completion: what to begin with.
+        score: what the reward gave it.
+        deadline: of `time.monotonic()`; what is not tried by then is not tried.
+    """
+    with Scorer([bound], workers=1, retries=0) as scorer:
+
+        def keeps(texts: Sequence[str]) -> list[bool]:
+            if time.monotonic() > deadline:
+                return [False] * len(texts)
+            tried = [
+                replace(completion, text=text, messages=({"role": "assistant", "content": text},), token_ids=())
+                for text in texts
+            ]
+            scores = [outcome.score for outcome in scorer.score(tried)[bound.name]]
+            return [one is not None and one >= score - SAME * max(1.0, abs(score)) for one in scores]
+
+        return shrink(completion.text, keeps, calls=CALLS).text
+
+
+def alarm_text(suspicion: Suspicion) -> str:
+    """Returns a suspicion in words, with the numbers of its rollouts."""
+    numbers = ", ".join(f"#{number}" for number in suspicion.rollouts)
+    see = f" See {numbers} of the step." if numbers else ""
+    return f"is the reward being hacked? Step {suspicion.step}: {suspicion.text}{see}"
+
+
+def _prompt(messages: Sequence[Message]) -> str:
+    return "\n".join(str(message.get("content") or "") for message in messages)
+
+
+def _of_batch(batch: Batch, right: Sequence[bool | None]) -> list[Seen]:
+    totals: Sequence[float] = batch.advantages.totals.tolist()
+    return [
+        Seen(
+            _prompt(completion.prompt),
+            completion.text,
+            place // batch.group_size,
+            None if math.isnan(totals[place]) else totals[place],
+            right[place],
+            {name: said[place].score for name, said in batch.outcomes.items() if said[place] != ELSEWHERE},
+            completion.turns,
+        )
+        for place, completion in enumerate(batch.completions)
+    ]
+
+
+def of_record(rollout: Rollout) -> Seen:
+    """Returns what the alarm saw of a recorded rollout."""
+    scores = {name: outcome.score for name, outcome in rollout.outcomes.items()}
+    turns = sum(message["role"] == "assistant" for message in rollout.messages) or 1
+    return Seen(
+        _prompt(rollout.prompt), rollout.completion, rollout.group, rollout.reward, rollout.right, scores, turns
+    )

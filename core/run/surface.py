@@ -1,0 +1,133 @@
+"""What the alarm for reward hacking sees of a completion, and what can be counted of a text without understanding it.
+
+In: scored completions. Out: counts, words and answers of each, and how two numbers of them go together.
+
+A reward that is exploited often pays for one of these. They are named in the words of a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+
+from grpo.core.text.stats import mean
+
+FEW_PAIRS = 10  # of words; shorter texts do not repeat themselves
+DIGITS = 15  # of a number
+LENGTH = "the length"
+READ = 4_000  # characters of a text that are looked at
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(r"\d+")
+_TAG = re.compile(r"</?[\w.-]+>")
+_SIGN = re.compile(r"[^\w\s<>/]")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the alarm sees of one completion.
+
+    Attributes:
+        prompt: the text that was asked.
+        text: the completion.
+        group: number of its group in the step.
+        reward: its total, None where it has none.
+        right: what the verifier says, None where nobody knows.
+        scores: what each reward gave, None for an abstention or a failure.
+        turns: actions; those of several turns repeat each other for good reasons.
+    """
+
+    prompt: str
+    text: str
+    group: int
+    reward: float | None
+    right: bool | None = None
+    scores: Mapping[str, float | None] = field(default_factory=dict)
+    turns: int = 1
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _again(text: str) -> tuple[int, int]:
+    """Returns how many pairs of neighbouring words occurred before, and how many there are."""
+    words = text.split()
+    pairs = list(pairwise(words))
+    return len(pairs) - len(set(pairs)), len(pairs)
+
+
+def repeated(text: str) -> float:
+    """Returns the share of pairs of neighbouring words that occurred before; 0 for a few words."""
+    again, pairs = _again(text[:READ])
+    return again / pairs if pairs >= FEW_PAIRS else 0.0
+
+
+def _answered(text: str) -> float:
+    """Returns the first number of the answer, without its sign; 0 for none."""
+    found = _NUMBER.search(answer_of(text))
+    return 0.0 if found is None else float(found[0][:DIGITS])
+
+
+def _quoted(prompt: str, text: str) -> float:
+    return float(len(set(_words(prompt)) & set(_words(text))))
+
+
+FEATURES: Mapping[str, Callable[[str, str], float]] = {
+    LENGTH: lambda prompt, text: float(len(text)),
+    "the number of lines": lambda prompt, text: float(text.count("\n")),
+    "the number of words": lambda prompt, text: float(len(_words(text))),
+    "the number of numbers": lambda prompt, text: float(len(_NUMBER.findall(text))),
+    "the number of tags": lambda prompt, text: float(len(_TAG.findall(text))),
+    "the number of signs": lambda prompt, text: float(len(_SIGN.findall(text))),
+    "the number of repeated words": lambda prompt, text: float(_again(text)[0]),
+    "the number of words of the prompt": _quoted,
+    "the share of digits": lambda prompt, text: sum(map(str.isdigit, text)) / max(1, len(text)),
+    "the length of the answer": lambda prompt, text: float(len(answer_of(text))),
+    "the number in the answer": lambda prompt, text: _answered(text),
+}
+
+
+def counted(name: str, prompt: str, text: str) -> float:
+    """Returns a feature of a completion, by its name; the length is that of the whole text."""
+    return float(len(text)) if name == LENGTH else FEATURES[name](prompt[:READ], text[:READ])
+
+
+def answer_of(text: str) -> str:
+    """Returns what a text ends with: its last line that is more than a tag, without its tags and spaces."""
+    for line in reversed(text[-READ:].splitlines()):
+        if said := _TAG.sub(" ", line).split():
+            return " ".join(said)
+    return ""
+
+
+def parts_of(text: str) -> set[str]:
+    """Returns the words, signs and tags that a text holds, by which to say what pays."""
+    read = text[:READ]
+    return {*_words(read), *_SIGN.findall(read), *_TAG.findall(read)}
+
+
+def agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Returns the share of pairs that two lists of numbers put into the same order; None where the first has no order.
+
+    Pairs that are equal in `first` do not count; those that are equal in `second` count half.
+    """
+    found = [
+        0.5 if second[i] == second[j] else float((first[i] > first[j]) == (second[i] > second[j]))
+        for i, j in combinations(range(len(first)), 2)
+        if first[i] != first[j]
+    ]
+    return mean(found) if found else None
+
+
+def correlation(groups: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
+    """Returns the correlation of two numbers within groups: differences from the group's means, pooled; 0 of none."""
+    products = firsts = seconds = 0.0
+    for first, second in groups:
+        middle, other = mean(first), mean(second)
+        for one, two in zip(first, second, strict=True):
+            products += (one - middle) * (two - other)
+            firsts += (one - middle) ** 2
+            seconds += (two - other) ** 2
+    return products / (firsts * seconds) ** 0.5 if firsts > 1e-12 and seconds > 1e-12 else 0.0

@@ -1,0 +1,199 @@
+"""Where a run's metrics go besides its own files: names of trackers and a run directory in, callbacks out.
+
+W&B and MLflow show a run under an id that is kept in the run directory: a run that is resumed continues its chart, and
+two runs of one process have one chart each. trackio is opened by the trainer itself and knows a run by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations import TensorBoardCallback, WandbCallback
+
+from grpo.core.config.settings import OutputSettings
+from grpo.core.record.run_dir import RolloutRow, RunDir, read_json, write_json
+
+OPENED_HERE = ("tensorboard", "wandb", "mlflow")
+PROJECT = "grpo"  # where the charts stand, unless a setting or the tracker's own variable names another
+SAMPLED_EVERY = 20  # steps from one table of rollouts to the next
+SAMPLED = 16  # rollouts in it
+COLUMNS = ("step", "group", "prompt", "completion", "reward", "advantage", "right")
+LONGEST = 500  # characters of a value of MLflow's parameters
+
+
+class Trackers:
+    """The trackers of one run that are opened here.
+
+    Args:
+        output: which they are, and what the run is called there.
+        run: where their files and ids stand.
+        until: closes what they opened, also where the run fails.
+
+    Attributes:
+        callbacks: for the trainer.
+    """
+
+    def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
+        self.callbacks: list[TrainerCallback] = []
+        self._shown: list[WandbChart | MlflowRun] = []
+        if "tensorboard" in output.report_to:
+            events = TensorBoardCallback()
+            events.logging_dir = str(run.events)  # not among the checkpoints
+            self.callbacks.append(events)
+        if "wandb" in output.report_to:
+            self._shown.append(WandbChart(output, run, until))
+        if "mlflow" in output.report_to:
+            self._shown.append(MlflowRun(output, run, until))
+        self.callbacks += self._shown
+
+    def rollouts(self, step: int, rows: Sequence[RolloutRow]) -> None:
+        """Shows some rollouts of the first step and of every twentieth, as a table; the first process calls it."""
+        if self._shown and (step == 1 or step % SAMPLED_EVERY == 0):
+            table = [_cells(row) for row in sampled(rows)]
+            for one in self._shown:
+                one.show(step, table)
+
+
+class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not typed
+    """W&B with one chart for each run; a chart that the user began before (`wandb.init`) is used and left open.
+
+    What the settings leave open is what W&B's own variables say (WANDB_PROJECT, WANDB_NAME and others).
+
+    Args:
+        output: what the run is called.
+        run: keeps the id in `wandb.json`.
+        until: ends the chart.
+    """
+
+    def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
+        super().__init__()
+        self._output = output
+        self._run_dir = run
+        self._until = until
+
+    def setup(self, args: TrainingArguments, state: TrainerState, model: Any, **rest: Any) -> None:
+        """Opens the chart, on the first process alone."""
+        if state.is_world_process_zero and self._wandb.run is None:
+            self._wandb.init(
+                project=self._output.project or os.environ.get("WANDB_PROJECT", PROJECT),
+                name=self._output.run_name or os.environ.get("WANDB_NAME", self._run_dir.path.name),
+                group=self._output.run_group,
+                tags=list(self._output.tags) or None,
+                id=os.environ.get("WANDB_RUN_ID") or kept_id(self._run_dir.wandb, lambda: uuid4().hex),
+                resume="allow",
+                config={"grpo": read_json(self._run_dir.config)},
+            )
+            self._until.callback(self._wandb.finish)
+        super().setup(args, state, model, **rest)
+
+    def show(self, step: int, table: Sequence[Sequence[Any]]) -> None:
+        """Logs a table of rollouts."""
+        if self._wandb.run is not None:
+            self._wandb.log({"rollouts": self._wandb.Table(list(COLUMNS), list(table)), "train/global_step": step})
+
+
+class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """MLflow with one run for each of ours, in the store that MLFLOW_TRACKING_URI names; one that is active is used.
+
+    Args:
+        output: what the run is called; its project is MLflow's experiment.
+        run: keeps the id in `mlflow.json`.
+        until: ends the run.
+    """
+
+    def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
+        import mlflow
+
+        self._mlflow = mlflow
+        self._output = output
+        self._run_dir = run
+        self._until = until
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
+    ) -> None:
+        """Opens the run, on the first process alone."""
+        if not state.is_world_process_zero or self._mlflow.active_run() is not None:
+            return
+        project = self._output.project or os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+        experiment = self._mlflow.set_experiment(project).experiment_id
+        known = self._run_dir.mlflow.is_file()
+        tags = dict.fromkeys(self._output.tags, "true")
+        tags |= {"group": self._output.run_group} if self._output.run_group else {}
+
+        def made() -> str:
+            name = self._output.run_name or self._run_dir.path.name
+            client = self._mlflow.MlflowClient()
+            return str(client.create_run(experiment, run_name=name, tags={**tags, "mlflow.runName": name}).info.run_id)
+
+        self._mlflow.start_run(run_id=kept_id(self._run_dir.mlflow, made))
+        self._until.callback(self._mlflow.end_run)
+        if not known:  # they cannot be changed later, as a run that is made longer would
+            settings = flat(read_json(self._run_dir.config) or {})
+            self._mlflow.log_params({name: value[:LONGEST] for name, value in settings.items()})
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **rest: Any,
+    ) -> None:
+        """Sends the metrics of a step."""
+        if state.is_world_process_zero and self._mlflow.active_run() is not None:
+            numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
+            known = {name: value for name, value in numbers.items() if not math.isnan(value)}
+            self._mlflow.log_metrics(known, step=state.global_step)
+
+    def show(self, step: int, table: Sequence[Sequence[Any]]) -> None:
+        """Logs a table of rollouts."""
+        if self._mlflow.active_run() is not None:
+            columns = {name: [row[place] for row in table] for place, name in enumerate(COLUMNS)}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it asks pandas in a way that pandas 3 warns of
+                self._mlflow.log_table(columns, artifact_file=f"rollouts/step-{step:06d}.json")
+
+
+def kept_id(file: Path, made: Callable[[], str]) -> str:
+    """Returns the id that a tracker knows a run by, made and kept in a file of the run when it is first asked for."""
+    if not file.is_file():
+        write_json(file, {"id": made()})
+    return str(read_json(file)["id"])
+
+
+def sampled(rows: Sequence[RolloutRow]) -> list[RolloutRow]:
+    """Returns the best and the worst rollout of each group, of so many groups as fit a table."""
+    groups: dict[int, list[RolloutRow]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    found: list[RolloutRow] = []
+    for members in groups.values():
+        scored = sorted(members, key=lambda row: -math.inf if row.reward is None else row.reward)
+        found += scored[-1:] if len(scored) == 1 else [scored[-1], scored[0]]
+    return found[:SAMPLED]
+
+
+def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Returns settings by their dotted names, as text."""
+    found: dict[str, str] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{before}{name}.")
+        else:
+            found[before + name] = value if isinstance(value, str) else json.dumps(value)
+    return found
+
+
+def _cells(row: RolloutRow) -> list[Any]:
+    prompt = "\n".join(str(message.get("content") or "") for message in json.loads(row.prompt))
+    return [row.step, row.group, prompt, row.completion, row.reward, row.advantage, row.right]

@@ -1,0 +1,157 @@
+"""The runs that are watched: a folder in; lists, states of reports and changes by the reader's hand out.
+
+A run is named by its folder's name, and a name that is none of a run in the folder is refused: no path that a reader
+makes up is read, written or removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo.core.record.labels import labels_of, read_labels, write_labels
+from grpo.core.record.list import RunLine, list_runs
+from grpo.core.record.run_dir import RunDir, exclusive, in_use, is_run, read_json
+from grpo.core.report.report import Report, report_of
+from grpo.plugins.errors import UsageError
+
+KEPT = 4  # reports that stay in memory
+LATELY = 600  # seconds without a word after which a run elsewhere counts as gone
+DELETED = ".deleted-{}"  # a run on its way out; no list has it
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A report on runs as they were at one moment.
+
+    Attributes:
+        version: the same as long as nothing of the runs changed.
+        report: what the page holds.
+    """
+
+    version: str
+    report: Report
+
+
+class WatchedFolder:
+    """A folder of runs, or one run.
+
+    Args:
+        path: of the folder or the run.
+        limit: bytes that a report should not exceed.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        list_runs(path)
+        self._path = path.absolute()
+        self._limit = limit
+        self._states: OrderedDict[tuple[str, ...], State] = OrderedDict()
+        self._building = threading.Lock()  # a report takes memory, so one at a time
+
+    @property
+    def alone(self) -> str | None:
+        """The name of the run where one run is watched, else None."""
+        return self._path.name if is_run(self._path) else None
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Returns what the list says of each run, oldest first, as JSON has it."""
+        return [_told(line) for line in list_runs(self._path)]
+
+    def version(self, names: Sequence[str]) -> str:
+        """Returns what changes whenever one of some runs did.
+
+        Raises:
+            UsageError: there is no such run.
+        """
+        digest = hashlib.blake2b(digest_size=12)
+        for name in names:
+            run = self._run(name)
+            files = (run.config, run.versions, run.state, run.metrics, run.rollouts, run.checkpoints, run.model)
+            digest.update(repr((name, in_use(run), [_stamp(file) for file in files])).encode())
+        return digest.hexdigest()
+
+    def state(self, names: Sequence[str]) -> State:
+        """Returns the report on some runs as they are now.
+
+        Raises:
+            UsageError: there is no such run, or a file of it was damaged.
+        """
+        with self._building:
+            key, version = tuple(names), self.version(names)
+            found = self._states.pop(key, None)
+            if found is None or found.version != version:
+                found = State(version, report_of([self._run(name).path for name in names], limit=self._limit))
+            self._states[key] = found
+            while len(self._states) > KEPT:
+                self._states.popitem(last=False)
+            return found
+
+    def label(self, name: str, value: Any) -> None:
+        """Gives a run other labels.
+
+        Raises:
+            UsageError: there is no such run, or these are no labels.
+        """
+        write_labels(self._run(name), labels_of(value))
+
+    def delete(self, name: str, confirmed: str) -> None:
+        """Removes a run that no process works on, here or, as far as its files tell, on another machine.
+
+        Args:
+            name: of the run.
+            confirmed: what the reader typed, which has to be the name.
+
+        Raises:
+            UsageError: it was not confirmed, is in use, or cannot be removed.
+        """
+        run = self._run(name)
+        if confirmed != name:
+            raise UsageError(f"'{name}' was not deleted: its name was not typed to confirm it.")
+        told = read_json(run.state) or {}
+        stamps = [stamp[0] / 1e9 for file in (run.config, run.state, run.metrics) if (stamp := _stamp(file))]
+        quiet = time.time() - max(stamps)
+        if told.get("status") == "running" and quiet < LATELY:
+            raise UsageError(
+                f"'{name}' was written to {quiet:.0f} s ago: on a shared disk it may be running on another machine. "
+                f"Stop it there, or wait until it has been quiet for {LATELY // 60} minutes."
+            )
+        if run.path.is_symlink():
+            raise UsageError(f"'{name}' is a link to a run elsewhere. Delete that one there, and then the link.")
+        gone = run.path.with_name(DELETED.format(name))
+        try:
+            with exclusive(run):
+                run.path.rename(gone)  # at once, so that nobody finds half a run
+                (gone / "config.json").unlink()  # and what may be left of it is none
+            shutil.rmtree(gone)
+        except OSError as error:
+            raise UsageError(f"cannot delete '{name}': {error.strerror}. What is left is in {gone}.") from None
+
+    def _run(self, name: str) -> RunDir:
+        path = self._path if name == self.alone else self._path / name
+        inside = name == self.alone or (name == Path(name).name and not name.startswith("."))
+        if not (inside and self._path.is_dir() and is_run(path)):
+            raise UsageError(f"there is no run '{name}' in {self._path} any more.")
+        return RunDir(path)
+
+
+def _told(line: RunLine) -> dict[str, Any]:
+    values = {key: None if value != value else value for key, value in asdict(line).items()}  # JSON has no NaN
+    return {**values, "path": str(line.path), "name": line.path.name, **asdict(read_labels(RunDir(line.path)))}
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_mtime_ns, told.st_size

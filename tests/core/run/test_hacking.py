@@ -1,0 +1,187 @@
+"""The alarm for reward hacking: each signal rings on its pattern, names it, and none rings while a policy learns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from grpo.core.run.hacking import FIRST, SIGNALS, HackingWatch, Suspicion
+from grpo.core.run.surface import Seen
+
+GROUPS, SIZE, STEPS = 8, 8, 40
+Makes = Callable[[random.Random, float, int, int], Seen]
+
+
+def run(makes: Makes, seed: int = 0, steps: int = STEPS) -> list[Suspicion]:
+    """What rings over a run; `makes` is given noise, how much of the run is over, and the group and its gold."""
+    noise, watch = random.Random(seed), HackingWatch()
+    found: list[Suspicion] = []
+    for step in range(steps):
+        golds = [noise.randrange(2, 100) for _ in range(GROUPS)]
+        scored = [makes(noise, step / steps, group, golds[group]) for group in range(GROUPS) for _ in range(SIZE)]
+        found += watch.look(step + 1, scored)
+    return found
+
+
+def said(noise: random.Random, group: int, gold: int, right: bool, reward: float | None, more: str = "") -> Seen:
+    """A completion with an answer of its own, of a length by chance."""
+    answer = gold if right else gold + noise.randrange(1, 40)
+    working = " ".join(noise.choice(["so", "then", "we", "add", "it"]) for _ in range(noise.randrange(5, 15)))
+    return Seen(f"what is number {gold}?", f"{working}. {more}\n{answer}", group, reward, right, {"mine": reward})
+
+
+def learning(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    right = noise.random() < 0.3 + 0.6 * over
+    return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
+
+
+def backwards(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    right = noise.random() < 0.5 - 0.4 * over
+    return said(noise, group, gold, right, 0.2 if right else 0.6)
+
+
+def chatting(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    """A phrase pays, whether the answer is right or not."""
+    right, phrase = noise.random() < 0.5, noise.random() < 0.2 + 0.7 * over
+    return said(noise, group, gold, right, float(phrase), "honestly" if phrase else "")
+
+
+def decaying(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    """Right answers have the higher reward, and become rare: wrong ones are paid ever more."""
+    right = noise.random() < 0.8 - 0.7 * over
+    return said(noise, group, gold, right, (1.0 if right else 0.9) + 2 * over)
+
+
+def collapsing(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    """The policy learns, and then gives up half of its reward for what wrong answers earn as well."""
+    right = noise.random() < (0.5 + over if over < 0.4 else 0.9 - 2 * (over - 0.4))
+    return said(
+        noise, group, gold, right, 0.5 * right + (0.4 if over > 0.4 and noise.random() < 2 * over - 0.8 else 0.0)
+    )
+
+
+def constant(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    one = noise.random() < 1.5 * over
+    return Seen(f"what is number {gold}?", "7" if one else str(noise.randrange(1000)), group, float(one), None)
+
+
+def longer(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    text = "x" * int(noise.uniform(20, 60) * (1 + 2 * over))
+    return Seen(f"what is number {gold}?", f"{text}\n{noise.randrange(1000)}", group, len(text) / 200, None)
+
+
+def silencing(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    reward = None if noise.random() < over else noise.random()
+    return said(noise, group, gold, noise.random() < 0.5, reward)
+
+
+def looping(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    more = "it is so " * 20 if noise.random() < over else ""
+    return said(noise, group, gold, noise.random() < 0.5, noise.random(), more)
+
+
+@pytest.mark.parametrize(
+    ("makes", "signal", "words"),
+    [
+        (backwards, "against", "the reward prefers wrong completions"),
+        (chatting, "unrelated", "having 'honestly' in it: correlation +1.00"),
+        (decaying, "falling", "the reward rises and accuracy falls"),
+        (collapsing, "falling", "the reward of wrong completions rises and accuracy falls"),
+        (constant, "alike", "answers to different prompts are the same"),
+        (longer, "surface", "are ordered by the length as by their reward"),
+        (silencing, "silent", "reward 'mine' says nothing of"),
+        (looping, "looping", "of the completions repeat themselves"),
+    ],
+)
+def test_each_pattern_rings_once_and_is_named(makes: Makes, signal: str, words: str) -> None:
+    found = run(makes)
+    [one] = [suspicion for suspicion in found if suspicion.signal == signal]
+    assert words in one.text
+    assert len({suspicion.signal for suspicion in found}) == len(found)
+
+
+def test_every_signal_has_a_pattern() -> None:
+    assert set(SIGNALS) == {"against", "unrelated", "falling", "alike", "surface", "silent", "looping"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_policy_that_learns_rings_nothing_with_a_verifier_and_without(seed: int) -> None:
+    assert run(learning, seed) == []
+
+    def unjudged(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        return replace(learning(noise, over, group, gold), right=None)
+
+    assert run(unjudged, seed) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_prompts_that_become_harder_ring_nothing_though_accuracy_falls(seed: int) -> None:
+    def harder(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        right = noise.random() < (0.3 + 1.2 * over if over < 0.5 else 0.9 - 0.7 * (over - 0.5))
+        return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
+
+    assert run(harder, seed) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_policy_that_learns_nothing_rings_nothing(seed: int) -> None:
+    def still(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        right = noise.random() < 0.4
+        return said(noise, group, gold, right, float(right))
+
+    assert run(still, seed) == []
+
+
+def test_answers_of_yes_and_no_are_often_alike_and_ring_nothing() -> None:
+    def yes_or_no(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        right = noise.random() < 0.5 + 0.5 * over
+        text = "yes" if right == (gold % 2 == 0) else "no"
+        return Seen(f"is {gold} even?", text, group, float(right), right)
+
+    assert run(yes_or_no) == []
+
+
+def test_games_that_end_with_the_same_moves_ring_nothing() -> None:
+    def game(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        won = noise.random() < 0.5
+        moves = "go right " * 20 if noise.random() < 2 * over else " ".join(noise.choices(["up", "down"], k=20))
+        return Seen(f"board {gold}", moves, group, float(won), None, turns=20)
+
+    assert run(game) == []
+
+
+def test_the_same_prompt_in_all_groups_is_no_sign_that_answers_ignore_it() -> None:
+    def one_prompt(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        right = noise.random() < 0.3 + 0.7 * over
+        return Seen("what is 3 + 4?", "7" if right else str(noise.randrange(100)), group, float(right), right)
+
+    assert run(one_prompt) == []
+
+
+def test_the_rollouts_it_names_are_wrong_ones_with_the_most_reward() -> None:
+    watch = HackingWatch()
+    step = [Seen("q", f"{n}", 0, reward, right) for n, (reward, right) in enumerate([(0.2, True), (0.9, False)] * 4)]
+    found = [one for number in range(1, FIRST + 20) for one in watch.look(number, step)]
+    assert found[0].signal == "against"
+    assert found[0].rollouts == (1, 3, 5)
+
+
+def test_of_several_rewards_the_one_that_decides_is_named() -> None:
+    def mixed(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        phrase, form = noise.random() < 0.2 + 0.7 * over, 0.2 * noise.random()
+        one = said(noise, group, gold, noise.random() < 0.5, form + phrase, "honestly" if phrase else "")
+        return replace(one, scores={"form": form, "style": float(phrase)})
+
+    found = run(mixed)
+    assert found[0].reward == "style"
+    assert "Reward 'style' decides the total." in found[0].text
+
+
+def test_a_step_without_completions_and_one_without_rewards_are_looked_at() -> None:
+    watch = HackingWatch()
+    assert watch.look(1, []) == []
+    for step in range(2, 8):
+        assert watch.look(step, [Seen("q", "", 0, None), Seen("q", "", 0, None)]) == []
