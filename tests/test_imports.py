@@ -49,8 +49,9 @@ OPTIONAL = {
     "vllm": "vllm",
     "websockets": "openenv",
 }
-# Each comes with a declared distribution, at the version that this one asks for, or is what a notebook runs in.
-BROUGHT = {"IPython", "annotated_types", "huggingface_hub", "mcp", "pydantic_core", "triton"}
+# Each comes with a declared distribution (mlflow with mlflow-skinny, of an extra), at the version that this one asks
+# for, or is what a notebook runs in.
+BROUGHT = {"IPython", "annotated_types", "huggingface_hub", "mcp", "mlflow", "pydantic_core", "triton"}
 
 
 def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
@@ -120,6 +121,12 @@ def test_the_list_of_plugins_compiles_no_pattern_of_a_plugin() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found, _, seen = done.stdout.rpartition(" ")
     assert (found, int(seen) > 0) == ("[]", True)
+
+
+def test_settings_are_refused_before_the_libraries_that_train_are_loaded() -> None:
+    modules = imported_by("-c", "import grpo\ntry: grpo.train(steps='many')\nexcept grpo.UsageError: pass")
+    assert "grpo.core.run.job" in modules
+    assert not top_level(modules) & {"transformers", "trl", "peft", "accelerate"}
 
 
 def test_importing_grpo_loads_nothing_of_it() -> None:

@@ -21,9 +21,8 @@ from transformers.integrations import TensorBoardCallback, WandbCallback
 
 from grpo.core.config.settings import OutputSettings
 from grpo.core.record.run_dir import RolloutRow, RunDir, read_json, write_json
+from grpo.core.train.trl_arguments import PROJECT
 
-OPENED_HERE = ("tensorboard", "wandb", "mlflow")
-PROJECT = "grpo"  # where the charts stand, unless a setting or the tracker's own variable names another
 SAMPLED_EVERY = 20  # steps from one table of rollouts to the next
 SAMPLED = 16  # rollouts in it
 COLUMNS = ("step", "group", "prompt", "completion", "reward", "advantage", "right")
