@@ -326,6 +326,15 @@ class RolloutSection(Section):
             flag=Flag("--ahead", "BATCHES"),
         ),
     ] = 0
+    partial: Annotated[
+        Count,
+        About(
+            "Tokens that a rollout samples in one step; 0: all.",
+            "One that has not ended by then is continued by the policy of the next step, and a group trains when all "
+            "of it have ended, so no step waits for its longest rollout. See [rollouts.md](rollouts.md).",
+            flag=Flag("--partial", "TOKENS"),
+        ),
+    ] = 0
     refill: Annotated[
         Count,
         About(

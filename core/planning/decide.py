@@ -19,6 +19,7 @@ from grpo.core.planning.memory.fit import Load, decide_memory
 from grpo.core.planning.objective import bind_objective, refuse_replacing_what_teaches
 from grpo.core.planning.optimizer import decide_optimizer
 from grpo.core.planning.output import decide_output, disk_bytes
+from grpo.core.planning.partial import refuse_idle_partial
 from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
 from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.steps import decide_steps
@@ -93,6 +94,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         sampler=chosen_by,
         notes=tuple(dict.fromkeys(filter(None, notes))),
     )
+    refuse_idle_partial(settings.rollout.partial, plan.longest_sampled)
     if served:
         refuse_unfit_server(plan)
     return plan

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import Correction
 from grpo.core.config.settings import SectionName
+from grpo.core.planning.partial import refuse_impossible_partial
 from grpo.core.rollout.engine.release import refuse_missing_vllm
 from grpo.plugins.errors import UsageError
 
@@ -35,9 +36,11 @@ def decide_rollout(config: RunConfig, processes: int) -> RolloutPart:
         UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
     """
     refuse_impossible_rollouts(config, processes)
+    refuse_impossible_partial(config, processes)
     correction = config.loss.rollout_correction
     if correction is None:
-        correction = "none" if config.rollout.backend == "hf" or config.train.head == "trl" else "token_truncate"
+        exact = config.rollout.backend == "hf" and not config.rollout.partial
+        correction = "none" if exact or config.train.head == "trl" else "token_truncate"
     return RolloutPart(correction)
 
 

@@ -119,7 +119,7 @@ class AheadRecord:
             env, index = one["place"]
             start = replace(episode_at((env, index)), group=one["group"])
             outcomes = {name: _outcome(outcome) for name, outcome in one["outcomes"].items()}
-            found.append(Wasted(one["group"], start, one["prompt"], _restored(start, one["rollout"]), outcomes))
+            found.append(Wasted(one["group"], start, one["prompt"], restored_rollout(start, one["rollout"]), outcomes))
         return tuple(found)
 
     def rollouts_of(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[Trajectory] | None:
@@ -131,7 +131,7 @@ class AheadRecord:
         """
         if [list(prompt) for prompt in prompts] != self.prompts:
             return None
-        return [_restored(episode, one) for episode, one in zip(starts, self.rollouts, strict=True)]
+        return [restored_rollout(episode, one) for episode, one in zip(starts, self.rollouts, strict=True)]
 
 
 def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, largest: float) -> None:
@@ -145,7 +145,7 @@ def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, larg
     """
     written: dict[str, Any] = {
         "prompts": [list(prompt) for prompt in found.prompts],
-        "rollouts": [_written(one) for one in found.rollouts],
+        "rollouts": [written_rollout(one) for one in found.rollouts],
         "mean": mean,
         "largest": largest,
         "staleness": found.staleness,
@@ -159,7 +159,7 @@ def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, larg
                 "group": one.group,
                 "place": _place(one.start),
                 "prompt": list(one.prompt),
-                "rollout": _written(one.rollout),
+                "rollout": written_rollout(one.rollout),
                 "outcomes": {name: _said(outcome) for name, outcome in one.outcomes.items()},
             }
             for one in found.wasted
@@ -191,7 +191,8 @@ def _outcome(said: Mapping[str, Any]) -> Outcome:
     return Outcome(**{**said, "turns": None if turns is None else tuple(turns)})
 
 
-def _written(one: Trajectory) -> dict[str, Any]:
+def written_rollout(one: Trajectory) -> dict[str, Any]:
+    """Returns a rollout as JSON can hold it; what its episode says of it is left out."""
     said = one.completion
     return {
         "token_ids": one.token_ids,
@@ -205,7 +206,8 @@ def _written(one: Trajectory) -> dict[str, Any]:
     }
 
 
-def _restored(episode: Episode, one: Mapping[str, Any]) -> Trajectory:
+def restored_rollout(episode: Episode, one: Mapping[str, Any]) -> Trajectory:
+    """Returns the rollout of an episode from what `written_rollout` returned."""
     whole = zip(one["token_ids"], one["logprobs"], one["sampled"], strict=True)
     chosen = [(token, logprob) for token, logprob, sampled in whole if sampled]
     own = Sampled(tuple(token for token, _ in chosen), tuple(logprob for _, logprob in chosen), one["finish_reason"])

@@ -175,4 +175,7 @@ class Collector:
 def _speed(generation: Generation, lengths: Sequence[int], seconds: float) -> dict[str, float]:
     """Returns the tokens of all processes for each second of sampling; nothing of what was sampled beside training."""
     seconds -= generation.metrics.get("sync/seconds", 0.0)
-    return {} if generation.staleness or seconds <= 0 else {"time/tokens_per_second": sum(lengths) / seconds}
+    if seconds <= 0 or (generation.staleness and generation.tokens is None):
+        return {}
+    tokens = sum(lengths) if generation.tokens is None else generation.tokens
+    return {"time/tokens_per_second": tokens / seconds}

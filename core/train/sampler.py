@@ -76,6 +76,7 @@ class Generation:
         wasted: what was sampled beside them in vain.
         score_seconds: wall time of these outcomes.
         waiting: completions whose scores were begun and had not come when the last one ended, before any outcome.
+        tokens: that were sampled when it was asked for, where these are others than its own; else None.
     """
 
     starts: Sequence[Episode]
@@ -88,6 +89,7 @@ class Generation:
     wasted: tuple[Wasted, ...] = ()
     score_seconds: float = 0.0
     waiting: int = 0
+    tokens: int | None = None
 
 
 # Episodes, and the numbers of their random draws among those of the step, to their rollouts; None where they cannot be

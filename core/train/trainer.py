@@ -52,6 +52,7 @@ from grpo.core.processes.sharding import asked_sharding, refuse_unsharded
 from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.mismatch import difference_sums
 from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.rollout.turns.partial import PartialRollouts
 from grpo.core.rollout.turns.players import players_of
 from grpo.core.rollout.types import Rollouts, evaluating, sampling_params
 from grpo.core.scoring.early import nothing_begun
@@ -68,6 +69,7 @@ from grpo.core.train.guard import StepGuard
 from grpo.core.train.head import attach_logps
 from grpo.core.train.offload import Offload
 from grpo.core.train.packing import can_pack
+from grpo.core.train.partial import Part, PartialSampler, refuse_uncorrected
 from grpo.core.train.policy_loss import PolicyLoss
 from grpo.core.train.prompts import Prompts
 from grpo.core.train.reference import REFERENCE, Reference
@@ -136,6 +138,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         ahead = plan.config.rollout.ahead
         if ahead:
             refuse_unfit_policy(model, corrects=self._own_head)
+        if plan.config.rollout.partial:
+            refuse_uncorrected(corrects=self._own_head)
         if self._own_head:
             for policy in (self.model, self.ref_model):
                 if policy is not None:
@@ -203,6 +207,17 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 depth=ahead,
                 seed=plan.config.seed,
                 tokenizer=tokenizer,
+                tolerance=tolerance,
+                device=device,
+                episode_at=spares.at,
+            )
+        if plan.config.rollout.partial:
+            self.sampler = PartialSampler(
+                sampler,
+                PartialRollouts(players, own, params),
+                Part(plan.config.rollout.partial, plan.config.train.prompts_per_step, plan.config.train.group_size),
+                seed=plan.config.seed if rollouts.exact else None,
+                probe=self._probed,
                 tolerance=tolerance,
                 device=device,
                 episode_at=spares.at,

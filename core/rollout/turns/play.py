@@ -66,12 +66,15 @@ class Trajectory:
         logprobs: of each token as it was sampled, in nats; 0.0 where it was not.
         sampled: which tokens the policy chose.
         completion: what rewards see of it.
+        weights: (step, tokens): how many of the sampled tokens came from the policy of which optimizer step, in order;
+            empty: all from one.
     """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     sampled: tuple[bool, ...]
     completion: Completion
+    weights: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,43 +115,63 @@ class Player:
             params: how to choose tokens; `max_tokens` is for one turn.
             on_ended: told the number of a rollout when it ends, and what rewards see of it.
         """
-        rollouts = [_Rollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
-        seconds, here = self.limits.seconds, self.processes
-        with PlayedEnvs(self.env.make, seconds=seconds) if here is None else here.played(seconds) as envs:
-            started = envs.start({one.number: one.episode for one in rollouts})
-            for one in rollouts:
-                found = started[one.number]
-                if isinstance(found, Raised):
-                    one.fail(f"env '{self.env.name}' could not start: {explain(found.error)}")
-                else:
-                    one.tools = found
+        rollouts = [PlayedRollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
+        with self.envs() as envs:
+            self.start(rollouts, envs)
             for turn in range(1, self.limits.turns + 1):
                 alive = [one for one in rollouts if one.finish is None]
                 if not alive:
                     break
-                self._speak(alive, sample, params.of([one.number for one in alive], turn))
-                callers = self._called(turn, alive, envs)
-                self._tell(turn, [one for one in alive if one.number in callers], callers, envs)
-                self._step(turn, [one for one in alive if one.number not in callers], envs)
-                going = [one for one in alive if one.finish is None]
-                for one in going:
-                    self._go_on(turn, one, callers.get(one.number), self.limits.tokens - params.max_tokens)
-                cut = {one.number: partial(cut_off, one.number in callers) for one in going if one.finish is not None}
-                self._closed(turn, going, cut, envs)
+                self.turn(alive, sample, params.of([one.number for one in alive], turn), envs)
                 for one in alive:
-                    if one.finish is not None:
-                        envs.release(one.number)
-                        if on_ended is not None:
-                            on_ended(one.number, one.completion())
+                    if one.finish is not None and on_ended is not None:
+                        on_ended(one.number, one.completion())
         return [one.trajectory(self.tokenizer.eos_token_id) for one in rollouts]
 
-    def _speak(self, alive: Sequence[_Rollout], sample: Sample, params: SamplingParams) -> None:
+    def envs(self) -> Played:
+        """Returns where environments of some rollouts are; use it as a context manager."""
+        seconds, here = self.limits.seconds, self.processes
+        return PlayedEnvs(self.env.make, seconds=seconds) if here is None else here.played(seconds)
+
+    def start(self, rollouts: Sequence[PlayedRollout], envs: Played) -> None:
+        """Starts the episodes of rollouts; one that cannot start has ended as a failure."""
+        started = envs.start({one.number: one.episode for one in rollouts})
+        for one in rollouts:
+            found = started[one.number]
+            if isinstance(found, Raised):
+                one.fail(f"env '{self.env.name}' could not start: {explain(found.error)}")
+            else:
+                one.tools = found
+
+    def turn(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams, envs: Played) -> None:
+        """Plays one turn of rollouts that have not ended, and releases the environments of those that end with it.
+
+        Args:
+            alive: the rollouts; the turns that they have had may differ.
+            sample: token ids in, one completion each out.
+            params: of this turn, for these rollouts.
+            envs: where their environments are.
+        """
+        self._speak(alive, sample, params)
+        callers = self._called(alive, envs)
+        self._tell([one for one in alive if one.number in callers], callers, envs)
+        self._step([one for one in alive if one.number not in callers], envs)
+        going = [one for one in alive if one.finish is None]
+        for one in going:
+            self._go_on(one, callers.get(one.number), self.limits.tokens - params.max_tokens)
+        cut = {one.number: partial(cut_off, one.number in callers) for one in going if one.finish is not None}
+        self._closed(going, cut, envs)
+        for one in alive:
+            if one.finish is not None:
+                envs.release(one.number)
+
+    def _speak(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams) -> None:
         done = sample([[*one.prompt, *one.tokens] for one in alive], params)
         texts = self.tokenizer.batch_decode([list(found.token_ids) for found in done], skip_special_tokens=True)
         for one, found, text in zip(alive, done, texts, strict=True):
             one.say(found, text)
 
-    def _called(self, turn: int, alive: Sequence[_Rollout], envs: Played) -> dict[int, list[ToolCall]]:
+    def _called(self, alive: Sequence[PlayedRollout], envs: Played) -> dict[int, list[ToolCall]]:
         """Answers the turns that ask for tools and returns the calls of each such rollout."""
         if self.tools is None:
             return {}
@@ -167,50 +190,52 @@ class Player:
                     one.answers.append(found)
                 elif isinstance(found.error, GrpoError):
                     name = callers[number][which].name
-                    one.fail(f"tool '{name}' of env '{self.env.name}' failed in turn {turn}: {explain(found.error)}")
+                    one.fail(
+                        f"tool '{name}' of env '{self.env.name}' failed in turn {one.turns}: {explain(found.error)}"
+                    )
                 else:
                     one.answers.append(told_error(explain(found.error)))
         for one in busy.values():
             one.use()
         return callers
 
-    def _step(self, turn: int, acting: Sequence[_Rollout], envs: Played) -> None:
+    def _step(self, acting: Sequence[PlayedRollout], envs: Played) -> None:
         """Steps the environments of the turns that are actions."""
         answers = envs.call({one.number: partial(take_step, one.text) for one in acting})
         for one in acting:
             found = answers[one.number]
             if isinstance(found, Raised):
-                one.fail(f"env '{self.env.name}' failed in turn {turn}: {explain(found.error)}")
+                one.fail(f"env '{self.env.name}' failed in turn {one.turns}: {explain(found.error)}")
             elif one.see(found):
                 one.finish = "stop"
 
-    def _tell(self, turn: int, using: Sequence[_Rollout], callers: Mapping[int, list[ToolCall]], envs: Played) -> None:
+    def _tell(self, using: Sequence[PlayedRollout], callers: Mapping[int, list[ToolCall]], envs: Played) -> None:
         """Tells environments what their tools were used for; some say that the episode has ended with it."""
         asked: dict[int, Call] = {}
         for one in using:
             if one.finish is None and self.tools is not None:
                 said = self.tools.said(self.tokenizer, one.last)
                 asked[one.number] = partial(tell_of_calls, said, callers[one.number], one.answers)
-        for one in self._closed(turn, using, asked, envs):
+        for one in self._closed(using, asked, envs):
             one.finish = one.finish or "stop"
 
     def _closed(
-        self, turn: int, rollouts: Sequence[_Rollout], calls: Mapping[int, Call], envs: Played
-    ) -> list[_Rollout]:
+        self, rollouts: Sequence[PlayedRollout], calls: Mapping[int, Call], envs: Played
+    ) -> list[PlayedRollout]:
         """Makes calls that may say what an episode came to without an action; returns the rollouts where one did."""
         answers = envs.call(calls)
         closed = [one for one in rollouts if answers.get(one.number) is not None]
         for one in closed:
             found = answers[one.number]
             if isinstance(found, Raised):
-                one.fail(f"env '{self.env.name}' failed after turn {turn}: {explain(found.error)}")
+                one.fail(f"env '{self.env.name}' failed after turn {one.turns}: {explain(found.error)}")
             else:
                 one.close(found)
         return closed
 
-    def _go_on(self, turn: int, one: _Rollout, calls: list[ToolCall] | None, most: int) -> None:
+    def _go_on(self, one: PlayedRollout, calls: list[ToolCall] | None, most: int) -> None:
         """Adds what stands before the next turn, or ends the rollout where a budget is used up."""
-        if turn == self.limits.turns:
+        if one.turns == self.limits.turns:
             one.finish = "length"
         elif calls is None:
             one.go_on(self.form.ids(self.tokenizer, one.observation, one.tokens[-1]), most)
@@ -220,8 +245,17 @@ class Player:
 
 
 @dataclass(slots=True)
-class _Rollout:
-    """A rollout while it is played."""
+class PlayedRollout:
+    """A rollout while it is played.
+
+    Attributes:
+        number: of its environment.
+        episode: what it answers.
+        prompt: token ids.
+        tokens, logprobs, sampled: as of a `Trajectory`, so far.
+        turns: how often the policy has spoken.
+        finish: why it has ended, None while it has not.
+    """
 
     number: int
     episode: Episode

@@ -1,0 +1,227 @@
+"""Rollouts a part at a time: those under way in, the same ones a few tokens further out.
+
+Theory of operation. A rollout is a prompt and the tokens that followed it, so it can be left at any token and gone on
+with later, by another version of the policy: the next part is sampled from all tokens so far, which the engine reads
+again with the weights that it has then. Nothing of an earlier version is kept but the tokens and what that version
+said of them, so every token has one version that sampled it, and that can be computed again. An answer is left in the
+middle; where an environment is stepped, a turn that was begun is finished, and the environment waits as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.env.cohorts import Cohorts
+from grpo.core.env.episodes import Episode
+from grpo.core.rollout.turns.play import PlayedRollout, Player, Trajectory, completed
+from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+TO_THE_END = 2**62  # tokens
+
+
+@dataclass(slots=True)
+class PartialRollout:
+    """A rollout that is under way, or has ended and waits for the others of its group.
+
+    Attributes:
+        start: the episode that it answers.
+        prompt: token ids.
+        state: what followed so far.
+        weights: (step, tokens): how many tokens the policy of which optimizer step sampled, in order.
+        whole: it came back from a checkpoint whole, with what its environment made of it.
+    """
+
+    start: Episode
+    prompt: Sequence[int]
+    state: PlayedRollout
+    weights: list[tuple[int, int]] = field(default_factory=list)
+    whole: Trajectory | None = None
+    _begun: tuple[int, int] = (0, 0)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is sampled for it any more."""
+        return self.whole is not None or self.state.finish is not None
+
+    def begin_part(self) -> None:
+        """What is sampled from now on is the next part."""
+        self._begun = len(self.state.tokens), len(self.state.chosen)
+
+    @property
+    def sampled(self) -> int:
+        """Tokens that were sampled in this part."""
+        return len(self.state.chosen) - self._begun[1]
+
+    @property
+    def first_new(self) -> int:
+        """The place of the first token of this part."""
+        return self._begun[0]
+
+    def add(self, found: Sampled, most: int) -> None:
+        """Adds tokens of an answer, which ends by itself or with `most` tokens."""
+        self.state.tokens += found.token_ids
+        self.state.logprobs += found.logprobs
+        self.state.sampled += [True] * len(found.token_ids)
+        self.state.chosen += zip(found.token_ids, found.logprobs, strict=True)
+        if found.finish_reason == "stop" or len(self.state.tokens) >= most:
+            self.state.finish = found.finish_reason
+
+    def tokens_so_far(self) -> Trajectory:
+        """Returns the tokens of an answer or of some turns, without what rewards read."""
+        state = self.state
+        nothing = completed(self.start, "", Sampled((), (), "length"))
+        return Trajectory(tuple(state.tokens), tuple(state.logprobs), tuple(state.sampled), nothing)
+
+
+class PartialRollouts:
+    """Samples the parts of rollouts.
+
+    Args:
+        players: each environment's name to what plays its rollouts, None where it is answered once.
+        tokenizer: of the policy.
+        params: how tokens are chosen; the length is that of an answer, or of one turn.
+    """
+
+    def __init__(
+        self, players: Mapping[str, Player | None], tokenizer: PreTrainedTokenizerBase, params: SamplingParams
+    ) -> None:
+        self._players = players
+        self._tokenizer = tokenizer
+        self._params = params
+        self._numbers = count()
+        self._places = ExitStack()
+        self._envs = {
+            name: self._places.enter_context(Cohorts(player.envs)) for name, player in players.items() if player
+        }
+
+    def begun(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
+        """Returns rollouts of episodes, whose environments are started where they are stepped."""
+        found = [
+            PartialRollout(start, prompt, PlayedRollout(next(self._numbers), start, prompt))
+            for start, prompt in zip(starts, prompts, strict=True)
+        ]
+        self._start(found)
+        return found
+
+    def advance(self, members: Sequence[PartialRollout], rollouts: Rollouts, most: int, keys: Any = None) -> None:
+        """Samples the next part of rollouts; called again after it raised, it goes on.
+
+        Args:
+            members: those that have not ended; each has begun its part.
+            rollouts: samples, with the weights of one version.
+            most: tokens of a part; a turn that was begun is finished.
+            keys: of the random numbers of each member, where it has its own.
+        """
+        params = replace(self._params, keys=keys)
+        for name, player in self._players.items():
+            places = [place for place, one in enumerate(members) if one.start.env == name]
+            if not places:
+                continue
+            if player is None:
+                self._answer(members, places, rollouts, params, most)
+            else:
+                self._play(name, player, members, places, rollouts, params, most)
+
+    def rewind(self, members: Iterable[PartialRollout], step: int) -> None:
+        """Takes back what the policy of a step sampled; where an environment was stepped, the rollout begins again."""
+        again: list[PartialRollout] = []
+        for one in members:
+            gone = sum(tokens for sampled_by, tokens in one.weights if sampled_by == step) + one.sampled
+            one.weights = [part for part in one.weights if part[0] != step]
+            if not gone:
+                continue
+            if self._players[one.start.env] is not None:
+                self._forget(one)
+                one.state, one.whole, one.weights = PlayedRollout(next(self._numbers), one.start, one.prompt), None, []
+                again.append(one)
+            else:
+                state = one.state
+                for kept in (state.tokens, state.logprobs, state.sampled, state.chosen):
+                    del kept[len(kept) - gone :]
+                state.finish = None
+            one.begin_part()
+        self._start(again)
+
+    def trajectory(self, one: PartialRollout, group: int) -> Trajectory:
+        """Returns a rollout that has ended, as a member of a group of the batch that trains on it."""
+        start = replace(one.start, group=group)
+        if one.whole is not None:
+            said = replace(one.whole.completion, group=group)
+            return replace(one.whole, completion=said, weights=tuple(one.weights))
+        state = one.state
+        state.episode = start
+        if self._players[one.start.env] is not None:
+            return replace(state.trajectory(self._tokenizer.eos_token_id), weights=tuple(one.weights))
+        text = self._tokenizer.decode(state.tokens, skip_special_tokens=True)
+        assert state.finish in ("stop", "length")
+        answer = Sampled(tuple(state.tokens), tuple(state.logprobs), state.finish)
+        return Trajectory(
+            answer.token_ids, answer.logprobs, tuple(state.sampled), completed(start, text, answer), tuple(one.weights)
+        )
+
+    def played(self, one: PartialRollout) -> bool:
+        """Whether the environment of a rollout is stepped."""
+        return self._players[one.start.env] is not None
+
+    def close(self) -> None:
+        """Closes the environments of rollouts that nobody goes on with."""
+        self._places.close()
+
+    def _start(self, members: Sequence[PartialRollout]) -> None:
+        for name, envs in self._envs.items():
+            player, own = self._players[name], [one.state for one in members if one.start.env == name]
+            if player is not None and own:
+                player.start(own, envs)
+                for state in own:
+                    if state.finish is not None:
+                        envs.release(state.number)
+
+    def _forget(self, one: PartialRollout) -> None:
+        """Closes the environment of a rollout that has not ended."""
+        if not one.ended:
+            self._envs[one.start.env].release(one.state.number)
+
+    def _answer(
+        self,
+        members: Sequence[PartialRollout],
+        places: Sequence[int],
+        rollouts: Rollouts,
+        params: SamplingParams,
+        most: int,
+    ) -> None:
+        by_length: dict[int, list[int]] = {}
+        for place in places:
+            one = members[place]
+            left = min(most - one.sampled, params.max_tokens - len(one.state.tokens))
+            if left > 0:
+                by_length.setdefault(left, []).append(place)
+        for left, same in sorted(by_length.items()):
+            asked = [[*members[place].prompt, *members[place].state.tokens] for place in same]
+            done = rollouts.generate(asked, replace(params.of(same), max_tokens=left))
+            for place, found in zip(same, done, strict=True):
+                members[place].add(found, params.max_tokens)
+
+    def _play(
+        self,
+        name: str,
+        player: Player,
+        members: Sequence[PartialRollout],
+        places: Sequence[int],
+        rollouts: Rollouts,
+        params: SamplingParams,
+        most: int,
+    ) -> None:
+        sample = rollouts.turns()
+        for turn in count(1):
+            going = [place for place in places if not members[place].ended and members[place].sampled < most]
+            if not going:
+                return
+            states = [members[place].state for place in going]
+            player.turn(states, sample, params.of(going, turn), self._envs[name])
