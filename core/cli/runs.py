@@ -163,6 +163,9 @@ def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
         f"\n#{rollout.number}  reward {reward}  advantage {rollout.advantage:+.3g}  {rollout.tokens} tokens, {finish}"
     )
     yield LINE, Text(head, style="bold")
+    if len(rollout.sampled_by) > 1:
+        parts = ", ".join(f"{step} ({tokens} tokens)" for step, tokens in rollout.sampled_by)
+        yield LINE, Text(f"sampled by the policies of the steps {parts}", style="dim")
     if rollout.info:
         yield from _turns(rollout)
     else:

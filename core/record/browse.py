@@ -48,6 +48,7 @@ class Rollout:
     right: bool | None = None
     turn_rewards: tuple[float, ...] | None = None
     turn_advantages: tuple[float, ...] | None = None
+    sampled_by: tuple[tuple[int, int], ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -150,6 +151,7 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         **({"messages": list(rollout.messages), "info": dict(rollout.info)} if rollout.info else {}),
         **({"turn_rewards": list(rollout.turn_rewards)} if rollout.turn_rewards is not None else {}),
         **({"turn_advantages": list(rollout.turn_advantages)} if rollout.turn_advantages is not None else {}),
+        **({"sampled_by": [list(part) for part in rollout.sampled_by]} if rollout.sampled_by else {}),
         "scores": {
             name: {"outcome": found.outcome, "score": found.score, "reason": found.reason}
             for name, found in rollout.outcomes.items()
@@ -183,6 +185,7 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
         right=row.get("right"),
         turn_rewards=_numbers(row.get("turn_rewards")),
         turn_advantages=_numbers(row.get("turn_advantages")),
+        sampled_by=tuple((step, tokens) for step, tokens in row.get("sampled_by") or ()),
     )
 
 

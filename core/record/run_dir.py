@@ -39,7 +39,8 @@ WASTED_FILE = "wasted-{:06d}.parquet"
 # The columns of rollouts but those of outcomes, of which each reward has three.
 PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
 PLAIN += ("messages", "info", "reward", "advantage", "env")
-LATER: tuple[str, ...] = ("right", "token_ids", "logprobs", "turn_rewards", "turn_advantages")  # older runs lack them
+# Older runs lack these.
+LATER: tuple[str, ...] = ("right", "token_ids", "logprobs", "turn_rewards", "turn_advantages", "sampled_by")
 PARTS = ("outcome", "score", "reason")
 
 
@@ -66,6 +67,8 @@ class RolloutRow:
         logprobs: of each of them as it was sampled, in nats.
         turn_rewards: what each turn earned of the total, where turns have advantages of their own; else None.
         turn_advantages: what each turn was trained with; `advantage` is their mean.
+        sampled_by: (step, tokens): how many of the tokens the policy of which optimizer step sampled, in order, where
+            rollouts are continued from step to step; else None.
     """
 
     step: int
@@ -86,6 +89,7 @@ class RolloutRow:
     logprobs: Sequence[float] | None = None
     turn_rewards: Sequence[float] | None = None
     turn_advantages: Sequence[float] | None = None
+    sampled_by: Sequence[tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +404,7 @@ def _type_of(column: str) -> Any:
 
     if column in ("step", "group", "tokens"):
         return pa.int64()
-    later = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32())}
+    later = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32()), "sampled_by": pa.list_(pa.list_(pa.int64()))}
     later |= dict.fromkeys(("logprobs", "turn_rewards", "turn_advantages"), pa.list_(pa.float32()))
     if column in later:
         return later[column]

@@ -128,6 +128,7 @@ def rollout_rows(batch: Batch, right: Sequence[bool | None]) -> list[RolloutRow]
             right=right[i],
             turn_rewards=None if earned is None else _numbers(earned[i][: completion.turns]),
             turn_advantages=None if worth is None else _numbers(worth[i][: completion.turns]),
+            sampled_by=(batch.sampled_by[i] if batch.sampled_by else ()) or None,
         )
         for i, completion in enumerate(batch.completions)
     ]
@@ -149,6 +150,7 @@ def _row(
     right: bool | None = None,
     turn_rewards: Sequence[float] | None = None,
     turn_advantages: Sequence[float] | None = None,
+    sampled_by: Sequence[tuple[int, int]] | None = None,
 ) -> RolloutRow:
     return RolloutRow(
         step=step,
@@ -169,6 +171,7 @@ def _row(
         logprobs=completion.logprobs,
         turn_rewards=turn_rewards,
         turn_advantages=turn_advantages,
+        sampled_by=sampled_by,
     )
 
 

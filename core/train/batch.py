@@ -34,6 +34,7 @@ class Batch:
         generate_seconds, score_seconds: wall time on this process.
         wasted: what was sampled beside them in vain, of all processes.
         places: the environment of each completion, and the number of its row there.
+        sampled_by: of each completion, as of a `Trajectory`.
     """
 
     step: int
@@ -45,6 +46,7 @@ class Batch:
     score_seconds: float
     wasted: tuple[Wasted, ...] = ()
     places: tuple[Place, ...] = ()
+    sampled_by: tuple[tuple[tuple[int, int], ...], ...] = ()
 
     @property
     def sampled(self) -> tuple[Completion, ...]:

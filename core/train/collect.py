@@ -100,7 +100,8 @@ class Collector:
         ]
         names = list(outcomes)
         places = [(one.env, one.index) for one in generation.starts]
-        rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), places, strict=True))
+        sampled_by = [one.sampled_by for one in generation.rollouts]
+        rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), places, sampled_by, strict=True))
         rows = rows_of_all(rows, "the scored completions")
         wasted = rows_of_all(generation.wasted, "what was sampled in vain")
         early = generation.score_seconds if not generation.staleness else 0.0  # else while the last batch trained
@@ -153,6 +154,7 @@ class Collector:
             score_seconds=score,
             wasted=tuple(wasted),
             places=tuple(row[3] for row in rows),
+            sampled_by=tuple(row[4] for row in rows),
         )
 
     def _enter(self, tensors: Tensors, batch: Batch) -> None:

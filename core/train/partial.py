@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -40,7 +41,7 @@ from grpo.core.train.sampler import Generation, PolicySampler, StartsOf
 from grpo.core.train.tensors import counted, padded
 from grpo.plugins.errors import RunError, UsageError
 
-PARTS = 2**20  # numbers of random draws between two parts of a step
+PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,11 @@ class PartialSampler:
             self._step = step
             size, begun = self._part.size, self._rollouts.begun(starts, encode_starts(self._inner.tokenizer, starts))
             self._groups += [begun[first : first + size] for first in range(0, len(begun), size)]
-        sampled, metrics = self._advanced(step, again=again)
-        while not any(_whole(group) for group in self._groups):  # nothing to train on yet
-            more, told = self._advanced(step, again=False)
+        sampled, metrics = self._advanced(step, 0, again=again)
+        for part in count(1):
+            if any(_whole(group) for group in self._groups):
+                break
+            more, told = self._advanced(step, part, again=False)  # there is nothing to train on yet
             sampled, metrics = sampled + more, {**metrics, **told}
         whole = [group for group in self._groups if _whole(group)]
         self._given = whole[: self._part.groups]
@@ -127,7 +130,7 @@ class PartialSampler:
         played = [one for group in self._groups for one in group if self._rollouts.played(one) and not one.ended]
         if played:
             step = self._step + 1  # whose policy this is by now
-            self._proven(played, step, TO_THE_END, finishing=True, again=False)
+            self._proven(played, step, TO_THE_END, -PARTS, again=False)
         write_partial(checkpoint, [self._record(group) for group in self._groups])
 
     def load(self, checkpoint: Path) -> None:
@@ -145,16 +148,16 @@ class PartialSampler:
         """Closes the environments of rollouts that nobody goes on with."""
         self._rollouts.close()
 
-    def _advanced(self, step: int, *, again: bool) -> tuple[int, Mapping[str, float]]:
+    def _advanced(self, step: int, part: int, *, again: bool) -> tuple[int, Mapping[str, float]]:
         """Samples a part of all rollouts under way; returns its number of tokens, and what there is to tell."""
         going = [one for group in self._groups for one in group if not one.ended]
         if not going:
             return 0, {}
-        metrics = self._proven(going, step, self._part.tokens, finishing=False, again=again)
+        metrics = self._proven(going, step, self._part.tokens, part * PARTS, again=again)
         return sum(one.sampled for one in going), metrics
 
     def _proven(
-        self, going: Sequence[PartialRollout], step: int, most: int, *, finishing: bool, again: bool
+        self, going: Sequence[PartialRollout], step: int, most: int, first: int, *, again: bool
     ) -> Mapping[str, float]:
         """Samples a part, and once more where it did not come from the policy.
 
@@ -162,35 +165,32 @@ class PartialSampler:
             going: the rollouts.
             step: whose policy samples.
             most: tokens of the part.
-            finishing: it is for a checkpoint, before the step.
+            first: the first number of its random draws among those of the step.
             again: the weights that the rollout backend was handed are in doubt.
 
         Raises:
             RunError: it did not come from the policy, and neither when it was sampled again.
         """
-        metrics, apart = self._tried(going, step, most, finishing=finishing, again=again)
+        metrics, apart = self._tried(going, step, most, first, again=again)
         if apart.too_far:
             before = apart.mean, apart.largest
             self._rollouts.rewind(going, 0)
-            metrics, apart = self._tried(going, step, most, finishing=finishing, again=True)
+            metrics, apart = self._tried(going, step, most, first, again=True)
             if apart.too_far:
                 raise RunError(mismatch_text(step, before, apart, self._inner.rollouts.differing()))
             metrics = {**metrics, "sync/batches_again": 1.0}
         for one in going:
-            if one.sampled:
-                one.weights.append((step, one.sampled))
+            one.end_part(step)
         return {**metrics, **difference_metrics(apart.mean, apart.largest)}
 
     def _tried(
-        self, going: Sequence[PartialRollout], step: int, most: int, *, finishing: bool, again: bool
+        self, going: Sequence[PartialRollout], step: int, most: int, first: int, *, again: bool
     ) -> tuple[Mapping[str, float], Mismatch]:
         for one in going:
             one.begin_part()
         keys = None
         if self._seed is not None:
-            part = max(sum(sampled_by == step for sampled_by, _ in one.weights) for one in going)
-            numbers = [-1 - place if finishing else part * PARTS + place for place in range(len(going))]
-            keys = keys_of(self._seed, step, numbers)
+            keys = keys_of(self._seed, step, range(first, first + len(going)))
 
         def sample(rollouts: Rollouts) -> None:
             self._rollouts.advance(going, rollouts, most, keys)
@@ -216,7 +216,7 @@ class PartialSampler:
     def _generation(self, step: int, sampled: int, metrics: Mapping[str, float], *, waiting: int) -> Generation:
         members = [(number, one) for number, group in enumerate(self._given) for one in group]
         rollouts = [self._rollouts.trajectory(one, number) for number, one in members]
-        ages = [(step - by, tokens) for _, one in members for by, tokens in one.weights]
+        ages = [(step - by, tokens) for _, one in members for by, tokens in one.sampled_by]
         oldest, every = max((age for age, _ in ages), default=0), max(1, sum(tokens for _, tokens in ages))
         found = Generation(
             [replace(one.start, group=number) for number, one in members],

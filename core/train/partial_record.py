@@ -30,7 +30,7 @@ class GroupRecord:
     Attributes:
         place: of its episode.
         prompt: token ids.
-        members: of each rollout its `weights`, and `tokens` and `logprobs` so far or what it is `whole`.
+        members: of each rollout what it was `sampled_by`, and `tokens` and `logprobs` so far or what it is `whole`.
     """
 
     place: Place
@@ -44,7 +44,9 @@ class GroupRecord:
         for one in group:
             whole = ended(one)
             so_far = {"tokens": one.state.tokens, "logprobs": one.state.logprobs}
-            members.append({"weights": one.weights, **(so_far if whole is None else {"whole": written_rollout(whole)})})
+            members.append(
+                {"sampled_by": one.sampled_by, **(so_far if whole is None else {"whole": written_rollout(whole)})}
+            )
         start = group[0].start
         return cls((start.env, start.index), list(group[0].prompt), members)
 
@@ -60,7 +62,7 @@ class GroupRecord:
         if list(prompts[0]) != list(self.prompt):
             return group
         for one, member in zip(group, self.members, strict=True):
-            one.weights = [(step, tokens) for step, tokens in member["weights"]]
+            one.sampled_by = [(step, tokens) for step, tokens in member["sampled_by"]]
             if "whole" in member:
                 one.whole = restored_rollout(start, member["whole"])
             else:

@@ -34,14 +34,14 @@ class PartialRollout:
         start: the episode that it answers.
         prompt: token ids.
         state: what followed so far.
-        weights: (step, tokens): how many tokens the policy of which optimizer step sampled, in order.
+        sampled_by: (step, tokens): how many tokens the policy of which optimizer step sampled, in order.
         whole: it came back from a checkpoint whole, with what its environment made of it.
     """
 
     start: Episode
     prompt: Sequence[int]
     state: PlayedRollout
-    weights: list[tuple[int, int]] = field(default_factory=list)
+    sampled_by: list[tuple[int, int]] = field(default_factory=list)
     whole: Trajectory | None = None
     _begun: tuple[int, int] = (0, 0)
 
@@ -63,6 +63,14 @@ class PartialRollout:
     def first_new(self) -> int:
         """The place of the first token of this part."""
         return self._begun[0]
+
+    def end_part(self, step: int) -> None:
+        """Notes that the policy of a step sampled this part."""
+        before = 0
+        if self.sampled_by and self.sampled_by[-1][0] == step:
+            before = self.sampled_by.pop()[1]
+        if before + self.sampled:
+            self.sampled_by.append((step, before + self.sampled))
 
     def add(self, found: Sampled, most: int) -> None:
         """Adds tokens of an answer, which ends by itself or with `most` tokens."""
@@ -133,13 +141,14 @@ class PartialRollouts:
         """Takes back what the policy of a step sampled; where an environment was stepped, the rollout begins again."""
         again: list[PartialRollout] = []
         for one in members:
-            gone = sum(tokens for sampled_by, tokens in one.weights if sampled_by == step) + one.sampled
-            one.weights = [part for part in one.weights if part[0] != step]
+            gone = sum(tokens for by, tokens in one.sampled_by if by == step) + one.sampled
+            one.sampled_by = [part for part in one.sampled_by if part[0] != step]
             if not gone:
                 continue
             if self._players[one.start.env] is not None:
                 self._forget(one)
-                one.state, one.whole, one.weights = PlayedRollout(next(self._numbers), one.start, one.prompt), None, []
+                one.state = PlayedRollout(next(self._numbers), one.start, one.prompt)
+                one.whole, one.sampled_by = None, []
                 again.append(one)
             else:
                 state = one.state
@@ -154,16 +163,20 @@ class PartialRollouts:
         start = replace(one.start, group=group)
         if one.whole is not None:
             said = replace(one.whole.completion, group=group)
-            return replace(one.whole, completion=said, weights=tuple(one.weights))
+            return replace(one.whole, completion=said, sampled_by=tuple(one.sampled_by))
         state = one.state
         state.episode = start
         if self._players[one.start.env] is not None:
-            return replace(state.trajectory(self._tokenizer.eos_token_id), weights=tuple(one.weights))
+            return replace(state.trajectory(self._tokenizer.eos_token_id), sampled_by=tuple(one.sampled_by))
         text = self._tokenizer.decode(state.tokens, skip_special_tokens=True)
         assert state.finish in ("stop", "length")
         answer = Sampled(tuple(state.tokens), tuple(state.logprobs), state.finish)
         return Trajectory(
-            answer.token_ids, answer.logprobs, tuple(state.sampled), completed(start, text, answer), tuple(one.weights)
+            answer.token_ids,
+            answer.logprobs,
+            tuple(state.sampled),
+            completed(start, text, answer),
+            tuple(one.sampled_by),
         )
 
     def played(self, one: PartialRollout) -> bool:

@@ -66,15 +66,15 @@ class Trajectory:
         logprobs: of each token as it was sampled, in nats; 0.0 where it was not.
         sampled: which tokens the policy chose.
         completion: what rewards see of it.
-        weights: (step, tokens): how many of the sampled tokens came from the policy of which optimizer step, in order;
-            empty: all from one.
+        sampled_by: (step, tokens): how many of the sampled tokens the policy of which optimizer step sampled, in order;
+            empty: all are from one.
     """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     sampled: tuple[bool, ...]
     completion: Completion
-    weights: tuple[tuple[int, int], ...] = ()
+    sampled_by: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
