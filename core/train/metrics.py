@@ -50,9 +50,12 @@ def update_sums(
 
 
 def update_metrics(gathered: torch.Tensor, names: Sequence[str] = (), *, kl: bool, weighted: bool) -> dict[str, float]:
-    """Turns the sums of all processes, [processes, 7 + M], into means per token; M metrics of the loss are named."""
+    """Turns the sums of all processes, [processes, 7 + M], into means per token; M metrics of the loss are named.
+
+    They are NaN where no token was trained on, as in a micro batch that only fills a step up.
+    """
     sums = gathered.sum(dim=0)
-    means = (sums / sums[0].clamp(min=1)).tolist()
+    means = (sums / sums[0]).tolist()
     metrics = {"entropy": means[1], LOW: means[3], HIGH: means[4], "clip_ratio/region_mean": means[5]}
     if kl:
         metrics["kl"] = means[2]

@@ -2,11 +2,13 @@
 
 In: the episodes of each step. Out: the rollouts of groups that have ended, of this step and of earlier ones.
 
-Theory of operation. A step begins the rollouts of its prompts, and all that are under way go on for so many tokens
-(core/rollout/turns/partial.py), sampled by the policy as it is. Groups whose members have all ended train, the oldest
-first and no more than a step has prompts; the others go on in the next step. So no step waits for its longest rollout,
-and a rollout that is longer than a part is sampled by several versions of the policy. Each of its tokens has the
-log-probability that its own version gave it, by which the loss weighs it (`loss.rollout_correction`).
+Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
+tokens (core/rollout/turns/partial.py), sampled by the policy as it is. Groups whose members have all ended train, the
+oldest first and no more than a step has prompts; the others go on in the next step. Where none has ended yet, as at
+first, the prompts of the next step are begun too, and all go on: from then on rollouts of all ages are under way, and
+some end at each step. So no step waits for its longest rollout, and a rollout that is longer than a part is sampled by
+several versions of the policy. Each of its tokens has the log-probability that its own version gave it, by which the
+loss weighs it (`loss.rollout_correction`).
 
 Every version is proven before it is gone: in each part the policy computes the new tokens of some rollouts itself,
 those that go on among them. Further apart than rounding, and the part is taken back, everything is handed over anew and
@@ -71,6 +73,7 @@ class PartialSampler:
         tolerance: mean difference in nats that the engine's arithmetic explains.
         device: where the policy is.
         episode_at: returns an episode by its place.
+        starts_of: the episodes of a step.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class PartialSampler:
         tolerance: float,
         device: torch.device,
         episode_at: Callable[[Place], Episode],
+        starts_of: StartsOf,
     ) -> None:
         self._inner = inner
         self._rollouts = rollouts
@@ -96,6 +100,8 @@ class PartialSampler:
         self._groups: list[list[PartialRollout]] = []  # under way, or whole and waiting; the oldest first
         self._given: list[list[PartialRollout]] = []  # what the present step trains on
         self._step = 0
+        self._begun = 0  # the last step whose prompts were begun
+        self._starts_of = starts_of
 
     def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Begins the rollouts of these episodes, samples a part of all, and returns the groups that train."""
@@ -104,13 +110,18 @@ class PartialSampler:
             self._rewind(step)
         else:
             self._step = step
-            size, begun = self._part.size, self._rollouts.begun(starts, encode_starts(self._inner.tokenizer, starts))
-            self._groups += [begun[first : first + size] for first in range(0, len(begun), size)]
+            if step > self._begun:
+                self._begin(starts, step)
+            elif sum(map(_whole, self._groups)) < self._part.groups:  # else enough have ended already
+                self._begin_next()
+            if not self._groups:  # a sampler chose few prompts
+                self._begin(starts, self._begun)
         sampled, metrics = self._advanced(step, 0, again=again)
         for part in count(1):
             if any(_whole(group) for group in self._groups):
                 break
-            more, told = self._advanced(step, part, again=False)  # there is nothing to train on yet
+            self._begin_next()
+            more, told = self._advanced(step, part, again=False)
             sampled, metrics = sampled + more, {**metrics, **told}
         whole = [group for group in self._groups if _whole(group)]
         self._given = whole[: self._part.groups]
@@ -131,7 +142,7 @@ class PartialSampler:
         if played:
             step = self._step + 1  # whose policy this is by now
             self._proven(played, step, TO_THE_END, -PARTS, again=False)
-        write_partial(checkpoint, [self._record(group) for group in self._groups])
+        write_partial(checkpoint, self._begun, [self._record(group) for group in self._groups])
 
     def load(self, checkpoint: Path) -> None:
         """Reads what `save` wrote.
@@ -139,7 +150,8 @@ class PartialSampler:
         Raises:
             UsageError: the file was damaged.
         """
-        for record in read_partial(checkpoint):
+        self._begun, records = read_partial(checkpoint)
+        for record in records:
             start = self._episode_at(record.place)
             prompts = encode_starts(self._inner.tokenizer, [start] * len(record.members))
             self._groups.append(record.restored(self._rollouts.begun, start, prompts))
@@ -147,6 +159,17 @@ class PartialSampler:
     def close(self) -> None:
         """Closes the environments of rollouts that nobody goes on with."""
         self._rollouts.close()
+
+    def _begin_next(self) -> None:
+        """Begins the prompts of the next step that were not begun, if there is one."""
+        starts = self._starts_of(self._begun + 1)
+        if starts:
+            self._begin(starts, self._begun + 1)
+
+    def _begin(self, starts: Sequence[Episode], step: int) -> None:
+        self._begun = step
+        size, begun = self._part.size, self._rollouts.begun(starts, encode_starts(self._inner.tokenizer, starts))
+        self._groups += [begun[first : first + size] for first in range(0, len(begun), size)]
 
     def _advanced(self, step: int, part: int, *, again: bool) -> tuple[int, Mapping[str, float]]:
         """Samples a part of all rollouts under way; returns its number of tokens, and what there is to tell."""

@@ -73,17 +73,19 @@ class GroupRecord:
         return group
 
 
-def write_partial(folder: Path, groups: Sequence[GroupRecord]) -> None:
-    """Writes groups into a checkpoint."""
+def write_partial(folder: Path, begun: int, groups: Sequence[GroupRecord]) -> None:
+    """Writes the groups that no step has trained on into a checkpoint, and the last step whose prompts were begun."""
+    found = {"begun": begun, "groups": [asdict(group) for group in groups]}
     with whole_file(folder / FILE) as unfinished:
-        unfinished.write_text(json.dumps([asdict(group) for group in groups]), encoding="utf-8")
+        unfinished.write_text(json.dumps(found), encoding="utf-8")
 
 
-def read_partial(folder: Path) -> list[GroupRecord]:
-    """Reads the groups of a checkpoint; none where it has none.
+def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
+    """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none.
 
     Raises:
         UsageError: the file was damaged.
     """
-    found = read_json(folder / FILE) or []
-    return [GroupRecord((one["place"][0], one["place"][1]), one["prompt"], one["members"]) for one in found]
+    found = read_json(folder / FILE) or {"begun": 0, "groups": []}
+    groups = [GroupRecord((one["place"][0], one["place"][1]), one["prompt"], one["members"]) for one in found["groups"]]
+    return found["begun"], groups

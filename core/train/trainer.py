@@ -221,6 +221,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 tolerance=tolerance,
                 device=device,
                 episode_at=spares.at,
+                starts_of=self._starts,
             )
         self._collector = Collector(
             plan, self.sampler, scoring, end_ids=ends, pad_id=tokenizer.pad_token_id, device=device

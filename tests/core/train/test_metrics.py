@@ -9,6 +9,7 @@ import torch
 
 from grpo.core.train.metrics import update_metrics, update_sums
 from grpo.core.train.objective import LossValue
+from grpo.core.train.report import StepReport
 
 MASK = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0]])
 NONE = torch.zeros(2, 4, dtype=torch.bool)
@@ -57,9 +58,15 @@ def test_a_token_that_both_clips_took_is_counted_once_in_the_region() -> None:
     assert [metrics[f"clip_ratio/{part}_mean"] for part in ("low", "high", "region")] == [1.0, 1.0, 1.0]
 
 
-def test_a_batch_without_a_signal_has_zeros_and_no_nan() -> None:
+def test_a_micro_batch_that_only_fills_up_has_no_means_and_does_not_count_among_others() -> None:
     sums = update_sums(value(NONE.float()), NONE.float(), torch.zeros_like(MASK), torch.ones(2, 1))
-    assert set(update_metrics(sums[None], kl=True, weighted=True).values()) == {0.0}
+    report = StepReport()
+    report.add(update_metrics(sums[None], kl=True, weighted=True))
+    assert set(report.take().values()) == {None}
+    trained = update_sums(value(NONE.float()), NONE.float(), MASK, torch.ones(2, 1))
+    for one in (sums, trained):
+        report.add(update_metrics(one[None], kl=False, weighted=True))
+    assert report.take()["sampling/importance_sampling_ratio/mean"] == 1.0
 
 
 def test_sums_hold_no_gradient_and_are_in_32_bits() -> None:
