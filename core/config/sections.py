@@ -331,7 +331,8 @@ class RolloutSection(Section):
         About(
             "Tokens that a rollout samples in one step; 0: all.",
             "One that has not ended by then is continued by the policy of the next step, and a group trains when all "
-            "of it have ended, so no step waits for its longest rollout. See [rollouts.md](rollouts.md).",
+            "of it have ended, so no step waits for its longest rollout. See "
+            "[rollouts.md](rollouts.md#partial-rollouts).",
             flag=Flag("--partial", "TOKENS"),
         ),
     ] = 0
