@@ -41,9 +41,9 @@ SHARE = 10  # the wait is so many times as long as the last look took: large run
 SLICE = 0.25  # seconds of reading between two drawings
 HELP = (
     ("j, k", "the next rollout or alarm, the one before"),
-    ("Enter, Esc", "open a rollout or the rollouts of an alarm; back to the list"),
-    ("/", "search in texts; nothing ends the search"),
-    ("f", "filter and sort, as step=3-9 verdict=wrong sort=-reward"),
+    ("Enter, Esc", "open it, or what an alarm is about; back"),
+    ("/", "search in texts; without a word, show all again"),
+    ("f", "filter and sort: step=3-9 verdict=wrong sort=-reward"),
     (":", "go to a step"),
     ("h, l", "the step before, the step after"),
     ("g", "the group side by side, and back"),
@@ -51,7 +51,8 @@ HELP = (
     ("t", "the tokens by log-probability, and back"),
     ("c", "copy the command that shows this group"),
     ("o, r, s", "overview, rollouts, settings"),
-    ("arrows, PgUp, PgDn, Home, End", "move in the list, or scroll what is open"),
+    ("arrows", "move in the list, or scroll what is open;"),
+    ("", "so do PgUp, PgDn, Home and End"),
     ("?, q", "these keys; quit"),
 )
 FILTERS = (
@@ -105,7 +106,8 @@ class LiveApp(App[None]):
 
     CSS = """
     Screen { layers: base; }
-    #top, #bottom, #count, #headings { height: 1; width: 100%; }
+    #top, #count, #headings { height: 1; width: 100%; }
+    #bottom { height: auto; max-height: 3; width: 100%; }
     #top { text-style: reverse; }
     #bottom, #headings { text-style: dim; }
     #views { height: 1fr; }
@@ -118,7 +120,6 @@ class LiveApp(App[None]):
     #listing { width: 1fr; }
     #list { scrollbar-size-vertical: 1; overflow-x: hidden; }
     #detail { width: 1fr; display: none; padding: 0 1; scrollbar-size-vertical: 1; }
-    #rollouts.wide #listing { width: 62; }
     #rollouts.wide #detail { display: block; border-left: solid ansi_blue; }
     #rollouts.opened #detail { display: block; }
     #rollouts.opened #listing { display: none; }
@@ -374,7 +375,7 @@ class LiveApp(App[None]):
         means = [sum(rewards) / len(rewards) for rewards in steps.values()]
         return (
             f"The same prompt at {len(steps)} steps: mean reward {blocks.number(means[0])} "
-            f"{blocks.spark(means, 24)} {blocks.number(means[-1])}"
+            f"{blocks.spark(means, 16)} {blocks.number(means[-1])}"
         )
 
     # Keys

@@ -156,7 +156,10 @@ class FollowedRun:
         with self._lock:
             if step not in self._texts:
                 rows = read_rollouts(self.run, step, tokens=False)
-                self._texts[step] = [from_table(number, row) for number, row in enumerate(rows)]
+                try:
+                    self._texts[step] = [from_table(number, row) for number, row in enumerate(rows)]
+                except (ValueError, TypeError) as error:
+                    raise UsageError(f"step {step} of {self.run.path} was damaged: {error}") from None
             self._texts.move_to_end(step)
             while len(self._texts) > KEPT:
                 self._texts.popitem(last=False)
@@ -242,13 +245,15 @@ class FollowedRun:
 
     def _take_in(self, reading: _Reading, step: int) -> None:
         reading.stamp = self._stamp(step)
+        rows: list[dict[str, Any]] = []
         try:
             rows = read_rollouts(self.run, step, tokens=False)
+            reading.watch.rollouts(step, rows)
         except UsageError as error:
             reading.problems.append(str(error))
-            rows = []
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # JSON in it that is none, or other JSON
+            reading.problems.append(f"step {step} was damaged, so alarms leave it out: {error}")
         reading.scan.add(step, rows)
-        reading.watch.rollouts(step, rows)
         for number, row in enumerate(rows):
             reading.index.add(reading.index.count, step, number, row)
         reading.steps.append(step)
