@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,8 @@ def _live(run: RunDir, choices: dict[str, str]) -> None:
     Raises:
         UsageError: Textual is missing, or this is no terminal that it could draw on.
     """
+    if find_spec("textual") is None:
+        raise UsageError("--live needs Textual. Install it with: pip install 'grpo-kit[live]'")
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on the last
         raise UsageError("--live needs a terminal, and this is none. Leave it out, or write a page with: grpo report")
     if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
@@ -155,12 +158,8 @@ def _live(run: RunDir, choices: dict[str, str]) -> None:
             "--live draws all over the terminal, and TERM says that this one cannot do that. Leave it out, or set TERM "
             "to what the terminal is, such as xterm-256color."
         )
-    try:
-        from grpo.core.watch.terminal.app import LiveApp, Opening
-    except ModuleNotFoundError as error:
-        if error.name != "textual":
-            raise
-        raise UsageError("--live needs Textual. Install it with: pip install 'grpo-kit[live]'") from None
+    from grpo.core.watch.terminal.app import LiveApp, Opening
+
     LiveApp(run, Opening(choices, rollouts=bool(choices))).run(mouse=False)
 
 

@@ -244,8 +244,11 @@ class LiveApp(App[None]):
             self._listing.take_in()
             self._show_listing()
         else:  # the run went on from an earlier step
+            rows = self.query_one(RolloutList)
+            named = self._listing.named(rows.place)
             self._listing = Listing(self._followed, self._listing.choices, self._listing.words)
-            self._show_listing(again=True)
+            rows.show(self._listing.places, named and self._followed.find(*named), None)
+            self._show_detail()  # which may be another one by now
         self._search(self._listing)
         self._draw_overview(self.size.width)
 

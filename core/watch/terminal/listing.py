@@ -52,6 +52,11 @@ class Listing:
         self._checked = count
         self._arrange()
 
+    def named(self, place: int | None) -> tuple[int, int] | None:
+        """Returns step and number of one of its rollouts, by which it is found when places are other ones."""
+        columns = self._index.columns
+        return None if place is None else (columns["step"][place], columns["number"][place])
+
     def search(self, seconds: float) -> None:
         """Reads the texts of steps that were not searched yet, for about so long."""
         until = time.monotonic() + seconds

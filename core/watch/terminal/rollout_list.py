@@ -20,7 +20,7 @@ HEADINGS = f"  {'step':>5} {'group':>5} {'#':>4} {'verdict':<7} {'reward':>7} {'
 MOST_WANTED = 64  # steps; whoever scrolls on does not wait for what went by
 
 
-class RolloutList(ScrollView, can_focus=False):
+class RolloutList(ScrollView):
     """A line for each rollout.
 
     Args:
@@ -32,6 +32,7 @@ class RolloutList(ScrollView, can_focus=False):
 
     def __init__(self, run: FollowedRun) -> None:
         super().__init__(id="list")
+        self.can_focus = False  # keys are the app's
         self._run = run
         self.places: Sequence[int] = ()
         self.place: int | None = None
