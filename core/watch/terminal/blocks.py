@@ -83,7 +83,7 @@ def one(
         yield QUOTED, quoted(rollout.info["failure"])
     yield HEAD, Content("Prompt")
     for message in rollout.prompt:
-        yield from _message(str(message.get("role", "")), message)
+        yield from _message(one_line(str(message.get("role", "")), 60), message)
     if other is not None:
         yield HEAD, Content(f"Completion, and how #{other.number} of its group differs (reward {number(other.reward)})")
         yield LINE, Content.assemble(("only here", "underline"), "  ", ("only there", "strike dim"))
@@ -116,7 +116,7 @@ def side_by_side(step: int, members: Sequence[Rollout], open_one: int) -> Iterat
     """Yields a group, each completion with what it got; the one of number `open_one` is marked."""
     yield HEAD, Content(f"step {step}, group {members[0].group}: {counted(len(members), 'rollout')}")
     for message in members[0].prompt:
-        yield from _message(str(message.get("role", "")), message)
+        yield from _message(one_line(str(message.get("role", "")), 60), message)
     for rollout in members:
         mark = "> " if rollout.number == open_one else ""
         yield HEAD, Content(f"{mark}#{rollout.number}")
@@ -207,7 +207,7 @@ def _conversation(rollout: Rollout) -> Iterator[Block]:
 
 
 def _message(title: str, message: Mapping[str, Any]) -> Iterator[Block]:
-    yield LINE, Content.styled(one_line(title, 60), "dim")
+    yield LINE, Content.styled(title, "dim")
     content = message.get("content")
     yield QUOTED, quoted("" if content is None else content)
     for name, value in message.items():
