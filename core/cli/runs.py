@@ -33,7 +33,6 @@ STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow"}
 SHOWN = 8  # completions, unless the user says how many
 LINE, QUOTED, DETAIL = "line", "quoted", "detail"  # what a part of the page is; a quoted text cannot pass for another
 LEAD = {LINE: "", QUOTED: "  | ", DETAIL: "    "}
-FINISHED = {"stop": "ended by itself", "length": "cut at the limit", "error": "ended by an error"}
 
 
 @click.command()
@@ -203,6 +202,8 @@ def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rol
 
 def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
     from rich.text import Text
+
+    from grpo.core.record.browse import FINISHED
 
     reward = "none" if rollout.reward is None else f"{rollout.reward:.3g}"
     finish = FINISHED.get(rollout.finish_reason, rollout.finish_reason)

@@ -27,6 +27,7 @@ from textual.widgets.option_list import Option
 from grpo.core.record.browse import Rollout
 from grpo.core.record.run_dir import RunDir
 from grpo.core.report.alarms import Alarm
+from grpo.core.report.summary import weights_of
 from grpo.core.text.printable import counted, one_line
 from grpo.core.watch.terminal import blocks, overview
 from grpo.core.watch.terminal.choices import SORTS, Choices, parsed, span, written
@@ -353,11 +354,7 @@ class LiveApp(App[None]):
                     self._say("The run recorded no log-probabilities of it, or has left no tokenizer yet.")
         except UsageError as error:
             return [(blocks.LINE, Content(one_line(str(error), 500)))]
-        weights = {
-            str(lock["name"]): float(lock["weight"])
-            for lock in run.versions.get("plugins", {}).values()
-            if lock.get("kind") == "reward" and lock.get("weight")
-        }
+        weights = weights_of(run.versions)
         return list(blocks.one(step, rollout, weights, other=other, tokens=tokens, through=self._through(place)))
 
     async def _members(self, place: int) -> list[Rollout]:

@@ -15,12 +15,11 @@ from typing import Any
 
 from textual.content import Content
 
-from grpo.core.record.browse import Rollout, ShownOutcome
+from grpo.core.record.browse import FINISHED, Rollout, ShownOutcome
 from grpo.core.text.printable import counted, one_line, printable
 
 HEAD, LINE, QUOTED = "head", "line", "quoted"
 Block = tuple[str, Content]
-FINISHED = {"stop": "ended by itself", "length": "cut at the limit", "error": "ended by an error"}
 LONGEST = 20_000  # characters of a text that are laid out
 MOST_WORDS = 4_000  # that are compared; the time grows with their square
 FEW_TOKENS = 4_000

@@ -15,6 +15,8 @@ import pytest
 from hostile_texts import hostile_texts
 from made_run import failed, made_metrics, made_rollout, made_run
 
+from grpo.core.policy.embedded import embedded_model_path
+from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, write_rollouts
 from grpo.core.text.printable import printable
 
@@ -168,6 +170,28 @@ def test_a_rollout_is_compared_with_its_group_and_shown_by_token(tmp_path: Path)
         await screen.press("j", told="#7")
 
     play(made_run(tmp_path / "pens"), read, opening=listed(step="1", group="1"))
+
+
+def test_tokens_are_marked_the_less_probable_they_were(tmp_path: Path) -> None:
+    text = "She has 3+4=7."
+    ids = load_tokenizer(str(embedded_model_path()))(text, add_special_tokens=False)["input_ids"]
+    logprobs = [-0.001] * (len(ids) - 1) + [-7.0]
+
+    def change(row: RolloutRow, number: int) -> RolloutRow:
+        return replace(row, completion=text, token_ids=ids, logprobs=logprobs)
+
+    run = made_run(tmp_path / "pens", change=change)
+    shutil.copytree(embedded_model_path(), run.model)
+
+    async def read(screen: Screen) -> None:
+        await screen.until("24 of 24 rollouts")
+        await screen.press("enter", "t", told="Completion by token")
+        await screen.until(text)
+        [strip] = [one for one in screen.app.screen._compositor.render_strips() if text in one.text]
+        marked = [part for part, style, _ in strip if style is not None and style.reverse]
+        assert marked == ["."]
+
+    play(run, read, opening=listed())
 
 
 def test_turns_show_what_each_got_and_tools_what_they_said(tmp_path: Path) -> None:
