@@ -30,7 +30,7 @@ from grpo.core.report.alarms import Alarm
 from grpo.core.report.summary import weights_of
 from grpo.core.text.printable import counted, one_line
 from grpo.core.watch.terminal import blocks, overview
-from grpo.core.watch.terminal.choices import SORTS, Choices, parsed, span, written
+from grpo.core.watch.terminal.choices import Choices, parsed, span, written
 from grpo.core.watch.terminal.followed import FollowedRun
 from grpo.core.watch.terminal.listing import Listing
 from grpo.core.watch.terminal.rollout_list import HEADINGS, RolloutList
@@ -58,10 +58,13 @@ HELP = (
 )
 FILTERS = (
     "Filters: step, group (3 or 3-9), env, finish, verdict (right, wrong), failed (any, environment, REWARD), "
-    "reward (whose score min, max and sort are about), min, max, abstained, "
-    f"sort ({', '.join(sort for sort in SORTS if sort)})"
+    "reward (of min, max, sort), min, max, abstained, sort (reward, advantage, tokens; -reward: highest first)"
 )
-HINT = " o overview  r rollouts  s settings  / search  f filter  ? keys  q quit"
+HINTS = {
+    "overview": " r rollouts  s settings  j k choose an alarm  Enter its rollouts  ? keys  q quit",
+    "rollouts": " j k move  Enter open  g group  d diff  h l step  / search  f filter  ? keys",
+    "settings": " o overview  r rollouts  ? keys  q quit",
+}
 PROMPTS = {"search": "search: ", "filter": "filter: ", "step": "step: "}
 
 
@@ -288,8 +291,8 @@ class LiveApp(App[None]):
             count += f"  {one_line(written(listing.choices), 100)}"
         self.query_one("#count", Static).update(Content(count))
         problems = one_line(run.problems[-1], 200) if run.problems else ""
-        bottom = self._said or self._trouble or problems or HINT
-        self.query_one("#bottom", Static).update(Content(bottom if bottom == HINT else f" {bottom}"))
+        told = self._said or self._trouble or problems
+        self.query_one("#bottom", Static).update(Content(f" {told}" if told else HINTS[self._view]))
 
     # Which rollouts
 
@@ -391,6 +394,7 @@ class LiveApp(App[None]):
         self._view = view
         for name in ("overview", "rollouts", "settings"):
             self.query_one(f"#{name}").set_class(name == view, "shown")
+        self._draw()
 
     def action_next(self, by: int) -> None:
         """Goes to the next rollout or alarm, or to the one before."""
