@@ -109,7 +109,6 @@ class LiveApp(App[None]):
     """
 
     CSS = """
-    Screen { layers: base; }
     #top, #count, #headings { height: 1; width: 100%; }
     #bottom { height: auto; max-height: 3; width: 100%; }
     #top { text-style: reverse; }
