@@ -44,6 +44,7 @@ OPTIONAL = {
     "ray": "ray",
     "reasoning_gym": "reasoning-gym",
     "tensorboard": "tensorboard",
+    "textual": "live",
     "textarena": "textarena",
     "verifiers": "interop",
     "vllm": "vllm",

@@ -13,6 +13,7 @@ from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Completion, Message
 
 SortKey = Literal["reward", "advantage", "length"]
+FINISHED = {"stop": "ended by itself", "length": "cut at the limit", "error": "ended by an error"}
 LONG = 20  # characters; shorter texts, such as an answer, stand in a prompt by chance
 
 

@@ -42,6 +42,7 @@ PLAIN += ("messages", "info", "reward", "advantage", "env")
 # Older runs lack these.
 LATER: tuple[str, ...] = ("right", "token_ids", "logprobs", "turn_rewards", "turn_advantages", "sampled_by")
 PARTS = ("outcome", "score", "reason")
+TOKENS = ("token_ids", "logprobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,10 +369,11 @@ def rollout_steps(run: RunDir) -> list[int]:
     return sorted(int(file.stem.removeprefix("step-")) for file in run.rollouts.glob("step-*.parquet"))
 
 
-def read_rollouts(run: RunDir, step: int, *, wasted: bool = False) -> list[dict[str, Any]]:
+def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool = True) -> list[dict[str, Any]]:
     """Reads the completions of one step: those that trained, or those that were sampled in vain, which may be none.
 
-    What an older release did not record is None.
+    What an older release did not record is None; so are token ids and log-probabilities without `tokens`, which take
+    more memory than all texts.
 
     Raises:
         UsageError: the step has none, or its file was damaged.
@@ -389,9 +391,11 @@ def read_rollouts(run: RunDir, step: int, *, wasted: bool = False) -> list[dict[
         if not file.is_file():
             return []
     try:
-        table = pq.read_table(file, page_checksum_verification=True)
-        _refuse_other_columns(table.schema)
-        absent = dict.fromkeys(name for name in LATER if name not in table.schema.names)
+        schema = pq.read_schema(file)
+        _refuse_other_columns(schema)
+        wanted = [name for name in schema.names if tokens or name not in TOKENS]
+        table = pq.read_table(file, columns=wanted, page_checksum_verification=True)
+        absent = dict.fromkeys(name for name in LATER if name not in wanted)
         rows: list[dict[str, Any]] = [{**absent, **row} for row in table.to_pylist()]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Choose another --step.") from None

@@ -76,6 +76,11 @@ class AlarmWatch:
         self._health = HealthWatch(self.dtype)
         self._rows = [row for row in self.metrics if row["step"] > 0]
 
+    def more(self, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Takes in what a run that goes on has measured by now, which begins with what was known."""
+        self._rows += [row for row in metrics[len(self.metrics) :] if row["step"] > 0]
+        self.metrics = metrics
+
     def rollouts(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Looks at the rollouts of a step, after the metrics of the steps before it."""
         self._up_to(step - 1)

@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from grpo.core.report.scan import KINDS, OUTCOME, Scan, is_failed, recorded_steps
+from grpo.core.report.index import Index
+from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.tokens import RunTokenizer
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE = 100_000  # characters of texts that are compressed together
 LEVEL = 9
-VERDICTS = (None, False, True)  # by the number that the page reads
 PER_NAT = 100  # log-probabilities are whole hundredths of a nat
 LOWEST = -99.0
 TOKEN_SIZE = 8  # characters
@@ -84,7 +82,7 @@ def pack_rollouts(
         tokens: with the log-probability of each token.
         changes: what other rewards make of each rollout of the run.
     """
-    index = _Index(scan, changes)
+    index = Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
     wanted = set(places)
     place = 0
@@ -97,46 +95,6 @@ def pack_rollouts(
     columns, data = index.written()
     starts, blocks = texts.written()
     return PackedRollouts(len(places), columns, packed(data), starts, blocks)
-
-
-@dataclass(slots=True)
-class _Index:
-    """Columns of numbers, one number for each rollout."""
-
-    scan: Scan
-    changes: Sequence[Change] | None
-    _columns: dict[str, list[Any]] = field(default_factory=dict)
-    _prompts: dict[tuple[str, str], int] = field(default_factory=dict)
-
-    def add(self, place: int, step: int, number: int, row: Mapping[str, Any]) -> None:
-        prompt = (row["env"] or "", row["prompt"])
-        values: dict[str, Any] = {
-            "step": step,
-            "number": number,
-            "group": row["group"],
-            "tokens": row["tokens"],
-            "prompt": self._prompts.setdefault(prompt, len(self._prompts)),
-            "env": self.scan.envs.index(row["env"] or ""),
-            "finish": self.scan.finishes.index(row["finish_reason"]),
-            "verdict": VERDICTS.index(row["right"]),
-            "failed": is_failed(row, [name for name in self.scan.rewards if OUTCOME + name in row]),
-            "reward": row["reward"],
-            "advantage": row["advantage"],
-        }
-        for at, name in enumerate(self.scan.rewards):
-            values[f"kind{at}"] = KINDS.index(row.get(OUTCOME + name) or "")
-            values[f"score{at}"] = row.get(f"score.{name}")
-        if self.changes is not None:
-            change = self.changes[place]
-            values |= {"new_reward": change.new.total, "new_advantage": change.new.advantage}
-            values |= {"shift": change.shift, "flipped": change.flipped}
-        for key, value in values.items():
-            self._columns.setdefault(key, []).append(value)
-
-    def written(self) -> tuple[list[tuple[str, str]], bytes]:
-        kinds = [(name, _type_of(name)) for name in self._columns]
-        arrays = (_array(self._columns[name], kind).tobytes() for name, kind in kinds)
-        return kinds, b"".join(arrays)
 
 
 @dataclass(slots=True)
@@ -206,21 +164,6 @@ class _Texts:
 
 def _hundredths(nats: float | None) -> int | None:
     return None if nats is None or math.isnan(nats) else round(PER_NAT * min(max(nats, LOWEST), 0.0))
-
-
-def _type_of(name: str) -> str:
-    if name.startswith(("score", "reward", "advantage", "new_", "shift")):
-        return "f4"
-    if name.startswith(("kind", "failed", "finish", "verdict", "flipped")):
-        return "u1"
-    return "u2" if name == "env" else "u4"
-
-
-def _array(values: Sequence[Any], kind: str) -> np.ndarray[Any, Any]:
-    if kind == "f4":
-        with np.errstate(over="ignore"):  # what 32 bits cannot hold is infinite in a list, and exact where it is read
-            return np.array([math.nan if value is None else value for value in values], dtype="<f4")
-    return np.array(values, dtype=f"<{kind}")
 
 
 def _plain(value: Any) -> Any:

@@ -43,7 +43,7 @@ def summary_of(
         "steps": line.steps,
         "config": config,
         "versions": versions,
-        "weights": dict(_weights(versions)),
+        "weights": weights_of(versions),
         "axis": [row["step"] for row in metrics],
         "metrics": {key: [_rounded(row.get(key)) for row in metrics] for key in keys},
         "alarms": [asdict(alarm) for alarm in alarms],
@@ -75,9 +75,10 @@ def rollouts_summary(
     }
 
 
-def _weights(versions: Mapping[str, Any]) -> list[tuple[str, float]]:
+def weights_of(versions: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the weight of each reward that has one, by the locks of a run's plugins."""
     locks = versions.get("plugins", {}).values()
-    return [(lock["name"], lock["weight"]) for lock in locks if lock.get("kind") == "reward" and lock.get("weight")]
+    return {lock["name"]: lock["weight"] for lock in locks if lock.get("kind") == "reward" and lock.get("weight")}
 
 
 def _rounded(value: Any) -> Any:

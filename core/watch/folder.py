@@ -75,9 +75,7 @@ class WatchedFolder:
         """
         digest = hashlib.blake2b(digest_size=12)
         for name in names:
-            run = self._run(name)
-            files = (run.config, run.versions, run.state, run.metrics, run.rollouts, run.checkpoints, run.model)
-            digest.update(repr((name, in_use(run), [_stamp(file) for file in files])).encode())
+            digest.update(repr((name, fingerprint(self._run(name)))).encode())
         return digest.hexdigest()
 
     def state(self, names: Sequence[str]) -> State:
@@ -142,6 +140,12 @@ class WatchedFolder:
         if not (inside and self._path.is_dir() and is_run(path)):
             raise UsageError(f"there is no run '{name}' in {self._path} any more.")
         return RunDir(path)
+
+
+def fingerprint(run: RunDir) -> tuple[object, ...]:
+    """Returns what changes whenever the run writes something, begins or ends."""
+    files = (run.config, run.versions, run.state, run.metrics, run.rollouts, run.checkpoints, run.model)
+    return in_use(run), *map(_stamp, files)
 
 
 def _told(line: RunLine) -> dict[str, Any]:

@@ -1,0 +1,266 @@
+"""A run that is read while it goes on: its directory in; its line, curves, alarms and the numbers of its rollouts out.
+
+Texts are read step by step when somebody looks at them, and those of few steps are kept: a run may have more of them
+than memory has room for. Whatever reads files here is made for a thread of its own beside the one that draws.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo.core.record.browse import Rollout, from_table
+from grpo.core.record.list import RunLine, list_runs
+from grpo.core.record.run_dir import RunDir, read_json, read_metrics, read_rollouts, rollout_steps
+from grpo.core.report.alarms import Alarm, AlarmWatch
+from grpo.core.report.index import Index
+from grpo.core.report.scan import Scan
+from grpo.core.report.tokens import RunTokenizer
+from grpo.core.text.printable import one_line
+from grpo.core.watch.folder import fingerprint
+from grpo.plugins.errors import UsageError
+
+KEPT = 4  # steps whose texts stay in memory
+EXCERPTS = 128  # steps whose excerpts do
+EXCERPT = 200  # characters
+
+Metrics = Sequence[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was read of a run so far, in the order of its steps."""
+
+    scan: Scan
+    index: Index
+    watch: AlarmWatch
+    metrics: Metrics = ()
+    steps: list[int] = field(default_factory=list)
+    waiting: deque[int] = field(default_factory=deque)
+    stamp: tuple[int, int] | None = None  # of the file of the last step
+    problems: list[str] = field(default_factory=list)
+
+
+class FollowedRun:
+    """A run directory, looked at again and again.
+
+    Args:
+        run: the directory.
+
+    Attributes:
+        line: what the list of runs says of it.
+        config, versions: as the run wrote them.
+        alarms: what to look at, by step; of runs that are still being read the first time, none.
+
+    Raises:
+        UsageError: it is no run, or a file of it was damaged.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        self.run = run
+        self.config: Mapping[str, Any] = read_json(run.config)
+        self.versions: Mapping[str, Any] = read_json(run.versions)
+        self.alarms: Sequence[Alarm] = ()
+        self._version: tuple[object, ...] | None = None
+        self._shown = self._reading = self._fresh()
+        self._texts: OrderedDict[int, list[Rollout]] = OrderedDict()
+        self._excerpts: OrderedDict[int, list[str]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._tokenizer: RunTokenizer | None = None
+        self.line = self._look()
+
+    @property
+    def index(self) -> Index:
+        """The numbers of the rollouts; another one when the run went on from an earlier step."""
+        return self._shown.index
+
+    @property
+    def scan(self) -> Scan:
+        """The names that numbers of the index stand for."""
+        return self._shown.scan
+
+    @property
+    def metrics(self) -> Metrics:
+        """The rows of metrics.jsonl."""
+        return self._shown.metrics
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """The steps with rollouts that were read, ascending."""
+        return self._shown.steps
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What could not be read."""
+        return self._shown.problems
+
+    @property
+    def waiting(self) -> int:
+        """Steps that are still to be read."""
+        return len(self._reading.waiting)
+
+    def renew(self, seconds: float) -> bool:
+        """Reads what is new, for about so long; returns whether anything was.
+
+        Raises:
+            UsageError: the directory is gone, or a file of it was damaged.
+        """
+        version = fingerprint(self.run)
+        if version == self._version and not self.waiting:
+            return False
+        if version != self._version:
+            self.line = self._look()
+            self._version = version
+        until = time.monotonic() + seconds
+        reading = self._reading
+        while reading.waiting:
+            self._take_in(reading, reading.waiting.popleft())
+            if time.monotonic() > until:
+                break
+        if not reading.waiting:
+            self.alarms = reading.watch.alarms(self.line)
+            if self._shown is not reading:
+                with self._lock:
+                    self._shown = reading
+                    self._texts.clear()
+                    self._excerpts.clear()
+        return True
+
+    def group(self, place: int) -> list[int]:
+        """Returns the places of the group that a rollout belongs to."""
+        columns, count = self.index.columns, self.index.count
+        step = columns["step"][place]
+        first = bisect_left(columns["step"], step, hi=count)
+        last = bisect_right(columns["step"], step, hi=count)
+        return [at for at in range(first, last) if columns["group"][at] == columns["group"][place]]
+
+    def find(self, step: int, number: int) -> int | None:
+        """Returns the place of a rollout, or None where there is none."""
+        columns, count = self.index.columns, self.index.count
+        place = bisect_left(columns.get("step", ()), step, hi=count) + number
+        found = place < count and (columns["step"][place], columns["number"][place]) == (step, number)
+        return place if found else None
+
+    def rollouts(self, step: int) -> list[Rollout]:
+        """Returns the rollouts of a step, with their texts.
+
+        Raises:
+            UsageError: there are none any more, or their file was damaged.
+        """
+        with self._lock:
+            if step not in self._texts:
+                rows = read_rollouts(self.run, step, tokens=False)
+                try:
+                    self._texts[step] = [from_table(number, row) for number, row in enumerate(rows)]
+                except (ValueError, TypeError) as error:
+                    raise UsageError(f"step {step} of {self.run.path} was damaged: {error}") from None
+            self._texts.move_to_end(step)
+            while len(self._texts) > KEPT:
+                self._texts.popitem(last=False)
+            return self._texts[step]
+
+    def rollout(self, step: int, number: int) -> Rollout:
+        """Returns one rollout, with its texts.
+
+        Raises:
+            UsageError: it is not there any more, or its file was damaged.
+        """
+        rows = self.rollouts(step)
+        if number >= len(rows):
+            raise UsageError(f"step {step} has no rollout {number} any more: the run went on from an earlier step.")
+        return rows[number]
+
+    def excerpt(self, step: int, number: int) -> str | None:
+        """Returns the beginning of a completion on one line; None where the step has to be read first."""
+        own = self._excerpts.get(step)
+        return None if own is None else own[number] if number < len(own) else ""
+
+    def read_excerpts(self, step: int) -> None:
+        """Reads the beginnings of the completions of a step."""
+        try:
+            rows = read_rollouts(self.run, step, tokens=False)
+        except UsageError:
+            rows = []  # whoever opens one of them is told
+        # Escape sequences go before the cut, which could halve one; the rest of a long text is not looked at.
+        lines = [one_line(row["completion"][: 4 * EXCERPT], EXCERPT) for row in rows]
+        with self._lock:
+            self._excerpts[step] = lines
+            while len(self._excerpts) > EXCERPTS:
+                self._excerpts.popitem(last=False)
+
+    def tokens(self, step: int, number: int) -> list[tuple[str, float | None]] | None:
+        """Returns each sampled token with its log-probability in nats; None where they are not known.
+
+        Raises:
+            UsageError: the file of the step was damaged.
+        """
+        if self._tokenizer is None or self._tokenizer.missing:
+            self._tokenizer = RunTokenizer(self.run)
+        rows = read_rollouts(self.run, step)
+        row = rows[number] if number < len(rows) else {}
+        if not (row.get("token_ids") and row.get("logprobs")):
+            return None
+        pieces = self._tokenizer.pieces(row["token_ids"])
+        return None if pieces is None else list(zip(pieces, row["logprobs"], strict=False))
+
+    def _fresh(self) -> _Reading:
+        scan = Scan(self.run)
+        return _Reading(scan, Index(scan), AlarmWatch(self.config["train"]["dtype"], []))
+
+    def _look(self) -> RunLine:
+        """Finds out what there is to read."""
+        if not self.run.path.is_dir():
+            raise UsageError(f"{self.run.path} is gone.")
+        [line] = list_runs(self.run.path)
+        if line.problem is not None:
+            raise UsageError(line.problem)
+        metrics, steps = read_metrics(self.run), rollout_steps(self.run)
+        if not self._goes_on(metrics, steps):
+            self._reading = self._fresh()
+            if not self._shown.steps:
+                self._shown = self._reading
+        reading = self._reading
+        reading.metrics = metrics
+        reading.watch.more(metrics)
+        done = reading.steps[-1] if reading.steps else 0
+        reading.waiting = deque(step for step in steps if step > done)
+        return line
+
+    def _goes_on(self, metrics: Metrics, steps: Sequence[int]) -> bool:
+        """True where what was read still stands, as it does not after `--resume`."""
+        reading = self._reading
+        known = len(reading.metrics)
+        if known > len(metrics) or (known and json.dumps(reading.metrics[-1]) != json.dumps(metrics[known - 1])):
+            return False
+        if not reading.steps:
+            return True
+        last = reading.steps[-1]
+        return {*reading.steps} <= {*steps} and self._stamp(last) == reading.stamp
+
+    def _take_in(self, reading: _Reading, step: int) -> None:
+        reading.stamp = self._stamp(step)
+        rows: list[dict[str, Any]] = []
+        try:
+            rows = read_rollouts(self.run, step, tokens=False)
+            reading.watch.rollouts(step, rows)
+        except UsageError as error:
+            reading.problems.append(str(error))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # JSON in it that is none, or other JSON
+            reading.problems.append(f"step {step} was damaged, so alarms leave it out: {error}")
+        reading.scan.add(step, rows)
+        for number, row in enumerate(rows):
+            reading.index.add(reading.index.count, step, number, row)
+        reading.steps.append(step)
+
+    def _stamp(self, step: int) -> tuple[int, int] | None:
+        try:
+            told = (self.run.rollouts / f"step-{step:06d}.parquet").stat()
+        except OSError:
+            return None
+        return told.st_mtime_ns, told.st_size

@@ -1,0 +1,160 @@
+"""A run is read as it goes on: nothing twice, nothing that is gone, and no more texts than somebody looks at."""
+
+from __future__ import annotations
+
+import shutil
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_run import failed, made_metrics, made_rollout, made_run
+
+from grpo.core.record.list import list_runs
+from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, exclusive, read_metrics, write_rollouts
+from grpo.core.report.alarms import AlarmWatch
+from grpo.core.report.scan import recorded_steps
+from grpo.core.watch.terminal.followed import FollowedRun
+from grpo.core.watch.terminal.listing import Listing
+from grpo.plugins.errors import UsageError
+
+
+def grow(run: RunDir, step: int, skill: float = 1.0) -> None:
+    rows = [made_rollout(step, number // 4, number % 4, skill) for number in range(8)]
+    write_rollouts(run, step, rows)
+    append_metrics(run, made_metrics(step, rows))
+
+
+def names(followed: FollowedRun) -> list[tuple[int, int]]:
+    columns = followed.index.columns
+    return list(zip(columns.get("step", ()), columns.get("number", ()), strict=True))
+
+
+def test_a_run_grows_and_is_quiet_while_nothing_changes(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "pens")
+    followed = FollowedRun(run)
+    assert followed.renew(60)
+    assert not followed.renew(60)
+    assert followed.index.count == 24
+    grow(run, 4)
+    assert followed.renew(60)
+    assert names(followed) == [(step, number) for step in (1, 2, 3, 4) for number in range(8)]
+    assert followed.find(4, 7) == 31
+    assert followed.find(4, 8) is None
+    assert followed.group(29) == [28, 29, 30, 31]
+
+
+def test_a_run_is_told_as_over_when_its_process_ends(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "pens")
+    run.state.unlink()
+    followed = FollowedRun(run)
+    with exclusive(run):
+        assert followed.renew(60)
+        assert followed.line.status == "running"
+    assert followed.renew(60)
+    assert followed.line.status == "killed"
+    assert [alarm.text for alarm in followed.alarms if alarm.kind == "state"] == ["the run was killed after step 3"]
+
+
+def test_alarms_are_those_of_a_report_however_the_run_grew(tmp_path: Path) -> None:
+    def change(row: RolloutRow, number: int) -> RolloutRow:
+        return failed(row, "it broke") if number % 3 == 0 else replace(row, finish_reason="length")
+
+    run = made_run(tmp_path / "pens", steps=3, change=change)
+    followed = FollowedRun(run)
+    followed.renew(60)
+    for step in range(4, 9):
+        rows = [change(made_rollout(step, number // 4, number % 4, 1.0), number) for number in range(8)]
+        write_rollouts(run, step, rows)
+        append_metrics(run, made_metrics(step, rows))
+        followed.renew(60)
+    watch = AlarmWatch("float32", read_metrics(run))
+    for step, read in recorded_steps(run):
+        watch.rollouts(step, read)
+    whole = watch.alarms(list_runs(run.path)[0])
+    assert whole
+    assert list(followed.alarms) == whole
+
+
+def test_a_run_that_went_on_from_an_earlier_step_is_read_anew(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "pens", steps=6)
+    followed = FollowedRun(run)
+    followed.renew(60)
+    listing = Listing(followed, {})
+    lines = run.metrics.read_text().splitlines(keepends=True)
+    run.metrics.write_text("".join(lines[:4]))
+    for step in (4, 5, 6):
+        (run.rollouts / f"step-{step:06d}.parquet").unlink()
+    grow(run, 4, skill=0.0)
+    followed.renew(60)
+    assert not listing.current
+    assert followed.index.count == 32
+    assert names(followed)[-1] == (4, 7)
+    assert followed.rollout(4, 1).reward == 0.5
+    assert len(followed.metrics) == 5
+    with pytest.raises(UsageError, match="no rollouts of step 6"):
+        followed.rollout(6, 0)
+
+
+def test_a_damaged_step_is_named_and_hides_no_other(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "pens", steps=4)
+    (run.rollouts / "step-000002.parquet").write_bytes(b"PAR1 nonsense")
+    followed = FollowedRun(run)
+    followed.renew(60)
+    assert followed.index.count == 24
+    assert len(followed.problems) == 1
+    assert "step-000002.parquet was damaged" in followed.problems[0]
+
+
+def test_a_run_whose_directory_is_removed_says_so(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "pens")
+    followed = FollowedRun(run)
+    followed.renew(60)
+    shutil.rmtree(run.path)
+    with pytest.raises(UsageError, match="is gone"):
+        followed.renew(60)
+
+
+def test_words_are_found_in_every_text_and_in_what_comes_later(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "pens")
+    followed = FollowedRun(run)
+    followed.renew(60)
+    for words, count in (("HOW MANY HAS SHE", 24), ("4+5=", 12), ("#### 12", 2), ('"nothing"', 0)):
+        listing = Listing(followed, {}, words)
+        listing.search(60)
+        assert (len(listing.places), listing.share) == (count, 1.0), words
+    found = Listing(followed, {"step": "2-9"}, "4+5=")
+    found.search(60)
+    assert len(found.places) == 8
+    grow(run, 4)
+    followed.renew(60)
+    found.take_in()
+    assert found.share < 1
+    found.search(60)
+    assert len(found.places) == 12
+
+
+@pytest.mark.slow
+def test_memory_has_the_texts_of_few_steps(tmp_path: Path) -> None:
+    text = "word " * 2000
+
+    def long(row: RolloutRow, number: int) -> RolloutRow:
+        return replace(row, completion=f"{row.step} {number} {text}")
+
+    FollowedRun(made_run(tmp_path / "warm", steps=1)).renew(60)  # modules that are loaded late take memory too
+    run = made_run(tmp_path / "pens", steps=80, change=long)  # 6.4 MB of texts
+    tracemalloc.start()
+    try:
+        followed = FollowedRun(run)
+        followed.renew(60)
+        listing = Listing(followed, {}, "no such word")
+        listing.search(60)
+        for step in followed.steps:
+            followed.read_excerpts(step)
+            assert followed.excerpt(step, 3) == f"{step} 3 {text}"[:199] + "…"
+            followed.rollout(step, 0)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert followed.index.count == 640
+    assert held < 3_000_000
