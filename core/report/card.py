@@ -7,7 +7,6 @@ Nothing that a policy wrote is in it, and no folder of the machine that trained.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,10 @@ from grpo.core.report.unnamed import without_folders
 from grpo.core.text.printable import counted, one_line
 
 HELD_OUT, LOW, HIGH = "held_out/accuracy", "held_out/accuracy_low", "held_out/accuracy_high"
+SETTINGS_FILE = "run.json"
 LONGEST = 10_000  # characters of a setting
 KINDS = ("env", "reward", "verifier", "sampler", "loss", "advantage")
+FORMS = {"adapter": ["The files are the adapter."], "merged": ["The adapter was added to the weights."], "model": []}
 SETTINGS = (
     ("optimizer steps", "train.steps"),
     ("prompts a step", "train.prompts_per_step"),
@@ -102,8 +103,8 @@ def _body(facts: CardFacts) -> Iterator[str]:
     libraries = versions.get("libraries", {})
     yield "| libraries | " + _code(", ".join(f"{name} {version}" for name, version in libraries.items())) + " |"
     yield "\n## Again\n"
-    yield f"    {_command(config)}\n"
-    yield "Files and folders stand without the place where they were; settings that are not named had their defaults."
+    yield f"    grpo run --config {SETTINGS_FILE}\n"
+    yield f"`{SETTINGS_FILE}` has all settings, of files and folders without the place where they were."
     if facts.report is not None:
         yield f"\n`{facts.report}` is the whole run to look at, with its rollouts; it opens without a network."
 
@@ -127,8 +128,8 @@ def _result(metrics: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "Held-out accuracy was not measured."
     trained = [row for row in metrics if row["step"] and row.get("reward") is not None]
     if trained:
-        yield f"\nMean reward: {trained[0]['reward']:.3g} in step {trained[0]['step']}, "
-        yield f"{trained[-1]['reward']:.3g} in step {trained[-1]['step']}."
+        first, last = trained[0], trained[-1]
+        yield f"\nMean reward: {first['reward']:.3g} in step {first['step']}, {last['reward']:.3g} in step {last['step']}."
 
 
 def _interval(row: Mapping[str, Any]) -> str:
@@ -159,21 +160,6 @@ def _plugins(locks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         package = f"{one['distribution']} {one['distribution_version']}".strip()
         weight = "" if one.get("weight") is None else f"{one['weight']:g}"
         yield f"| {one['kind']} | {_code(spec)} | {one['version']} | {_plain(package)} | {weight} |"
-
-
-def _command(config: Mapping[str, Any]) -> str:
-    words = ["grpo", "run"]
-    for flag, names in (("--env", config["env"]), ("--reward", config.get("rewards") or [])):
-        for name in [names] if isinstance(names, (str, Mapping)) else names:
-            words += [flag, name if isinstance(name, str) else json.dumps(name)]
-    for flag, place in (("--model", "model"), ("--loss", "loss.type"), ("--advantage", "loss.advantage")):
-        value = _at(config, place)
-        if isinstance(value, str):
-            words += [flag, value]
-    words += ["--lora"] if config["lora"]["enabled"] else []
-    for flag, place in (("--steps", "train.steps"), ("--lr", "train.lr"), ("--seed", "seed")):
-        words += [flag, str(_at(config, place))]
-    return one_line(shlex.join(words), LONGEST)
 
 
 def _at(config: Mapping[str, Any], name: str) -> Any:

@@ -1,6 +1,7 @@
 """Puts a run where others find it: a run and the name of a repository in, a commit on the Hugging Face hub out.
 
     README.md       the card (core/report/card.py)
+    run.json        the settings, for `grpo run --config`
     report.html     the page of `grpo report`, with rollouts
     the model       whole, or an adapter where the hub has its base
 
@@ -21,8 +22,9 @@ from grpo.core.policy.export import export_weights
 from grpo.core.policy.load import HUB_ID
 from grpo.core.policy.weights import Weights, find_run_weights
 from grpo.core.record.run_dir import open_run_dir, read_json, read_metrics
-from grpo.core.report.card import CardFacts, card_of
+from grpo.core.report.card import SETTINGS_FILE, CardFacts, card_of
 from grpo.core.report.report import report_of, write_page
+from grpo.core.report.unnamed import without_folders
 from grpo.plugins.errors import RunError, UsageError
 
 CARD, PAGE = "README.md", "report.html"
@@ -100,6 +102,8 @@ def write_pushed(run: Path, folder: Path, *, report: bool) -> Pushed:
         report=PAGE if report else None,
     )
     (folder / CARD).write_text(card_of(facts), encoding="utf-8")
+    settings = {name: value for name, value in without_folders(facts.config).items() if name != "out"}
+    (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     files = {str(file.relative_to(folder)): file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file()}
     return Pushed(folder, form, files, made.held if report else None)
 

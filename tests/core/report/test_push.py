@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hub_api import Hub, running
 
+from grpo.core.config.schema import load_config
+from grpo.core.record.run_dir import read_json
 from grpo.core.report.alarms import Alarm
 from grpo.core.report.card import CardFacts, card_of
 from grpo.core.report.push import refuse_bad_repository
@@ -58,6 +60,10 @@ def test_a_run_arrives_with_its_model_a_card_and_the_report(full_run: Path, hub:
         assert str(full_run.parent).encode() not in files[name]
         assert str(Path.home()).encode() + b"/" not in files[name]
     assert b"| reward | `vowels` | 1 |" in files["README.md"]
+    (tmp_path / "run.json").write_bytes(files["run.json"])
+    again, before = load_config(tmp_path / "run.json", [], {}), read_json(full_run / "config.json")
+    assert again.train.steps == before["train"]["steps"]
+    assert again.loss.type.name == before["loss"]["type"]
 
 
 @pytest.mark.slow
@@ -188,7 +194,6 @@ def test_the_card_says_what_was_trained_on_what_with_which_result() -> None:
     assert "| after 0 steps | 8.0% | 5.0% to 12.6% |" in body
     assert "| after 20 steps | 57.5% |  |" in body
     assert "| reward | `near` | 2 | acme\\|x 1.0 | 1 |" in body
-    assert "grpo run --env gsm8k --reward near.py:near --model Qwen/Qwen2.5-0.5B-Instruct" in body
     assert "/home/ann" not in card
     assert "<b>" not in body
     assert "gave no alarm" in body

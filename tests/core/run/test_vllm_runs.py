@@ -94,6 +94,26 @@ def test_a_policy_learns_from_rollouts_that_are_one_step_old_and_the_engine_eval
     assert not any("sync/batches_again" in row or "sync/repeated" in row for row in rows)
 
 
+def test_rollouts_are_continued_by_later_policies_and_every_part_is_proven(tmp_path: Path) -> None:
+    from grpo.core.record.run_dir import RunDir, read_rollouts
+
+    rows = learn(
+        tmp_path / "run",
+        train={"steps": STEPS, "lr": 1e-3},
+        rollout={"backend": "vllm", "partial": 8},
+        lora={"enabled": True},
+        evaluation={"size": 0},
+    )
+    rewards = [row["reward"] for row in rows]
+    assert statistics.fmean(rewards[-3:]) > rewards[0] + 0.1, rewards
+    assert max(row["sampling/staleness"] for row in rows) >= 1.0
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
+    assert not any("sync/batches_again" in row or "sync/repeated" in row for row in rows)
+    every = [row for step in range(1, STEPS + 1) for row in read_rollouts(RunDir(tmp_path / "run"), step)]
+    assert max(len(row["sampled_by"]) for row in every) > 1
+    assert all(sum(tokens for _, tokens in row["sampled_by"]) == row["tokens"] for row in every)
+
+
 def test_several_environments_one_batch_ahead_and_a_killed_run_goes_on_with_the_batch_that_was_ready(
     tmp_path: Path,
 ) -> None:
