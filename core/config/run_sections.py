@@ -60,12 +60,8 @@ class OutputSection(Section):
         About("How many checkpoints stay on disk.", "At least two, so that one is always whole."),
     ] = 2
     report_to: Annotated[
-        tuple[Literal["wandb", "tensorboard", "trackio", "mlflow", "otel"], ...],
-        About(
-            "Trackers that also receive the metrics.",
-            "`otel`: OpenTelemetry spans of each step, over OTLP.",
-            flag=Flag("--report-to", "A,B", "commas"),
-        ),
+        tuple[Literal["wandb", "tensorboard", "trackio", "mlflow"], ...],
+        About("Trackers that also receive the metrics.", flag=Flag("--report-to", "A,B", "commas")),
     ] = ()
     project: Annotated[
         str | None,

@@ -16,7 +16,6 @@ from grpo.core.record.disk import refuse_readonly, refuse_unwritable
 from grpo.plugins.errors import UsageError
 
 UNTRIED = ("trackio",)  # trackers without an extra, whose releases nobody tried
-MODULES = {"otel": "opentelemetry.exporter.otlp.proto.http"}  # of trackers that are called otherwise
 RUNS = Path("runs")  # where run directories appear that the user does not name
 ADAM_BYTES = 8  # two float32 moments per trained parameter
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -63,7 +62,7 @@ def refuse_missing_trackers(trackers: Sequence[str]) -> None:
         UsageError: names the first one and how to install it.
     """
     for tracker in trackers:
-        if not _is_there(tracker):
+        if importlib.util.find_spec(tracker) is None:
             package = tracker if tracker in UNTRIED else f"'grpo-kit[{tracker}]'"
             raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {package}")
 
@@ -79,10 +78,3 @@ def disk_bytes(settings: Settings, parameters: int) -> int:
     checkpoint = weights + trained * ADAM_BYTES
     warmed = weights if settings.train.warmup_steps else 0
     return (settings.output.keep + 1) * checkpoint + weights + warmed
-
-
-def _is_there(tracker: str) -> bool:
-    try:
-        return importlib.util.find_spec(MODULES.get(tracker, tracker)) is not None
-    except ModuleNotFoundError:  # of the package that the module is in
-        return False

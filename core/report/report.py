@@ -20,7 +20,6 @@ from grpo.core.report.page import Named, page
 from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.summary import rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
-from grpo.core.report.unnamed import without_folders
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -41,14 +40,12 @@ class Report:
         summary: the block that it begins with.
         blocks: the others.
         held, recorded: rollouts in the page, and in the runs.
-        alarms: of all runs.
     """
 
     summary: str
     blocks: Sequence[Named]
     held: int
     recorded: int
-    alarms: Sequence[Alarm] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +88,7 @@ def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequen
     Raises:
         UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
     """
-    return write_page(report_of(paths, limit=limit, new=new), output)
-
-
-def write_page(made: Report, output: Path) -> Written:
-    """Writes a page.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    made = report_of(paths, limit=limit, new=new)
     try:
         with whole_file(output) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(page(made.summary, made.blocks))
@@ -108,29 +97,25 @@ def write_page(made: Report, output: Path) -> Written:
     return Written(output, output.stat().st_size, made.held, made.recorded)
 
 
-def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), shared: bool = False) -> Report:
+def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = ()) -> Report:
     """Makes what the page of some runs holds.
 
     Args:
         paths: run directories.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
-        shared: settings are shown without the folders of this machine.
 
     Raises:
         UsageError: a path is no run, or a file of a run was damaged.
     """
     host = Host.discover()
-    runs = [
-        _read(open_run_dir(path), name, host, new, shared=shared)
-        for path, name in zip(paths, _names(paths), strict=True)
-    ]
+    runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
     empty = _held(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])
     fixed = sum(map(len, page(empty.summary, empty.blocks)))
     return _held(runs, _packed(runs, limit - fixed))
 
 
-def _read(run: RunDir, name: str, host: Host, new: Sequence[str], *, shared: bool) -> _Read:
+def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
     [line] = list_runs(run.path)
     if line.problem is not None:
         raise UsageError(line.problem)
@@ -141,8 +126,6 @@ def _read(run: RunDir, name: str, host: Host, new: Sequence[str], *, shared: boo
         watch.rollouts(step, rows)
     alarms = watch.alarms(line)
     summary = summary_of(name, line, config, versions, metrics, alarms)
-    if shared:
-        summary |= {part: without_folders(summary[part]) for part in ("env", "model", "config", "versions", "weights")}
     changes = None
     if new:
         from grpo.core.report.compared import compared, difference_summary  # loads torch
@@ -196,8 +179,7 @@ def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
     for number, packed in enumerate(chosen):
         blocks += [(f"run{number}-texts{place}", text) for place, text in enumerate(packed.texts)]
     held, recorded = sum(one.count for one in chosen), sum(len(run.scan) for run in runs)
-    alarms = [alarm for run in runs for alarm in run.alarms]
-    return Report(packed_json({"runs": summaries}), blocks, held, recorded, alarms)
+    return Report(packed_json({"runs": summaries}), blocks, held, recorded)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

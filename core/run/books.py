@@ -17,7 +17,6 @@ from grpo.core.run.forecast import forecast, is_due
 from grpo.core.run.health import HealthWatch
 from grpo.core.run.plot import plot_metrics
 from grpo.core.run.progress import Progress
-from grpo.core.run.spans import StepSpans
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import proportion
 from grpo.core.train.callbacks import metrics_row
@@ -40,17 +39,13 @@ class Books:
         host: passes events on to plugins.
         run_dir: where everything is written.
         progress: whoever watches.
-        spans: makes a trace of each step; None: nobody asked for it.
     """
 
-    def __init__(
-        self, plan: Plan, host: Host, run_dir: RunDir, progress: Progress, spans: StepSpans | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, host: Host, run_dir: RunDir, progress: Progress) -> None:
         self._plan = plan
         self._host = host
         self._run_dir = run_dir
         self._progress = progress
-        self._spans = spans
         self._health = HealthWatch(plan.config.train.dtype)
         self._batch: Batch | None = None
         self._rows: list[dict[str, Any]] = list(read_metrics(run_dir))
@@ -85,8 +80,6 @@ class Books:
     def step_ended(self, row: dict[str, Any]) -> None:
         """Writes the metrics of a step and tells everybody."""
         append_metrics(self._run_dir, row)
-        if self._spans is not None:
-            self._spans.step(row)
         self._rows.append(row)
         self._host.observe(StepEnded(str(self._run_dir.path), row["step"], row))
         batch = self._batch

@@ -321,7 +321,6 @@ def _train(
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.scoring import Scoring
-    from grpo.core.run.spans import open_spans
     from grpo.core.train.batch import refuse_overflow, stop_on_failures
     from grpo.core.train.callbacks import StartCallback, StepCallback
     from grpo.core.train.trackers import Trackers
@@ -336,8 +335,7 @@ def _train(
     rollouts = open_rollouts(plan, model, progress.warned)
     with closing(rollouts), ExitStack() as charts, Scoring(plan, progress.warned) as scoring:
         upkeep = Upkeep(run_dir, hold, progress.warned) if hold is not None else None
-        spans = charts.enter_context(open_spans(plan.config.output, run_dir, progress.warned)) if is_first() else None
-        books = Books(plan, host, run_dir, progress, spans)
+        books = Books(plan, host, run_dir, progress)
         alarm = RunAlarm(plan, run_dir, progress)
         trackers = Trackers(plan.config.output, run_dir, charts)
         canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +39,7 @@ def kept_id(run: Path) -> str:
 
 def short(model: Path, out: Path, **named: Any) -> None:
     train = {"steps": 2, "group_size": 4, "prompts_per_step": 2}
-    output = {"report_to": ["wandb"]} | named
+    output = {"report_to": ["wandb"], **named}
     rollout = {"max_completion_length": 4}
     grpo.train(
         "gsm8k:dataset=embedded",
@@ -140,106 +137,3 @@ def test_an_active_run_of_mlflow_is_used_and_stays_open(tiny_model: Path, store:
         assert store.active_run().info.run_id == run.info.run_id
     assert not (tmp_path / "run" / "mlflow.json").exists()
     assert len(store.MlflowClient().get_metric_history(run.info.run_id, "reward")) == 2
-
-
-class Collector(ThreadingHTTPServer):
-    """Takes spans as a collector does; `status` is what it answers."""
-
-    daemon_threads = True
-
-    def __init__(self, status: int = 200, seconds: float = 0.0) -> None:
-        super().__init__(("127.0.0.1", 0), _Taker)
-        self.status, self.seconds = status, seconds
-        self.resources: list[Any] = []
-
-    def spans(self) -> list[Any]:
-        return [span for one in self.resources for scope in one.scope_spans for span in scope.spans]
-
-
-class _Taker(BaseHTTPRequestHandler):
-    server: Collector
-
-    def log_message(self, *_: Any) -> None:
-        """Says nothing."""
-
-    def do_POST(self) -> None:
-        import gzip
-
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
-        time.sleep(self.server.seconds)
-        if self.server.status == 200:
-            self.server.resources += ExportTraceServiceRequest.FromString(body).resource_spans
-        self.send_response(self.server.status)
-        self.end_headers()
-
-
-@pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Collector]]:
-    """Starts collectors; runs send their spans to the last one."""
-    started: list[Collector] = []
-
-    def start(**options: Any) -> Collector:
-        found = Collector(**options)
-        started.append(found)
-        threading.Thread(target=found.serve_forever, daemon=True).start()
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{found.server_address[1]}")
-        return found
-
-    yield start
-    for one in started:
-        one.shutdown()
-        one.server_close()
-
-
-def values(attributes: Any) -> dict[str, Any]:
-    found = {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
-    return {key: value for key, value in found.items() if not hasattr(value, "values")}
-
-
-def test_each_step_is_a_trace_of_its_parts_and_a_resumed_run_keeps_its_id(
-    tiny_model: Path, collector: Callable[..., Collector], tmp_path: Path
-) -> None:
-    taken = collector()
-    named = {"project": "sums", "run_name": "first", "run_group": "baseline", "tags": ["small"]}
-    short(tiny_model, tmp_path / "one", report_to=["otel"], **named)
-    grpo.train(resume=tmp_path / "one", steps=3, quiet=True)
-    spans = taken.spans()
-    steps = [span for span in spans if span.name == "step"]
-    assert [values(span.attributes)["grpo.step"] for span in steps] == [1, 2, 3]
-    assert all(not span.parent_span_id for span in steps)
-    assert len({span.trace_id for span in steps}) == 3
-    rows = [json.loads(line) for line in (tmp_path / "one" / "metrics.jsonl").read_text().splitlines()]
-    for span, row in zip(steps, rows, strict=True):
-        inside = {one.name: one for one in spans if one.parent_span_id == span.span_id}
-        assert {"generate", "score", "update"} <= inside.keys()
-        seconds = {name: (one.end_time_unix_nano - one.start_time_unix_nano) / 1e9 for name, one in inside.items()}
-        assert seconds["generate"] == pytest.approx(row["time/generate"], abs=1e-3)
-        whole = (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9
-        assert sum(seconds.values()) == pytest.approx(whole, abs=1e-3)
-        assert min(one.start_time_unix_nano for one in inside.values()) >= span.start_time_unix_nano
-        assert values(span.attributes)["grpo.reward"] == pytest.approx(row["reward"])
-    resources = [values(one.resource.attributes) for one in taken.resources]
-    assert {one["service.name"] for one in resources} == {"grpo"}
-    assert {(one["grpo.project"], one["grpo.run.name"], one["grpo.run.group"]) for one in resources} == {
-        ("sums", "first", "baseline")
-    }
-    assert {one["grpo.run.id"] for one in resources} == {json.loads((tmp_path / "one" / "otel.json").read_text())["id"]}
-
-
-@pytest.mark.parametrize("options", [{"status": 500}, {"seconds": 30.0}, None], ids=["fails", "hangs", "absent"])
-def test_a_collector_that_does_not_take_spans_costs_a_run_nothing_but_these(
-    tiny_model: Path,
-    collector: Callable[..., Collector],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: dict[str, Any] | None,
-) -> None:
-    if options is None:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    else:
-        collector(**options)
-    short(tiny_model, tmp_path / "run", report_to=["otel"])
-    assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "done"
