@@ -17,6 +17,7 @@ from grpo.core.report.blocks import PackedRollouts, pack_rollouts, packed_json
 from grpo.core.report.cases import cases_of
 from grpo.core.report.keep import choose
 from grpo.core.report.page import Named, page
+from grpo.core.report.public import public_value
 from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.summary import rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
@@ -30,6 +31,7 @@ SAMPLE = 2_000  # rollouts that are packed to learn how well they pack
 LEAST_RATIO = 0.02  # characters of the page for one of a text, however well it packs
 TRIES = 4
 MARGIN = 0.97
+PUBLISHED = ("env", "model", "config", "versions", "alarms")  # what a page says of a run besides figures and rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,9 @@ class _Read:
     changes: Sequence[Change] | None = None
 
 
-def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = ()) -> Written:
+def write_report(
+    paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = (), public: bool = False
+) -> Written:
     """Writes the page of some runs.
 
     Args:
@@ -84,11 +88,12 @@ def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequen
         output: the file.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
+        public: what it says around the rollouts names no folder, address or secret of this machine.
 
     Raises:
         UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
     """
-    made = report_of(paths, limit=limit, new=new)
+    made = report_of(paths, limit=limit, new=new, public=public)
     try:
         with whole_file(output) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(page(made.summary, made.blocks))
@@ -97,19 +102,24 @@ def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequen
     return Written(output, output.stat().st_size, made.held, made.recorded)
 
 
-def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = ()) -> Report:
+def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), public: bool = False) -> Report:
     """Makes what the page of some runs holds.
 
     Args:
         paths: run directories.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
+        public: what it says around the rollouts names no folder, address or secret of this machine.
 
     Raises:
         UsageError: a path is no run, or a file of a run was damaged.
     """
     host = Host.discover()
     runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
+    if public:
+        for run in runs:
+            run.summary.update({key: public_value(run.summary[key]) for key in PUBLISHED})
+            run.cases.update(public_value(run.cases))
     empty = _held(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])
     fixed = sum(map(len, page(empty.summary, empty.blocks)))
     return _held(runs, _packed(runs, limit - fixed))
