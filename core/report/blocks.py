@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grpo.core.report.public import public_row
 from grpo.core.report.scan import KINDS, OUTCOME, Scan, is_failed, recorded_steps
 from grpo.core.report.tokens import RunTokenizer
 
@@ -74,6 +75,7 @@ def pack_rollouts(
     *,
     tokens: bool,
     changes: Sequence[Change] | None = None,
+    public: bool = False,
 ) -> PackedRollouts:
     """Packs the chosen rollouts of a run.
 
@@ -83,6 +85,7 @@ def pack_rollouts(
         tokenizer: of the run.
         tokens: with the log-probability of each token.
         changes: what other rewards make of each rollout of the run.
+        public: reasons of failures name no folder, address or secret of this machine.
     """
     index = _Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
@@ -92,7 +95,7 @@ def pack_rollouts(
         for number, row in enumerate(rows):
             if place in wanted:
                 index.add(place, step, number, row)
-                texts.add(row, scan.rewards)
+                texts.add(public_row(row) if public else row, scan.rewards)
             place += 1
     columns, data = index.written()
     starts, blocks = texts.written()

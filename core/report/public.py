@@ -6,6 +6,7 @@ like secrets go. It is no filter of what rollouts say: a policy may have written
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -46,6 +47,18 @@ def public_value(value: Any) -> Any:
             for key, one in value.items()
         }
     return [public_value(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a recorded rollout whose reasons of failures are public; what it asked and answered stays as it was."""
+    shown = {**row, **{key: public_value(value) for key, value in row.items() if key.startswith("reason.")}}
+    try:
+        info = json.loads(row["info"] or "null")
+    except ValueError:
+        return shown
+    if isinstance(info, dict) and "failure" in info:
+        shown["info"] = json.dumps({**info, "failure": public_value(info["failure"])})
+    return shown
 
 
 def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Written:
     recorded: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Read:
     """A run after the first pass."""
 
@@ -76,6 +76,13 @@ class _Read:
     tokenizer: RunTokenizer
     cases: dict[str, dict[str, Any]]
     changes: Sequence[Change] | None = None
+    public: bool = False
+
+    def publish(self) -> None:
+        """Takes out what belongs to this machine, here and in the rollouts that are packed later."""
+        self.public = True
+        self.summary.update({key: public_value(self.summary[key]) for key in PUBLISHED})
+        self.cases.update(public_value(self.cases))
 
 
 def write_report(
@@ -118,8 +125,7 @@ def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), pub
     runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
     if public:
         for run in runs:
-            run.summary.update({key: public_value(run.summary[key]) for key in PUBLISHED})
-            run.cases.update(public_value(run.cases))
+            run.publish()
     empty = _held(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])
     fixed = sum(map(len, page(empty.summary, empty.blocks)))
     return _held(runs, _packed(runs, limit - fixed))
@@ -165,7 +171,7 @@ def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
 
 
 def _pack(run: _Read, places: Sequence[int], *, tokens: bool) -> PackedRollouts:
-    return pack_rollouts(run.scan, places, run.tokenizer, tokens=tokens, changes=run.changes)
+    return pack_rollouts(run.scan, places, run.tokenizer, tokens=tokens, changes=run.changes, public=run.public)
 
 
 def _ratio(runs: Sequence[_Read]) -> float:
@@ -180,7 +186,7 @@ def _ratio(runs: Sequence[_Read]) -> float:
 
 def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
     summaries = [
-        {**run.summary, **rollouts_summary(run.scan, packed, run.cases, run.tokenizer.missing)}
+        {**run.summary, **rollouts_summary(run.scan, packed, run.cases, _missing(run))}
         for run, packed in zip(runs, chosen, strict=True)
     ]
     blocks: list[Named] = []
@@ -190,6 +196,10 @@ def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
         blocks += [(f"run{number}-texts{place}", text) for place, text in enumerate(packed.texts)]
     held, recorded = sum(one.count for one in chosen), sum(len(run.scan) for run in runs)
     return Report(packed_json({"runs": summaries}), blocks, held, recorded)
+
+
+def _missing(run: _Read) -> str | None:
+    return public_value(run.tokenizer.missing) if run.public else run.tokenizer.missing
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
