@@ -52,7 +52,7 @@ OPTIONAL = {
 }
 # Each comes with a declared distribution (mlflow with mlflow-skinny, of an extra), at the version that this one asks
 # for, or is what a notebook runs in.
-BROUGHT = {"IPython", "annotated_types", "huggingface_hub", "mcp", "mlflow", "pydantic_core", "triton"}
+BROUGHT = {"IPython", "annotated_types", "mcp", "mlflow", "pydantic_core", "triton"}
 
 
 def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:

@@ -46,6 +46,7 @@ COMMANDS = {
     "watch": ("grpo.core.cli.watch:watch", "Look at runs in a browser while they go on."),
     "generate": ("grpo.core.cli.model:generate", "Try the model of a run on a prompt."),
     "export": ("grpo.core.cli.model:export", "Write the model of a run for transformers and PEFT."),
+    "push": ("grpo.core.cli.push:push", "Put the model, a card and the report of a run on the hub."),
 }
 
 

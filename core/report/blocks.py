@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.report.index import Index
+from grpo.core.report.public import public_row
 from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.tokens import RunTokenizer
 
@@ -72,6 +73,7 @@ def pack_rollouts(
     *,
     tokens: bool,
     changes: Sequence[Change] | None = None,
+    public: bool = False,
 ) -> PackedRollouts:
     """Packs the chosen rollouts of a run.
 
@@ -81,6 +83,7 @@ def pack_rollouts(
         tokenizer: of the run.
         tokens: with the log-probability of each token.
         changes: what other rewards make of each rollout of the run.
+        public: reasons of failures name no folder, address or secret of this machine.
     """
     index = Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
@@ -90,7 +93,7 @@ def pack_rollouts(
         for number, row in enumerate(rows):
             if place in wanted:
                 index.add(place, step, number, row)
-                texts.add(row, scan.rewards)
+                texts.add(public_row(row) if public else row, scan.rewards)
             place += 1
     columns, data = index.written()
     starts, blocks = texts.written()

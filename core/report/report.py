@@ -17,6 +17,7 @@ from grpo.core.report.blocks import PackedRollouts, pack_rollouts, packed_json
 from grpo.core.report.cases import cases_of
 from grpo.core.report.keep import choose
 from grpo.core.report.page import Named, page
+from grpo.core.report.public import public_value
 from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.summary import rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
@@ -30,6 +31,7 @@ SAMPLE = 2_000  # rollouts that are packed to learn how well they pack
 LEAST_RATIO = 0.02  # characters of the page for one of a text, however well it packs
 TRIES = 4
 MARGIN = 0.97
+PUBLISHED = ("env", "model", "config", "versions", "alarms")  # what a page says of a run besides figures and rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Written:
     recorded: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Read:
     """A run after the first pass."""
 
@@ -74,9 +76,18 @@ class _Read:
     tokenizer: RunTokenizer
     cases: dict[str, dict[str, Any]]
     changes: Sequence[Change] | None = None
+    public: bool = False
+
+    def publish(self) -> None:
+        """Takes out what belongs to this machine, here and in the rollouts that are packed later."""
+        self.public = True
+        self.summary.update({key: public_value(self.summary[key]) for key in PUBLISHED})
+        self.cases.update(public_value(self.cases))
 
 
-def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = ()) -> Written:
+def write_report(
+    paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = (), public: bool = False
+) -> Written:
     """Writes the page of some runs.
 
     Args:
@@ -84,11 +95,12 @@ def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequen
         output: the file.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
+        public: what it says around the rollouts names no folder, address or secret of this machine.
 
     Raises:
         UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
     """
-    made = report_of(paths, limit=limit, new=new)
+    made = report_of(paths, limit=limit, new=new, public=public)
     try:
         with whole_file(output) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(page(made.summary, made.blocks))
@@ -97,19 +109,23 @@ def write_report(paths: Sequence[Path], output: Path, *, limit: int, new: Sequen
     return Written(output, output.stat().st_size, made.held, made.recorded)
 
 
-def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = ()) -> Report:
+def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), public: bool = False) -> Report:
     """Makes what the page of some runs holds.
 
     Args:
         paths: run directories.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
+        public: what it says around the rollouts names no folder, address or secret of this machine.
 
     Raises:
         UsageError: a path is no run, or a file of a run was damaged.
     """
     host = Host.discover()
     runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
+    if public:
+        for run in runs:
+            run.publish()
     empty = _held(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])
     fixed = sum(map(len, page(empty.summary, empty.blocks)))
     return _held(runs, _packed(runs, limit - fixed))
@@ -155,7 +171,7 @@ def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
 
 
 def _pack(run: _Read, places: Sequence[int], *, tokens: bool) -> PackedRollouts:
-    return pack_rollouts(run.scan, places, run.tokenizer, tokens=tokens, changes=run.changes)
+    return pack_rollouts(run.scan, places, run.tokenizer, tokens=tokens, changes=run.changes, public=run.public)
 
 
 def _ratio(runs: Sequence[_Read]) -> float:
@@ -170,7 +186,7 @@ def _ratio(runs: Sequence[_Read]) -> float:
 
 def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
     summaries = [
-        {**run.summary, **rollouts_summary(run.scan, packed, run.cases, run.tokenizer.missing)}
+        {**run.summary, **rollouts_summary(run.scan, packed, run.cases, _missing(run))}
         for run, packed in zip(runs, chosen, strict=True)
     ]
     blocks: list[Named] = []
@@ -180,6 +196,10 @@ def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
         blocks += [(f"run{number}-texts{place}", text) for place, text in enumerate(packed.texts)]
     held, recorded = sum(one.count for one in chosen), sum(len(run.scan) for run in runs)
     return Report(packed_json({"runs": summaries}), blocks, held, recorded)
+
+
+def _missing(run: _Read) -> str | None:
+    return public_value(run.tokenizer.missing) if run.public else run.tokenizer.missing
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

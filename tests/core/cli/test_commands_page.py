@@ -31,7 +31,7 @@ def test_every_command_has_a_section_with_an_example() -> None:
         assert f"    $ grpo {name} " in text or f"    $ grpo {name}\n" in text
 
 
-@pytest.mark.parametrize("name", ["serve-rollouts", "eval", "show", "generate", "export", "runs"])
+@pytest.mark.parametrize("name", ["serve-rollouts", "eval", "show", "generate", "export", "push", "runs"])
 def test_every_option_is_on_the_page(name: str) -> None:
     for option in command_named(name).params:
         if isinstance(option, click.Option):

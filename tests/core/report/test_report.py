@@ -210,3 +210,22 @@ def test_the_command_says_what_it_wrote_and_what_it_left_out(tmp_path: Path) -> 
     run = made_run(tmp_path / "run")
     done = CliRunner().invoke(report, [str(run.path), "-o", str(tmp_path / "run.html")])
     assert done.output == f"{tmp_path / 'run.html'}: 24 rollouts, 0.1 MB\n"
+
+
+def test_a_page_for_others_names_no_folder_of_this_machine(tmp_path: Path) -> None:
+    run = made_run(
+        tmp_path / "run",
+        change=lambda row, number: failed(row, "OSError: /home/ann/keys.txt") if number == 0 else row,
+        rewards=["/home/ann/secret-project/mine.py:near"],
+        out="/home/ann/runs/first",
+    )
+    write_report([run.path], tmp_path / "own.html", limit=ROOM)
+    write_report([run.path], tmp_path / "public.html", limit=ROOM, public=True)
+    assert "/home/ann/secret-project" in json.dumps(summary_of(tmp_path / "own.html"))
+    text = json.dumps(summary_of(tmp_path / "public.html"))
+    assert '"mine.py:near"' in text
+    assert "/home" not in text
+    assert b"/home/ann" in b"".join(blocks_of(tmp_path / "own.html").values())
+    public = b"".join(blocks_of(tmp_path / "public.html").values())
+    assert b"/home/ann" not in public
+    assert b"OSError: keys.txt" in public

@@ -1,0 +1,101 @@
+"""`grpo push`: a run in, a repository of the Hugging Face hub with its model, a card and its report out."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from grpo.core.cli.bar import StatusLine
+from grpo.core.text.printable import counted
+from grpo.plugins.errors import UsageError
+
+SHOWN = 5  # names of files in a note
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("repo", metavar="REPO")
+@click.option("--private", is_flag=True, help="Make a repository that only its owner sees.")
+@click.option("--revision", "--branch", metavar="BRANCH", help="Commit to this branch, which is made. Default: main.")
+@click.option("--message", metavar="TEXT", help="Of the commit. Default: what was trained.")
+@click.option("--no-model", is_flag=True, help="Push the card, the settings and the report alone.")
+@click.option("--no-report", is_flag=True, help="Leave out the report, in which prompts and completions stand.")
+@click.option(
+    "--dry-run",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write to DIR what would be pushed, and ask no network.",
+)
+def push(
+    run: Path,
+    repo: str,
+    private: bool,
+    revision: str | None,
+    message: str | None,
+    no_model: bool,
+    no_report: bool,
+    folder: Path | None,
+) -> None:
+    """Put the final model of RUN, a card and its report into REPO on the Hugging Face hub.
+
+    REPO is OWNER/NAME, and is made where there is none. It takes a token: hf auth login, or HF_TOKEN. An adapter goes
+    as it is where its base model has a hub id, else added to it as a whole model. It is one commit, which replaces
+    files of the same names and removes none.
+    """
+    from grpo.core.report.push import make_folder, pushed_weights, refuse_names, refuse_without_token, upload
+
+    refuse_names(repo, revision)
+    if message is not None and not message.strip():
+        raise UsageError("--message is empty. Leave it out, or write one.")
+    if folder is None:
+        refuse_without_token()
+    found, weights = pushed_weights(run, model=not no_model)
+    if folder is not None:
+        with StatusLine("writing the folder"):
+            made = make_folder(found, weights, folder, report=not no_report)
+        _tell(made.sizes, made.contents.model, made.rollouts)
+        click.echo(f"wrote {folder}; nothing was pushed to {repo}.")
+        return
+    # Beside the weights, where there is room for as much again more likely than in a small /tmp.
+    beside = found.path if os.access(found.path, os.W_OK | os.X_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".push-", dir=beside) as place, StatusLine("writing the folder") as line:
+        made = make_folder(found, weights, Path(place) / "hub", report=not no_report)
+        _tell(made.sizes, made.contents.model, made.rollouts)
+        line.begins(f"uploading {_size(sum(made.sizes.values()))} to {repo}")
+        said = message or "Model, card and report of a run of grpo-kit"
+        pushed = upload(made, repo, private=private, branch=revision, message=said)
+    if pushed.changed and pushed.replaced:
+        click.echo(f"note: files of these names were replaced: {_names(pushed.replaced)}", err=True)
+    if pushed.kept:
+        click.echo(f"note: these stay in {repo} and are not of this run: {_names(pushed.kept)}", err=True)
+    click.echo(f"pushed to {pushed.url}" if pushed.changed else f"{pushed.url} has all of it already")
+
+
+def _tell(sizes: dict[str, int], model: str | None, rollouts: int) -> None:
+    """Says what goes where others may read it."""
+    for name, size in sizes.items():
+        click.echo(f"    {name}  {_size(size)}")
+    click.echo(f"{counted(len(sizes), 'file')}, {_size(sum(sizes.values()))}")
+    if model == "merged":
+        click.echo("note: the base model is not on the hub, so its adapter was added to it as a whole model.", err=True)
+    if rollouts:
+        click.echo(
+            f"note: the report holds prompts and completions of {counted(rollouts, 'rollout')}; --no-report leaves it "
+            "out.",
+            err=True,
+        )
+
+
+def _names(names: tuple[str, ...]) -> str:
+    from grpo.core.text.printable import one_line
+
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(one_line(name) for name in names[:SHOWN]) + more
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count:,} bytes"
