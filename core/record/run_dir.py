@@ -131,6 +131,10 @@ class RunDir:
         return self.path / "mlflow.json"
 
     @property
+    def otel(self) -> Path:
+        return self.path / "otel.json"
+
+    @property
     def wandb(self) -> Path:
         return self.path / "wandb.json"
 

@@ -14,7 +14,7 @@ from grpo.plugins._binding import BoundLoss
 from grpo.plugins._discovery import BUILT_IN, normalized
 from grpo.plugins.errors import UsageError
 
-OPENED_BY_US = ("tensorboard", "wandb", "mlflow")  # the trackers that are not left to the trainer
+OPENED_BY_US = ("tensorboard", "wandb", "mlflow", "otel")  # the trackers that are not left to the trainer
 PROJECT = "grpo"  # where the charts stand, unless a setting or the tracker's own variable names another
 TRL_LOSSES: Mapping[str, Mapping[str, Any]] = {
     "grpo": {"loss_type": "grpo"},
