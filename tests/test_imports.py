@@ -45,6 +45,7 @@ OPTIONAL = {
     "reasoning_gym": "reasoning-gym",
     "tensorboard": "tensorboard",
     "textarena": "textarena",
+    "trackio": "trackio",
     "verifiers": "interop",
     "vllm": "vllm",
     "websockets": "openenv",

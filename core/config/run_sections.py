@@ -78,14 +78,16 @@ class OutputSection(Section):
     run_group: Annotated[
         str | None,
         About(
-            "Which runs it stands with, in W&B, as a tag in MLflow and as an attribute of spans.",
+            "Which runs it stands with, in W&B and trackio, as a tag in MLflow and as an attribute of spans.",
             left_out="with none",
             flag=Flag("--run-group"),
         ),
     ] = None
     tags: Annotated[
         tuple[str, ...],
-        About("Tags of the run, in W&B, MLflow and spans.", flag=Flag("--tags", "A,B", "commas")),
+        About(
+            "Tags of the run, in W&B, MLflow, trackio (as a setting) and spans.", flag=Flag("--tags", "A,B", "commas")
+        ),
     ] = ()
 
 

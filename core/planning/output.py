@@ -15,7 +15,6 @@ from grpo.core.config.settings import SectionName, Settings
 from grpo.core.record.disk import refuse_readonly, refuse_unwritable
 from grpo.plugins.errors import UsageError
 
-UNTRIED = ("trackio",)  # trackers without an extra, whose releases nobody tried
 MODULES = {"otel": ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")}  # that a tracker is
 RUNS = Path("runs")  # where run directories appear that the user does not name
 ADAM_BYTES = 8  # two float32 moments per trained parameter
@@ -64,8 +63,9 @@ def refuse_missing_trackers(trackers: Sequence[str]) -> None:
     """
     for tracker in trackers:
         if not _installed(MODULES.get(tracker, (tracker,))):
-            package = tracker if tracker in UNTRIED else f"'grpo-kit[{tracker}]'"
-            raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {package}")
+            raise UsageError(
+                f"--report-to {tracker}: it is not installed. Install it with: pip install 'grpo-kit[{tracker}]'"
+            )
 
 
 def _installed(modules: Sequence[str]) -> bool:

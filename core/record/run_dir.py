@@ -135,6 +135,10 @@ class RunDir:
         return self.path / "otel.json"
 
     @property
+    def trackio(self) -> Path:
+        return self.path / "trackio.json"
+
+    @property
     def wandb(self) -> Path:
         return self.path / "wandb.json"
 
