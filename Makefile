@@ -69,8 +69,8 @@ deepspeed: $(READY)  ## install DeepSpeed into .venv, so that its tests run
 ray: $(READY)  ## install Ray into .venv, so that its tests run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/ray.txt -e '.[dev,ray]'
 
-trackers: $(READY)  ## install W&B and MLflow into .venv, so that their tests run
-	$(BIN)/python -m pip install -c constraints.txt -c .ci/trackers.txt -e '.[dev,wandb,mlflow]'
+trackers: $(READY)  ## install W&B, MLflow and OpenTelemetry into .venv, so that their tests run
+	$(BIN)/python -m pip install -c constraints.txt -c .ci/trackers.txt -e '.[dev,wandb,mlflow,otel]'
 
 live: $(READY)  ## install Textual into .venv, so that the tests of `grpo show --live` run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/live.txt -e '.[dev,live]'

@@ -120,7 +120,7 @@ def _ray() -> str | None:
 
 
 def _trackers() -> str | None:
-    missing = [name for name in ("wandb", "mlflow") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("wandb", "mlflow", "opentelemetry") if importlib.util.find_spec(name) is None]
     return f"{' and '.join(missing)} not installed; in a checkout: make trackers" if missing else None
 
 

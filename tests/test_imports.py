@@ -46,13 +46,14 @@ OPTIONAL = {
     "tensorboard": "tensorboard",
     "textual": "live",
     "textarena": "textarena",
+    "trackio": "trackio",
     "verifiers": "interop",
     "vllm": "vllm",
     "websockets": "openenv",
 }
-# Each comes with a declared distribution (mlflow with mlflow-skinny, of an extra), at the version that this one asks
-# for, or is what a notebook runs in.
-BROUGHT = {"IPython", "annotated_types", "mcp", "mlflow", "pydantic_core", "triton"}
+# Each comes with a declared distribution (mlflow with mlflow-skinny and opentelemetry with opentelemetry-sdk, of
+# extras), at the version that this one asks for, or is what a notebook runs in.
+BROUGHT = {"IPython", "annotated_types", "mcp", "mlflow", "opentelemetry", "pydantic_core", "triton"}
 
 
 def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:

@@ -112,8 +112,15 @@ def test_the_lock_has_no_hole() -> None:
 
 
 # Sets of tests that install them into a folder of their own, in front of what the lock pins.
+SETS_BESIDE = [
+    "tests/core/interop_packages.txt",
+    "tests/core/run/trackio_packages.txt",
+    "tests/envs/openenv/packages.txt",
+]
+
+
 @pytest.mark.install
-@pytest.mark.parametrize("path", ["tests/core/interop_packages.txt", "tests/envs/openenv/packages.txt"])
+@pytest.mark.parametrize("path", SETS_BESIDE)
 def test_a_set_beside_the_lock_has_no_hole(path: str, beside: Callable[[Path], dict[str, str]]) -> None:
     check(path, metadata.distributions(path=[beside(ROOT / path)["PYTHONPATH"]]))
 

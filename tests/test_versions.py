@@ -101,9 +101,13 @@ def test_the_ranges_of_the_project_admit_the_lock(extra: str) -> None:
         assert requirement.specifier.contains(LOCKED[name]), requirement
 
 
-def test_the_extra_interop_admits_what_its_tests_install() -> None:
-    pinned = _pinned("tests/core/interop_packages.txt")
-    for requirement in DECLARED["interop"]:
+@pytest.mark.parametrize(
+    ("extra", "path"),
+    [("interop", "tests/core/interop_packages.txt"), ("trackio", "tests/core/run/trackio_packages.txt")],
+)
+def test_an_extra_admits_what_its_tests_install(extra: str, path: str) -> None:
+    pinned = _pinned(path)
+    for requirement in DECLARED[extra]:
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 

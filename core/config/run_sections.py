@@ -60,13 +60,13 @@ class OutputSection(Section):
         About("How many checkpoints stay on disk.", "At least two, so that one is always whole."),
     ] = 2
     report_to: Annotated[
-        tuple[Literal["wandb", "tensorboard", "trackio", "mlflow"], ...],
+        tuple[Literal["wandb", "tensorboard", "trackio", "mlflow", "otel"], ...],
         About("Trackers that also receive the metrics.", flag=Flag("--report-to", "A,B", "commas")),
     ] = ()
     project: Annotated[
         str | None,
         About(
-            "Where W&B, trackio and MLflow (as the experiment) show the run.",
+            "Where W&B, trackio and MLflow (as the experiment) show the run; an attribute of spans.",
             left_out="what their variables say, else `grpo`",
             flag=Flag("--project"),
         ),
@@ -78,12 +78,16 @@ class OutputSection(Section):
     run_group: Annotated[
         str | None,
         About(
-            "Which runs it stands with, in W&B and as a tag in MLflow.", left_out="with none", flag=Flag("--run-group")
+            "Which runs it stands with, in W&B and trackio, as a tag in MLflow and as an attribute of spans.",
+            left_out="with none",
+            flag=Flag("--run-group"),
         ),
     ] = None
     tags: Annotated[
         tuple[str, ...],
-        About("Tags of the run, in W&B and MLflow.", flag=Flag("--tags", "A,B", "commas")),
+        About(
+            "Tags of the run, in W&B, MLflow, trackio (as a setting) and spans.", flag=Flag("--tags", "A,B", "commas")
+        ),
     ] = ()
 
 

@@ -15,7 +15,7 @@ from grpo.core.config.settings import SectionName, Settings
 from grpo.core.record.disk import refuse_readonly, refuse_unwritable
 from grpo.plugins.errors import UsageError
 
-UNTRIED = ("trackio",)  # trackers without an extra, whose releases nobody tried
+MODULES = {"otel": ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")}  # that a tracker is
 RUNS = Path("runs")  # where run directories appear that the user does not name
 ADAM_BYTES = 8  # two float32 moments per trained parameter
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -62,9 +62,17 @@ def refuse_missing_trackers(trackers: Sequence[str]) -> None:
         UsageError: names the first one and how to install it.
     """
     for tracker in trackers:
-        if importlib.util.find_spec(tracker) is None:
-            package = tracker if tracker in UNTRIED else f"'grpo-kit[{tracker}]'"
-            raise UsageError(f"--report-to {tracker}: it is not installed. Install it with: pip install {package}")
+        if not _installed(MODULES.get(tracker, (tracker,))):
+            raise UsageError(
+                f"--report-to {tracker}: it is not installed. Install it with: pip install 'grpo-kit[{tracker}]'"
+            )
+
+
+def _installed(modules: Sequence[str]) -> bool:
+    try:
+        return all(importlib.util.find_spec(module) is not None for module in modules)
+    except ModuleNotFoundError:  # of what a module stands in
+        return False
 
 
 def disk_bytes(settings: Settings, parameters: int) -> int:

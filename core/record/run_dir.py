@@ -136,6 +136,14 @@ class RunDir:
         return self.path / "mlflow.json"
 
     @property
+    def otel(self) -> Path:
+        return self.path / "otel.json"
+
+    @property
+    def trackio(self) -> Path:
+        return self.path / "trackio.json"
+
+    @property
     def wandb(self) -> Path:
         return self.path / "wandb.json"
 

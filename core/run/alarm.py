@@ -55,18 +55,20 @@ class RunAlarm:
         for step in rollout_steps(run_dir):
             self._watch.look(step, [of_record(one) for one in read_step(run_dir, step)[1]])
 
-    def received(self, batch: Batch, right: Sequence[bool | None]) -> None:
-        """Looks at a batch.
+    def received(self, batch: Batch, right: Sequence[bool | None]) -> list[Suspicion]:
+        """Looks at a batch; returns what it suspects.
 
         Args:
             batch: of all processes.
             right: whether each completion is right, None where nobody knows.
         """
-        for suspicion in self._watch.look(batch.step, _of_batch(batch, right)):
+        suspicions = self._watch.look(batch.step, _of_batch(batch, right))
+        for suspicion in suspicions:
             text = alarm_text(suspicion)
             show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` has them."
             self._progress.warned(f"{text} {show} {self._smallest(suspicion, batch)}".rstrip())
             self._found = self._found or text
+        return list(suspicions)
 
     def stop(self) -> None:
         """Ends a run that is to end with its first alarm, on all processes alike.

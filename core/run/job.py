@@ -338,6 +338,11 @@ def _train(
         books = Books(plan, host, run_dir, progress)
         alarm = RunAlarm(plan, run_dir, progress)
         trackers = Trackers(plan.config.output, run_dir, charts)
+        spans = None
+        if "otel" in plan.config.output.report_to:
+            from grpo.core.run.spans import StepSpans
+
+            spans = StepSpans(plan.config.output, run_dir, progress.warned, charts)
         canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
         held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge_held_out, progress.evaluated)
 
@@ -352,7 +357,9 @@ def _train(
             if is_first():
                 right = scoring.judge(batch.completions)
                 rows, metrics = books.received(batch, right)
-                alarm.received(batch, right)
+                rung = alarm.received(batch, right)
+                if spans is not None:
+                    spans.alarms(batch.step, rung)
                 trackers.rollouts(batch.step, rows)
             wait("the record of the batch")  # what ends the run is on record before any process leaves
             alarm.stop()
@@ -379,6 +386,7 @@ def _train(
                     unsaved=unsaved,
                 ),
                 *trackers.callbacks,
+                *([] if spans is None else [spans]),
             ],
         )
         with ExitStack() as steps:

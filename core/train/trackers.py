@@ -1,7 +1,7 @@
 """Where a run's metrics go besides its own files: names of trackers and a run directory in, callbacks out.
 
 W&B and MLflow show a run under an id that is kept in the run directory: a run that is resumed continues its chart, and
-two runs of one process have one chart each. trackio is opened by the trainer itself and knows a run by its name.
+two runs of one process have one chart each. trackio knows a run by its name, which is kept too.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,6 +28,7 @@ from grpo.core.train.trl_arguments import PROJECT
 SAMPLED_EVERY = 20  # steps from one table of rollouts to the next
 SAMPLED = 16  # rollouts in it
 COLUMNS = ("step", "group", "prompt", "completion", "reward", "advantage", "right")
+MARKUP = re.compile(r"([\\`*_{}\[\]<>()#|!&~$])")
 LONGEST = 500  # characters of a value of MLflow's parameters
 
 
@@ -43,7 +46,7 @@ class Trackers:
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
         self.callbacks: list[TrainerCallback] = []
-        self._shown: list[WandbChart | MlflowRun] = []
+        self._shown: list[WandbChart | MlflowRun | TrackioRun] = []
         if "tensorboard" in output.report_to:
             events = TensorBoardCallback()
             events.logging_dir = str(run.events)  # not among the checkpoints
@@ -52,6 +55,8 @@ class Trackers:
             self._shown.append(WandbChart(output, run, until))
         if "mlflow" in output.report_to:
             self._shown.append(MlflowRun(output, run, until))
+        if "trackio" in output.report_to:
+            self._shown.append(TrackioRun(output, run, until))
         self.callbacks += self._shown
 
     def rollouts(self, step: int, rows: Sequence[RolloutRow]) -> None:
@@ -161,6 +166,77 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it asks pandas in a way that pandas 3 warns of
                 self._mlflow.log_table(columns, artifact_file=f"rollouts/step-{step:06d}.json")
+
+
+class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """trackio with one run for each of ours, on this machine unless TRACKIO_SPACE_ID or TRACKIO_SERVER_URL says where.
+
+    No copy of it is made elsewhere when a run ends. A run that the user began before (`trackio.init`) is used and left
+    open.
+
+    Args:
+        output: what the run is called.
+        run: keeps the name in `trackio.json`.
+        until: ends the run.
+    """
+
+    def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
+        import trackio
+
+        self._trackio = trackio
+        self._output = output
+        self._run_dir = run
+        self._until = until
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
+    ) -> None:
+        """Opens the run, on the first process alone."""
+        if not state.is_world_process_zero or self._active() is not None:
+            return
+        known = self._run_dir.trackio.is_file()
+        with redirect_stdout(StringIO()):  # which may be a table or JSON that somebody reads
+            self._trackio.init(
+                project=self._output.project or PROJECT,
+                name=kept_id(self._run_dir.trackio, lambda: self._output.run_name or self._run_dir.path.name),
+                group=self._output.run_group,
+                resume="allow" if known else "never",
+                config={**flat(read_json(self._run_dir.config) or {}), "tags": ", ".join(self._output.tags)},
+                embed=False,
+            )
+        self._until.callback(self._finish)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **rest: Any,
+    ) -> None:
+        """Sends the metrics of a step."""
+        if state.is_world_process_zero and (run := self._active()) is not None:
+            numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
+            run.log({name: value for name, value in numbers.items() if math.isfinite(value)}, step=state.global_step)
+
+    def show(self, step: int, table: Sequence[Sequence[Any]]) -> None:
+        """Logs a table of rollouts, whose texts its page would read as Markdown."""
+        if (run := self._active()) is not None:
+            rows = [[plain(cell) if isinstance(cell, str) else cell for cell in row] for row in table]
+            run.log({"rollouts": self._trackio.Table(list(COLUMNS), rows)}, step=step)
+
+    def _active(self) -> Any:
+        return self._trackio.context_vars.current_run.get()
+
+    def _finish(self) -> None:
+        if self._active() is not None:
+            with redirect_stdout(StringIO()):
+                self._trackio.finish()
+
+
+def plain(text: str) -> str:
+    """Returns text that Markdown shows as it is: no markup, no HTML, no picture that a page would fetch."""
+    return MARKUP.sub(r"\\\1", text)
 
 
 def kept_id(file: Path, made: Callable[[], str]) -> str:

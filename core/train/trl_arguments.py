@@ -14,7 +14,6 @@ from grpo.plugins._binding import BoundLoss
 from grpo.plugins._discovery import BUILT_IN, normalized
 from grpo.plugins.errors import UsageError
 
-OPENED_BY_US = ("tensorboard", "wandb", "mlflow")  # the trackers that are not left to the trainer
 PROJECT = "grpo"  # where the charts stand, unless a setting or the tracker's own variable names another
 TRL_LOSSES: Mapping[str, Mapping[str, Any]] = {
     "grpo": {"loss_type": "grpo"},
@@ -80,8 +79,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "shuffle_dataset": False,  # row_order fixes the order of the whole run
         "save_steps": config.output.save_every,
         "save_total_limit": None,  # older ones go when the new one is whole, see drop_older
-        "report_to": [name for name in config.output.report_to if name not in OPENED_BY_US],
-        "project": config.output.project or PROJECT,  # of trackio, which knows a run by its name
+        "report_to": [],  # the trackers are ours
         "run_name": config.output.run_name or output_dir.parent.name,
         "seed": config.seed,
         **_common_arguments(train.dtype),

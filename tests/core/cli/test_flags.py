@@ -58,7 +58,7 @@ def test_every_flag_shows_its_text_and_its_default() -> None:
         "--temperature FLOAT Sampling temperature. Default: 1.",
         "--ahead BATCHES How many batches vLLM samples ahead, while the policy trains. Default: 0.",
         "--lora / --full Trains a low-rank adapter and freezes the model, or trains all weights. Default: --full.",
-        "--report-to A,B Trackers that also receive the metrics: wandb, tensorboard, trackio, mlflow.",
+        "--report-to A,B Trackers that also receive the metrics: wandb, tensorboard, trackio, mlflow, otel.",
         "--server-url URL Where grpo serve-rollouts listens; several: A,B. Default: http://127.0.0.1:8271.",
     ):
         assert shown[line.split()[0]] == line

@@ -30,6 +30,17 @@ def test_a_tracker_that_is_not_installed_is_refused_with_the_line_that_installs_
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"--report-to wandb: .* pip install 'grpo-kit\[wandb\]'"):
         save_every(output={"report_to": ["wandb"]})
+    with pytest.raises(UsageError, match=r"--report-to otel: .* pip install 'grpo-kit\[otel\]'"):
+        save_every(output={"report_to": ["otel"]})
+
+
+def test_a_tracker_of_which_a_part_is_missing_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parent_is_missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'opentelemetry.exporter'")
+
+    monkeypatch.setattr("importlib.util.find_spec", parent_is_missing)
+    with pytest.raises(UsageError, match="--report-to otel: it is not installed"):
+        save_every(output={"report_to": ["otel"]})
 
 
 def test_only_a_fresh_run_wants_a_folder_of_its_own(tmp_path: Path) -> None:
