@@ -101,7 +101,7 @@ def refuse_no_room(
         awake = rollout.ahead > 0 or rollout.share_weights or rollout.sleep is False
         device = replace(device, total=device.total - engine) if awake else device
         job = replace(job, reserved=0 if awake else engine)
-    decoded = rollout.batch_size or share
+    decoded = rollout.batch_size or share * parts_of(rollout)
     update = measured.update(job.context, load.batch.micro_batch_size, checkpointing, device.kind, train.head)
     needed = max(update, job.rollout(measured, decoded))
     if needed <= device.usable:
@@ -113,6 +113,11 @@ def refuse_no_room(
         f"{device.usable / GIB:.1f} GiB are usable. {remedy or remedies(measured, job, device)} "
         "Where the memory goes: grpo plan. To try all the same: --set train.check_memory=false"
     )
+
+
+def parts_of(rollout: RolloutSettings) -> int:
+    """Returns in how many parts the longest rollout is sampled: rollouts of so many steps are under way at once."""
+    return -(-rollout.turns * rollout.max_completion_length // rollout.partial) if rollout.partial else 1
 
 
 def versions(measured: Shape, ahead: int) -> int:

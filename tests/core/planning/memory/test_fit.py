@@ -107,6 +107,17 @@ def test_the_copy_of_what_a_server_was_sent_is_counted_in_the_hosts_memory(monke
     decided(1, train, **server)
 
 
+def test_rollouts_that_are_carried_over_are_counted_while_they_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
+    with_memory(monkeypatch, 20 * GIB)
+    train = {"prompts_per_step": 2, "group_size": 4, "micro_batch_size": 1}
+    assert decided(1, train)
+    assert decided(1, train, partial=900)
+    with pytest.raises(UsageError, match=r"\(generation\)"):  # ten parts, so 80 rollouts at once
+        decided(1, train, partial=90)
+    assert decided(1, train, partial=90, batch_size=4)
+
+
 def test_the_versions_that_batches_ahead_are_sampled_from_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
     server = {"backend": "vllm-server", "server_url": "http://localhost:1", "weight_sync": "everything"}
