@@ -64,6 +64,7 @@ def draw(curves: Mapping[tuple[str, int], Curve], path: Path) -> None:
             label = f"seed {seed}" if len(ways) == 1 else f"{how}, seed {seed}"
             axis.plot(*zip(*curve, strict=True), ["o-", "s--"][ways.index(how) % 2], color=f"C{seed}", label=label)
         axis.set(xlabel="step", ylabel="held-out accuracy", ylim=(0, 1.02))
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, loc="lower right")
