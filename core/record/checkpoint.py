@@ -28,6 +28,7 @@ from grpo.core.record.run_dir import (
     whole_file,
     write_json,
 )
+from grpo.core.record.trained import TRAINED_FILE
 from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
 
@@ -112,7 +113,8 @@ def rewind(run: RunDir, step: int) -> None:
     for recorded in rollout_steps(run):
         if recorded > step:
             (run.rollouts / STEP_FILE.format(recorded)).unlink()
-            (run.rollouts / WASTED_FILE.format(recorded)).unlink(missing_ok=True)
+            for beside in (WASTED_FILE, TRAINED_FILE):
+                (run.rollouts / beside.format(recorded)).unlink(missing_ok=True)
     for folder in run.checkpoints.glob(NAMED):
         whole = (folder / COMPLETE).is_file() and damage(folder, thorough=False) is None
         if checkpoint_step(folder) > step or not whole:

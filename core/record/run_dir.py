@@ -4,7 +4,8 @@
     versions.json       versions of python and of the libraries, and the lock of every plugin
     state.json          status, process id, last step
     metrics.jsonl       one object per step
-    rollouts/           step-000001.parquet: one row per completion; wasted-000001.parquet: what was sampled in vain
+    rollouts/           step-000001.parquet: one row per completion; wasted-000001.parquet: what was sampled in vain;
+                        trained-000001.parquet: what tokens were trained with
     base/               the weights that it began with, where another run had trained them
     warmup/             the policy after the supervised steps, if there were any
     checkpoints/        checkpoint-20/, whole once it holds complete.json; see core/record/checkpoint.py

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.record.trained import TrainedRow, read_trained
 from grpo.core.report.index import Index
 from grpo.core.report.public import public_row
 from grpo.core.report.scan import Scan, recorded_steps
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 BLOCK_SIZE = 100_000  # characters of texts that are compressed together
 LEVEL = 9
 PER_NAT = 100  # log-probabilities are whole hundredths of a nat
+RATIO_PARTS = 10_000  # of a nat
 LOWEST = -99.0
 TOKEN_SIZE = 8  # characters
 TOOLS = '"tool_calls"'
+Told = float | None  # a number of a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +93,32 @@ def pack_rollouts(
     wanted = set(places)
     place = 0
     for step, rows in recorded_steps(scan.run):
+        trained = read_trained(scan.run, step) if tokens else {}
         for number, row in enumerate(rows):
             if place in wanted:
                 index.add(place, step, number, row)
-                texts.add(public_row(row) if public else row, scan.rewards)
+                texts.add(public_row(row) if public else row, scan.rewards, trained.get(number))
             place += 1
     columns, data = index.written()
     starts, blocks = texts.written()
     return PackedRollouts(len(places), columns, packed(data), starts, blocks)
+
+
+def pack_texts(
+    rows: Iterable[tuple[Mapping[str, Any], TrainedRow | None]], tokenizer: RunTokenizer, rewards: Iterable[str]
+) -> str:
+    """Packs the texts of a few rollouts, with their tokens, as one block.
+
+    Args:
+        rows: as recorded, each with what its tokens were trained with.
+        tokenizer: of the run.
+        rewards: the names that outcomes stand in the order of.
+    """
+    texts = _Texts(tokenizer, tokens=True, block_size=math.inf)
+    for row, trained in rows:
+        texts.add(row, rewards, trained)
+    _, [block] = texts.written()
+    return block
 
 
 @dataclass(slots=True)
@@ -106,6 +127,7 @@ class _Texts:
 
     tokenizer: RunTokenizer
     tokens: bool
+    block_size: float = BLOCK_SIZE
     _starts: list[int] = field(default_factory=list)
     _blocks: list[str] = field(default_factory=list)
     _rollouts: list[list[Any]] = field(default_factory=list)
@@ -115,7 +137,7 @@ class _Texts:
     _size: int = 0
     _count: int = 0
 
-    def add(self, row: Mapping[str, Any], rewards: Iterable[str]) -> None:
+    def add(self, row: Mapping[str, Any], rewards: Iterable[str], trained: TrainedRow | None) -> None:
         if not self._rollouts:
             self._starts.append(self._count)
         outcomes = [[row.get(f"score.{name}"), row.get(f"reason.{name}")] for name in rewards]
@@ -126,10 +148,10 @@ class _Texts:
         ids = [self._share(prompt), self._share(columns)]
         texts = (row["completion"], row["messages"], row["info"])
         turns = (row["turn_rewards"], row["turn_advantages"])
-        self._rollouts.append([*ids, *texts, outcomes, *turns, self._tokens(row)])
+        self._rollouts.append([*ids, *texts, outcomes, *turns, self._tokens(row, trained)])
         self._size += sum(len(row[name] or "") for name in ("completion", "messages", "info"))
         self._count += 1
-        if self._size >= BLOCK_SIZE:
+        if self._size >= self.block_size:
             self._close()
 
     def written(self) -> tuple[list[int], list[str]]:
@@ -137,10 +159,14 @@ class _Texts:
             self._close()
         return self._starts, self._blocks
 
-    def _tokens(self, row: Mapping[str, Any]) -> list[list[int | None]] | None:
-        """Returns the tokens, by their places among the pieces of the block, and their log-probabilities.
+    def _tokens(
+        self, row: Mapping[str, Any], trained: TrainedRow | None
+    ) -> list[list[int | float | None] | None] | None:
+        """Returns the tokens, by their places among the pieces of the block, with three numbers for each.
 
-        None stands for a log-probability that no engine told.
+        These are its log-probability, in hundredths of a nat; by how much more probable the policy that trained found
+        it, in ten-thousandths; and its advantage. None stands for a log-probability that no engine told, and for the
+        last two of a rollout that was not trained on.
         """
         if not (self.tokens and row["token_ids"] and row["logprobs"]):
             return None
@@ -148,8 +174,12 @@ class _Texts:
         if pieces is None:
             return None
         self._size += TOKEN_SIZE * len(pieces)
-        places: list[int | None] = [self._pieces.setdefault(piece, len(self._pieces)) for piece in pieces]
-        return [places, [_hundredths(value) for value in row["logprobs"]]]
+        places: list[Told] = [self._pieces.setdefault(piece, len(self._pieces)) for piece in pieces]
+        logprobs: list[Told] = [_hundredths(value) for value in row["logprobs"]]
+        if trained is None:
+            return [places, logprobs, None, None]
+        ratios: list[Told] = [round(RATIO_PARTS * value) for value in trained.log_ratios]
+        return [places, logprobs, ratios, [float(f"{value:.4g}") for value in trained.advantages]]
 
     def _share(self, text: str) -> int:
         if text not in self._shared:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_rollouts
+from grpo.core.record.trained import TrainedRow, write_trained
 from grpo.core.run.forecast import forecast, is_due
 from grpo.core.run.health import HealthWatch
 from grpo.core.run.plot import plot_metrics
@@ -76,6 +77,10 @@ class Books:
         if len(self._plan.envs) > 1:
             metrics |= env_metrics(batch, [part.name for part in self._plan.envs], right)
         return rows, metrics
+
+    def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
+        """Writes what the tokens of a batch were trained with."""
+        write_trained(self._run_dir, step, rows)
 
     def step_ended(self, row: dict[str, Any]) -> None:
         """Writes the metrics of a step and tells everybody."""

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +53,7 @@ from grpo.core.record.run_dir import (
     read_metrics,
     write_json,
 )
+from grpo.core.record.trained import TrainedRow
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.advice import advise, idle_processors
 from grpo.core.run.longer import longer_notes, refuse_steps
@@ -368,6 +369,10 @@ def _train(
             refuse_overflow(batch, plan.rewards, plan.advantage)
             return metrics | (canaries.received(batch.step) if canaries else {})
 
+        def trained(step: int, rows: Sequence[TrainedRow]) -> None:
+            if is_first():
+                books.trained(step, rows)
+
         trainer = PolicyTrainer(
             model=model,
             tokenizer=tokenizer,
@@ -376,6 +381,7 @@ def _train(
             output_dir=run_dir.checkpoints,
             scoring=scoring,
             received=received,
+            trained=trained,
             between_steps=held_out.between_steps,
             callbacks=[
                 StepCallback(

@@ -16,7 +16,7 @@ import torch
 from grpo.core.config.sections import Correction, LossSection
 from grpo.core.train.forward import completion_logps
 from grpo.core.train.metrics import update_metrics, update_sums
-from grpo.core.train.minibatch import trained_rows
+from grpo.core.train.minibatch import MiniBatch, trained_rows
 from grpo.core.train.objective import Counts, Objective, PassLoss, is_per_token
 from grpo.core.train.tensors import Tensors, counted
 from grpo.plugins._binding import BoundLoss
@@ -28,7 +28,8 @@ class PolicyLossValue:
 
     Attributes:
         loss: scalar with a gradient, already divided for accumulation.
-        logps: [B', T'] of the rows that were computed, without a gradient.
+        part: the rows that were computed.
+        logps: [B', T'] of them, without a gradient.
         sampled: [B', T'] as whoever sampled them reported them.
         mask: [B', T'], 1 for tokens that the policy chose.
         sums: [1, 7 + M] of this process, for `metrics`.
@@ -37,6 +38,7 @@ class PolicyLossValue:
     """
 
     loss: torch.Tensor
+    part: MiniBatch
     logps: torch.Tensor
     sampled: torch.Tensor
     mask: torch.Tensor
@@ -127,7 +129,8 @@ class PolicyLoss:
         value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
         spread = None if entropies is None else entropies.detach()
         sums = update_sums(value, spread, loss.mask, importance)[None]
-        return PolicyLossValue(value.loss, logps.detach(), loss.sampled, loss.mask, sums, padding, tuple(value.metrics))
+        names = tuple(value.metrics)
+        return PolicyLossValue(value.loss, part, logps.detach(), loss.sampled, loss.mask, sums, padding, names)
 
     def metrics(self, gathered: torch.Tensor, names: Sequence[str] = ()) -> dict[str, float]:
         """Turns the sums of all processes, [processes, 7 + M], into means per token; `names` are those of the M."""

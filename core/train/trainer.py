@@ -10,6 +10,7 @@ which are built here and know nothing of TRL or of this class:
     StepGuard   core/train/guard.py                 micro batches → a step that is proven, or done again
                 core/train/same_arithmetic.py       the same where the policy itself samples
     StepReport  core/train/report.py                figures → metrics of the step
+    Trained     core/train/trained_tokens.py        first pass → what each token was trained with
 
 Seams of TRL that are overridden, each with a contract test (tests/core/train/test_seams.py):
 
@@ -49,6 +50,7 @@ from grpo.core.policy.load import end_ids
 from grpo.core.policy.save import save_whole
 from grpo.core.policy.whole import is_sharded, unsharded
 from grpo.core.processes.sharding import asked_sharding, refuse_unsharded
+from grpo.core.record.trained import TrainedRow
 from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.mismatch import difference_sums
 from grpo.core.rollout.synced import SyncedRollouts
@@ -78,10 +80,12 @@ from grpo.core.train.rise import rise_from_above_zero
 from grpo.core.train.same_arithmetic import SameArithmetic
 from grpo.core.train.sampler import BatchScoring, PolicySampler, Sampler
 from grpo.core.train.tensors import Tensors, counted, filled_up, micro_batches, whole_ids, whole_mask
+from grpo.core.train.trained_tokens import ROWS, TrainedTokens, numbered
 from grpo.core.train.trl_arguments import grpo_arguments, refuse_unfit_head
 from grpo.plugins.errors import RunError
 
 Received = Callable[[Batch], Mapping[str, float]]
+Trained = Callable[[int, Sequence[TrainedRow]], None]
 BetweenSteps = Callable[[int, SyncedRollouts], Mapping[str, float]]
 
 
@@ -96,6 +100,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         output_dir: where checkpoints go.
         scoring: scores completions.
         received: is handed every batch, on every process; returns metrics of the step.
+        trained: is handed the first optimizer step on a batch and what its tokens were trained with, on every process.
         between_steps: is called after each step with its number and what samples; returns metrics of the step.
         callbacks: of transformers.
 
@@ -114,6 +119,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         output_dir: Path,
         scoring: BatchScoring,
         received: Received,
+        trained: Trained,
         between_steps: BetweenSteps,
         callbacks: Sequence[TrainerCallback],
     ) -> None:
@@ -147,6 +153,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                     attach_logps(_inner(unwrapped), self.temperature, maybe_gather_lm_head_ctx)
         self._plan = plan
         self._received = received
+        self._trained = trained
+        self._tokens = TrainedTokens()
         self._between_steps = between_steps
         self._report = StepReport()
         self._micro: list[Tensors] | None = None
@@ -243,6 +251,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """Back to the first micro batch of the step, whose completions are sampled anew."""
         self.model.zero_grad()
         self._report.clear()
+        self._tokens.clear()
         self._metrics["train"].clear()  # of TRL's own loss
         self._micro = None
         self._passes -= self.done or self._plan.accumulation
@@ -271,6 +280,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         loss, told = self._guard.micro_batch(partial(self._backward, model, inputs, num_items_in_batch))
         self._report.add(told)
         if self.done == 0:
+            if (self._passes // self._plan.accumulation - 1) % self._plan.config.loss.num_iterations == 0:
+                self._trained(self.step, self._tokens.take())
             self._report.add(self.sampler.settle(self.step))
             self._report.add({"time/step": time.perf_counter() - self._step_began})
             self._step_began = None
@@ -286,10 +297,14 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 loss, logps, sampled, mask = value.loss, value.logps, value.sampled, value.mask
                 self._report.add(self._loss.metrics(self.accelerator.gather(value.sums), value.names))
                 self._report.add({"update/padding": value.padding})
+                rows, worth = inputs[ROWS][value.part.kept], value.part.tensors["advantages"]
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
                 assert self._seen is not None
                 logps, sampled, mask = self._seen, inputs["sampling_per_token_logps"], counted(inputs)
+                rows, worth = inputs[ROWS], inputs["advantages"]
+        if self._first_pass:
+            self._tokens.add(rows, logps, sampled, mask, worth)
         if self._first_pass and not self._staleness:
             self._report.add(self._guard.compare(logps, sampled, mask))
         if not torch.isfinite(loss):
@@ -396,7 +411,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         said = self._received(found.batch)
         self._report.add({**said, "time/record": time.perf_counter() - began - said.get("time/canaries", 0.0)})
         rows = self._plan.batch_size // self.accelerator.num_processes
-        return micro_batches(filled_up(found.tensors, rows), self._plan.accumulation)
+        return micro_batches(filled_up(numbered(found.tensors), rows), self._plan.accumulation)
 
     @contextmanager
     def _as_it_samples(self) -> Iterator[Any]:

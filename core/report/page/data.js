@@ -7,8 +7,10 @@ const VERDICTS = ["", "wrong", "right"];
 
 const inPage = (name) => document.getElementById(name).textContent;
 
+let blocks = inPage; // where those with rollouts are: the name of one in, its text out
+
 const inflate = async (name, source = inPage) => {
-  const packed = atob(source(name));
+  const packed = atob(await source(name));
   const bytes = new Uint8Array(packed.length);
   for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -38,8 +40,8 @@ const parsed = (text, otherwise) => {
 };
 
 class Run {
-  // source: where the blocks are; a page that follows its runs has those of each state apart.
-  constructor(place, summary, source = inPage) {
+  // source: where the blocks of this state of the run are.
+  constructor(place, summary, source = blocks) {
     Object.assign(this, summary, { source });
     for (const name of ["metrics", "cases", "weights"]) this[name] = bare(summary[name]);
     this.place = place;
@@ -92,7 +94,12 @@ class Run {
       tokens:
         tokens?.[0].map((piece, own) => {
           const told = tokens[1][own];
-          return { text: block.pieces[piece], nats: told === null ? null : told / 100 };
+          return {
+            text: block.pieces[piece],
+            nats: told === null ? null : told / 100,
+            apart: tokens[2] ? tokens[2][own] / 10000 : null,
+            advantage: tokens[3]?.[own] ?? null,
+          };
         }) ?? null,
     };
   }

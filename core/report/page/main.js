@@ -6,7 +6,7 @@ const HELP = [
   ["g", "the group side by side, and back"],
   ["d", "the difference to the best of the group, and back"],
   ["h, l", "the step before, the step after"],
-  ["t", "colour the tokens by log-probability, and back"],
+  ["t", "colour the tokens: by log-probability, ratio, advantage, and back"],
   ["c", "copy the link of this view"],
   ["o, r, s", "overview, rollouts, settings"],
   ["?", "these keys"],
@@ -196,8 +196,15 @@ const KEYS = {
     if (menu && menu.options.length > 1)
       choose({ at: reference(browser.run, browser.place), to: menu.value ? null : menu.options[1].value });
   },
-  t: () =>
-    choose({ at: reference(browser.run, browser.place), by: here().choices.get("by") ? null : "token", to: null }),
+  t: () => {
+    const menu = document.querySelector(".colouring select");
+    if (menu)
+      choose({
+        at: reference(browser.run, browser.place),
+        by: menu.options[(menu.selectedIndex + 1) % menu.options.length].value || null,
+        to: null,
+      });
+  },
   h: () => document.querySelector(".stepper button").click(),
   l: () => document.querySelector(".stepper button:last-child").click(),
   Escape: () => choose({ at: null, view: null, to: null }),

@@ -80,33 +80,65 @@ const conversation = (texts) => {
 
 const FEW_TOKENS = 20000; // that are drawn one by one
 
-// What was sampled, each token the darker the less probable it was.
-const byToken = (tokens) => [
-  el(
-    "p",
-    { class: "hint" },
-    "Every sampled token by its log-probability: ",
-    [-0.01, -0.5, -1.5, -3, -6].map((nats) => tokenNode({ text: ` ${number(nats)} `, nats })),
-    " nats.",
-    tokens.length > FEW_TOKENS && ` The first ${number(FEW_TOKENS)}.`,
-  ),
-  el("pre", { class: "quoted tokens", dir: "auto", tabindex: "0" }, tokens.slice(0, FEW_TOKENS).map(tokenNode)),
-];
+const strength = (share) => Math.min(75, 75 * share).toFixed(0);
+const twoWays = (value, most) =>
+  value === 0 ? null : `color-mix(in srgb, var(${value > 0 ? "--c2" : "--c1"}) ${strength(Math.abs(value) / most)}%, transparent)`;
 
-const tokenNode = ({ text, nats }) =>
-  el(
-    "span",
-    {
-      title:
-        nats === null
-          ? "log-probability unknown"
-          : `log-probability ${number(nats)}, probability ${percent(Math.exp(nats))}`,
-      style: {
-        "background-color": `color-mix(in srgb, var(--c1) ${Math.min(75, -16 * nats).toFixed(0)}%, transparent)`,
-      },
-    },
-    ...spelled(text),
-  );
+// What tokens are coloured by: a number of each, its colour beside the largest of the rollout, and what it is.
+const COLOURINGS = bare({
+  token: {
+    name: "log-probability",
+    says: "Every sampled token, the darker the less probable it was: ",
+    samples: [-0.01, -0.5, -1.5, -3, -6],
+    unit: " nats.",
+    value: ({ nats }) => nats,
+    colour: (nats) => `color-mix(in srgb, var(--c1) ${strength((-16 / 75) * nats)}%, transparent)`,
+    told: (nats) => `log-probability ${number(nats)}, probability ${percent(Math.exp(nats))}`,
+  },
+  ratio: {
+    name: "ratio",
+    says: "How much more or less probable the policy that trained found each token than whoever sampled it: ",
+    samples: [0.5, 0.8, 1, 1.25, 2],
+    unit: " times, before any correction.",
+    value: ({ apart }) => (known(apart) ? Math.exp(apart) : null),
+    colour: (ratio) => twoWays(Math.log(ratio), Math.log(2)),
+    told: (ratio) => `${number(ratio)} times as probable to the policy that trained`,
+  },
+  advantage: {
+    name: "advantage",
+    says: "What each token was trained with: ",
+    samples: [-2, -1, 0, 1, 2],
+    unit: ".",
+    value: ({ advantage }) => advantage,
+    colour: (advantage) => twoWays(advantage, 2),
+    told: (advantage) => `advantage ${signed(advantage)}`,
+  },
+});
+
+const byToken = (tokens, { says, samples, unit, value, colour, told }) => {
+  const node = (text, own) =>
+    el(
+      "span",
+      { title: known(own) ? told(own) : "unknown", style: known(own) ? { "background-color": colour(own) ?? "" } : null },
+      ...spelled(text),
+    );
+  const shown = tokens.slice(0, FEW_TOKENS);
+  return [
+    el(
+      "p",
+      { class: "hint" },
+      says,
+      samples.map((own) => node(` ${number(own)} `, own)),
+      unit,
+      tokens.length > FEW_TOKENS && ` The first ${number(FEW_TOKENS)}.`,
+    ),
+    el("pre", { class: "quoted tokens", dir: "auto", tabindex: "0" }, shown.map((own) => node(own.text, value(own)))),
+  ];
+};
+
+// Which colourings a rollout has numbers for; those it was trained with are missing where it had no gradient.
+const colourings = (tokens) =>
+  Object.entries(COLOURINGS).filter(([name, { value }]) => name === "token" || tokens.some((own) => known(value(own))));
 
 const outcomes = (run, place, texts) => {
   const rows = run.rewards.map((name, at) => {
@@ -232,21 +264,25 @@ const detail = async (run, place, choices) => {
   const finish = run.finishes[index.finish[place]];
   const verdict = VERDICTS[index.verdict[place]];
   const failure = texts.info?.failure;
+  const offered = texts.tokens ? colourings(texts.tokens) : [];
+  const by = offered.some(([name]) => name === choices.get("by")) ? choices.get("by") : null;
   const body = el(
     "div",
     { class: "answer" },
-    ...(choices.get("by") === "token" && texts.tokens ? byToken(texts.tokens) : conversation(texts)),
+    ...(by ? byToken(texts.tokens, COLOURINGS[by]) : conversation(texts)),
   );
   const tokens =
-    texts.tokens &&
+    offered.length > 0 &&
     el(
-      "button",
-      {
-        "aria-pressed": String(choices.get("by") === "token"),
-        onclick: () =>
-          choose({ by: choices.get("by") === "token" ? null : "token", to: null, at: reference(run, place) }),
-      },
-      "by token",
+      "label",
+      { class: "colouring" },
+      "Tokens by ",
+      el(
+        "select",
+        { onchange: (event) => choose({ by: event.target.value || null, to: null, at: reference(run, place) }) },
+        el("option", { value: "", selected: by === null }, "–"),
+        offered.map(([own, { name }]) => el("option", { value: own, selected: by === own }, name)),
+      ),
     );
   return el(
     "article",

@@ -37,6 +37,7 @@ from grpo.core.record.run_dir import (
     write_json,
     write_rollouts,
 )
+from grpo.core.record.trained import TrainedRow, read_trained, write_trained
 from grpo.core.run.job import resume
 from grpo.core.run.progress import Silent
 from grpo.plugins.errors import UsageError
@@ -133,6 +134,7 @@ def test_a_rewind_drops_what_lies_after_a_step_and_keeps_the_rest(run: RunDir) -
     for step in range(5):
         append_metrics(run, {"step": step})
         write_rollouts(run, step + 1, [rollout(step + 1)])
+        write_trained(run, step + 1, [TrainedRow(0, [0.0, 0.25], [1.0, 1.0])])
     checkpoint(run, 1)
     checkpoint(run, 2)
     checkpoint(run, 4)
@@ -140,6 +142,7 @@ def test_a_rewind_drops_what_lies_after_a_step_and_keeps_the_rest(run: RunDir) -
     rewind(run, 2)
     assert [row["step"] for row in read_metrics(run)] == [0, 1, 2]
     assert rollout_steps(run) == [1, 2]
+    assert [list(read_trained(run, step)) for step in (1, 2, 3, 4, 5)] == [[0], [0], [], [], []]
     assert sorted(folder.name for folder in run.checkpoints.iterdir()) == ["checkpoint-1", "checkpoint-2"]
     rewind(run, -1)
     assert read_metrics(run) == []
@@ -155,6 +158,11 @@ def test_damaged_records_are_named(run: RunDir) -> None:
     (run.rollouts / "step-000001.parquet").write_bytes(b"PAR1 half")
     with pytest.raises(UsageError, match=r"step-000001\.parquet was damaged"):
         read_rollouts(run, 1)
+    write_trained(run, 1, [TrainedRow(0, [0.0], [1.0])])
+    assert read_trained(run, 1)[0] == TrainedRow(0, [0.0], [1.0])
+    (run.rollouts / "trained-000001.parquet").write_bytes(b"PAR1 half")
+    with pytest.raises(UsageError, match=r"trained-000001\.parquet was damaged"):
+        read_trained(run, 1)
     write_json(run.config, [])
     with pytest.raises(UsageError, match=r"config\.json was damaged"):
         resume(run.path, Host([]), Silent())

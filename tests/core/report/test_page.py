@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from opened_page import until, until_at
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.run_dir import RolloutRow, append_metrics
+from grpo.core.record.trained import TrainedRow, write_trained
 from grpo.core.report.report import write_report
 
 if TYPE_CHECKING:
@@ -245,10 +247,47 @@ def test_tokens_are_coloured_by_how_probable_they_were(tmp_path: Path, opened: O
         "color-mix(in srgb, var(--c1) 64%, transparent)",
         "color-mix(in srgb, var(--c1) 0%, transparent)",
     ]
+    page.keyboard.press("t")  # it was not trained on, so there is nothing else to colour by
+    page.wait_for_selector(".tokens", state="detached")
     page.get_by_role("button", name="as the model saw it").click()
     seen = page.locator(".seen").inner_text()
     assert "Ann has 3 pens" in seen
     assert "<|im_start|>" in seen
+
+
+def test_tokens_are_coloured_by_what_they_were_trained_with(tmp_path: Path, opened: Opened) -> None:
+    tokenizer = load_tokenizer(str(embedded_model_path()))
+
+    def change(row: RolloutRow, _: int) -> RolloutRow:
+        ids = tokenizer(row.completion, add_special_tokens=False)["input_ids"]
+        return replace(row, token_ids=ids, logprobs=[-1.0] * len(ids))
+
+    run = made_run(tmp_path / "run", change=change)
+    shutil.copytree(embedded_model_path(), run.model, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    count = len(tokenizer("She has 3+4=7.\n#### 7", add_special_tokens=False)["input_ids"])
+    apart, worth = [math.log(2), -math.log(4), *[0.0] * (count - 2)], [1.0, -0.5, *[0.0] * (count - 2)]
+    write_trained(run, 1, [TrainedRow(0, apart, worth)])
+    page = opened(write_report([run.path], tmp_path / "run.html", limit=ROOM).path, "#rollouts?at=1.0")
+    detail(page)
+    page.get_by_label("Tokens by").select_option("ratio")
+    until_at(page, "by=ratio")
+    page.locator(".tokens span").first.wait_for()
+
+    def told() -> list[tuple[str | None, str]]:
+        own = [page.locator(".tokens span").nth(at) for at in range(3)]
+        return [(one.get_attribute("title"), one.evaluate("node => node.style.backgroundColor")) for one in own]
+
+    shade = "color-mix(in srgb, var(--c{}) {}%, transparent)".format
+    said = "{} times as probable to the policy that trained".format
+    assert told() == [(said("2"), shade(2, 75)), (said("0.25"), shade(1, 75)), (said("1"), "")]
+    page.keyboard.press("t")
+    until_at(page, "by=advantage")
+    until(page, "document.querySelector('.tokens span').title.startsWith('advantage')")
+    assert told() == [("advantage +1", shade(2, 38)), ("advantage \u22120.5", shade(1, 19)), ("advantage 0", "")]
+    page.keyboard.press("j")  # a rollout that was not trained on is shown as it is
+    until(page, "document.querySelector('.detail h2').textContent.endsWith('#1')")
+    assert page.locator(".tokens").count() == 0
+    assert page.get_by_label("Tokens by").locator("option").all_inner_texts() == ["\u2013", "log-probability"]
 
 
 @pytest.mark.slow

@@ -17,6 +17,9 @@ import pytest
 from disturbed_ranks import REWARD, Ranks
 from forked_command import ONE_THREAD, Forked, forked_together, launched
 
+from grpo.core.record.run_dir import RunDir
+from grpo.core.record.trained import read_trained
+
 pytestmark = pytest.mark.slow
 
 
@@ -78,6 +81,10 @@ def test_one_two_and_four_processes_sample_and_learn_the_same(arguments: list[st
     for other in (two, four, small):
         for step in range(1, 4):
             assert rollouts(other, step) == rollouts(one, step)
+            theirs, ours = (read_trained(RunDir(run), step) for run in (other, one))
+            assert {row: list(each.advantages) for row, each in theirs.items()} == {
+                row: pytest.approx(list(each.advantages), abs=1e-3) for row, each in ours.items()
+            }
         close([row for row in metrics(other) if 0 < row["step"] < 4], metrics(one))
     assert len({text for step in range(1, 4) for _, text in rollouts(one, step)}) > 16
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from grpo import Completion, GroupScores, Scored, advantage, check_advantage
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.objective import bind_objective
 from grpo.core.record.run_dir import RunDir, read_rollouts
+from grpo.core.record.trained import read_trained
 from grpo.core.scoring.outcome import Outcome, Reader
 from grpo.core.train.advantage import Advantages
 from grpo.core.train.advantages.turns import return_to_go
@@ -292,3 +294,9 @@ def test_a_run_trains_each_turn_with_its_own_and_writes_both_down(tmp_path: Path
         assert sum(row["turn_rewards"]) == pytest.approx(row["reward"], abs=1e-4)
         assert sum(row["turn_advantages"]) / len(row["turn_advantages"]) == pytest.approx(row["advantage"], abs=1e-4)
     assert any(len({round(one, 5) for one in row["turn_advantages"]}) > 1 for row in several)
+    for step in (1, 2):
+        of_tokens = read_trained(RunDir(run.path), step)
+        for number, row in enumerate(read_rollouts(RunDir(run.path), step)):
+            if number in of_tokens:
+                in_turns = [worth for worth, _ in groupby(of_tokens[number].advantages)]
+                assert in_turns == pytest.approx([worth for worth, _ in groupby(row["turn_advantages"])], abs=1e-3)
