@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from grpo.core.run.trends import GAIN, RISE, SOLVED, WINDOW, Trends
 from grpo.core.text.stats import mean
 from grpo.plugins.types import Completion
 
 FIRST_STEPS = 10  # look for broken output in these
 STREAK = 5  # steps in a row before a flat reward counts
-TREND = 10  # steps in each of the two windows that a trend compares
-RISE = 0.35  # of all that the reward ever moved: a rise that counts
-GAIN = 0.02  # accuracy that rose by less did not rise
 REACH = 0.02  # a mean accuracy of the first steps below this leaves hardly anything to reinforce
-SOLVED = 0.95  # accuracy that cannot be expected to rise much
 EMPTY_SHARE = 0.5
 REPEATED_SHARE = 0.5
 UNENDED_SHARE = 0.9
@@ -31,6 +28,7 @@ class HealthWatch:
     def __init__(self, dtype: str) -> None:
         self._difference_limit = LOGP_DIFFERENCE[dtype]
         self._given: set[str] = set()
+        self._trends = Trends()
         self._zero_steps = 0
         self._flat_steps = 0
         self._rewards: list[float] = []
@@ -109,6 +107,8 @@ class HealthWatch:
             self._rewards.append(reward)
             self._accuracies.append(accuracy)
             warnings += self._out_of_reach() + self._diverging(int(step or 0))
+        for key, warning in self._trends.look(row):
+            warnings += self._once(key, warning)
         return warnings
 
     def _out_of_reach(self) -> list[str]:
@@ -122,10 +122,10 @@ class HealthWatch:
         )
 
     def _diverging(self, step: int) -> list[str]:
-        if len(self._rewards) < 2 * TREND:
+        if len(self._rewards) < 2 * WINDOW:
             return []
-        before, after = mean(self._rewards[:TREND]), mean(self._rewards[-TREND:])
-        was, now = mean(self._accuracies[:TREND]), mean(self._accuracies[-TREND:])
+        before, after = mean(self._rewards[:WINDOW]), mean(self._rewards[-WINDOW:])
+        was, now = mean(self._accuracies[:WINDOW]), mean(self._accuracies[-WINDOW:])
         spread = max(self._rewards) - min(self._rewards)
         if after - before > RISE * spread and now - was < GAIN and now < SOLVED:
             return self._once(

@@ -17,7 +17,7 @@ from grpo.plugins._binding import BoundReward, BoundVerifier
 from grpo.plugins.types import Scored, Verdict
 
 _LONGEST_REASON = 500
-_TAKEN = frozenset({"mean", "std", "abstain", "failure"})
+_TAKEN = frozenset({"mean", "std", "abstain", "failure", "lowest", "lowest_time", "of_differences"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
 from grpo.core.train.advantage import Advantages, group_advantages
 from grpo.core.train.sampler import Wasted
+from grpo.core.train.shares import lowest_metrics, parts_of_differences
 from grpo.plugins._binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
@@ -211,6 +212,13 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         if not (math.isfinite(mean_of) and math.isfinite(deviation)):  # its squares are too large for 32 bits
             mean_of, deviation = _moments(whole)
         metrics |= {f"rewards/{reward.name}/mean": mean_of, f"rewards/{reward.name}/std": deviation}
+    if len(rewards) > 1:
+        weights = torch.tensor([reward.weight for reward in rewards], dtype=torch.float64)
+        compared = batch.advantages.trained.to(exact.device)
+        shares = parts_of_differences(exact.T, weights, compared, batch.group_size).tolist()
+        metrics |= {f"rewards/{one.name}/of_differences": part for one, part in zip(rewards, shares, strict=True)}
+    for reward in rewards:
+        metrics |= lowest_metrics(reward, batch.outcomes[reward.name])
     for name, every in batch.outcomes.items():
         outcomes = [every[place] for place in _own(batch.completions, env_of.get(name, ""))]
         for kind in ("abstain", "failure"):

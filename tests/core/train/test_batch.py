@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -37,6 +40,35 @@ def test_figures_beside_scores_are_means_over_the_completions_that_report_them()
     assert metrics["rewards/graded/tokens"] == 15
     assert metrics["rewards/graded/cached"] == 0
     assert metrics["rewards/graded/failure"] == pytest.approx(0.25)
+
+
+def test_what_each_reward_has_of_the_differences_within_groups_adds_up_to_all() -> None:
+    first, second = (Outcome("score", value) for value in (1.0, 0.0))
+    outcomes = {
+        "graded": [first, second, first, second, Outcome("failure", reason="broke"), first],
+        "other": [Outcome("score", value) for value in (0.5, 0.0, 0.0, 0.5, 9.0, 0.0)],
+    }
+    rewards = [BoundReward(graded, "dist"), BoundReward(replace(graded, name="other"), "dist", weight=2.0)]
+    advantages = advantages_of(outcomes, rewards, 2, MEAN, torch.device("cpu"))
+    batch = Batch(1, (Completion("x"),) * 6, outcomes, advantages, 2, 0.0, 0.0)
+    metrics = batch_metrics(batch, rewards)
+    # They agree in the first group, cancel out in the second, and the third has one member that trains.
+    assert metrics["rewards/graded/of_differences"] == pytest.approx(0.5)
+    assert metrics["rewards/other/of_differences"] == pytest.approx(0.5)
+    alone = batch_metrics(replace(batch, outcomes={**outcomes, "other": [Outcome("abstain")] * 6}), rewards)
+    assert alone["rewards/graded/of_differences"] == pytest.approx(1.0)
+    assert alone["rewards/other/of_differences"] == pytest.approx(0.0)
+
+
+def test_the_lowest_scores_are_counted_and_timed_where_their_calls_are_slow() -> None:
+    bounded = [BoundReward(replace(graded, range=(0.0, 1.0)), "dist")]
+    slow = [Outcome("score", 0.0, seconds=2.0), *[Outcome("score", 0.5, seconds=0.25)] * 3]
+    metrics = batch_metrics(batch_of(slow), bounded)
+    assert (metrics["rewards/graded/lowest"], metrics["rewards/graded/lowest_time"]) == (0.25, pytest.approx(8.0))
+    quick = batch_metrics(batch_of([replace(one, seconds=one.seconds / 100) for one in slow]), bounded)
+    assert quick["rewards/graded/lowest"] == 0.25
+    assert math.isnan(quick["rewards/graded/lowest_time"])
+    assert "rewards/graded/lowest" not in batch_metrics(batch_of(slow), [BoundReward(graded, "dist")])
 
 
 def test_rollouts_that_a_budget_ended_leave_the_loss_when_asked() -> None:

@@ -1,0 +1,91 @@
+"""Compares the last steps of a run with its first ones: metrics of each step in, warnings out.
+
+Three things that a mean reward does not show, each looked for in windows of WINDOW steps:
+
+- the entropy of the policy collapses, and nothing is gained by it;
+- of several rewards one decides all advantages, which it did not at first, and nothing is gained by it;
+- a reward gives its lowest score ever more often, in calls that take long: a time limit, or a service under load, that
+  somebody turned into a zero.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from grpo.core.text.stats import mean
+
+WINDOW = 10  # steps
+GAIN = 0.02  # accuracy that rose by less did not rise
+SOLVED = 0.95  # accuracy that cannot be expected to rise much
+RISE = 0.35  # of all that the reward ever moved, for runs of which nobody knows the accuracy
+COLLAPSED = 0.1  # of the entropy at first
+EVEN, ALONE = 0.6, 0.9  # share of the differences in reward: from less than the one to more than the other
+MORE = 0.2  # share of scores that are the lowest, on top of that at first
+SLOWER = 2.0  # times
+OF_DIFFERENCES, LOWEST, LOWEST_TIME = "of_differences", "lowest", "lowest_time"
+
+
+class Trends:
+    """Remembers the metrics of a run."""
+
+    def __init__(self) -> None:
+        self._values: defaultdict[str, list[float]] = defaultdict(list)
+
+    def look(self, row: Mapping[str, float | int | None]) -> Iterator[tuple[str, str]]:
+        """Yields what is to be warned of after a step: a key, and the words."""
+        for name, value in row.items():
+            if value is not None and name.startswith(("rewards/", "entropy", "accuracy", "reward")):
+                self._values[name].append(float(value))
+        step = row["step"]
+        yield from self._collapsed(step)
+        for name in [*self._values]:
+            reward, _, what = name.removeprefix("rewards/").rpartition("/")
+            if what == OF_DIFFERENCES:
+                yield from self._taken_over(step, name, reward)
+            elif what == LOWEST:
+                yield from self._slow_zeros(step, name, reward)
+
+    def _collapsed(self, step: object) -> Iterator[tuple[str, str]]:
+        windows = self._windows("entropy")
+        if windows and windows[0] > 0 and windows[1] < COLLAPSED * windows[0] and not self._gained():
+            yield (
+                "entropy",
+                f"the entropy of the policy fell from {windows[0]:.3g} to {windows[1]:.3g} nats per token by step "
+                f"{step}, and nothing was gained: it has settled on few answers. Lower train.lr, raise the "
+                "temperature, or train with --loss entropy_bonus.",
+            )
+
+    def _taken_over(self, step: object, name: str, reward: str) -> Iterator[tuple[str, str]]:
+        windows = self._windows(name)
+        if windows and windows[0] < EVEN and windows[1] > ALONE and not self._gained():
+            yield (
+                f"alone {reward}",
+                f"reward '{reward}' decides {windows[1]:.0%} of the differences within groups by step {step}, "
+                f"{windows[0]:.0%} at first, and nothing was gained: the others no longer teach. Lower its weight, or "
+                "compare each reward by itself with --advantage gdpo.",
+            )
+
+    def _slow_zeros(self, step: object, name: str, reward: str) -> Iterator[tuple[str, str]]:
+        windows, times = self._windows(name), self._values.get(f"rewards/{reward}/{LOWEST_TIME}", [])[-WINDOW:]
+        if windows and windows[1] > windows[0] + MORE and times and mean(times) > SLOWER:
+            yield (
+                f"slow {reward}",
+                f"reward '{reward}' gives its lowest score to {windows[1]:.0%} of the completions by step {step}, "
+                f"{windows[0]:.0%} at first, and such a call takes {mean(times):.1f} times as long as others. If a "
+                "time limit or a service under load ends as a zero there, raise TransientError or return None instead.",
+            )
+
+    def _gained(self) -> bool:
+        """True where the run became better: by accuracy where that is known, else by its reward."""
+        if accuracies := self._windows("accuracy"):
+            return accuracies[1] - accuracies[0] >= GAIN or accuracies[1] >= SOLVED
+        rewards, every = self._windows("reward"), self._values["reward"]
+        return rewards is not None and rewards[1] - rewards[0] > RISE * (max(every) - min(every))
+
+    def _windows(self, name: str) -> tuple[float, float] | None:
+        """Returns the means of the first and of the last steps, None before they are apart."""
+        values = self._values.get(name, [])
+        if len(values) < 2 * WINDOW:
+            return None
+        return mean(values[:WINDOW]), mean(values[-WINDOW:])
