@@ -4,10 +4,7 @@ Time: steps that are left times what steps took lately, and what held-out accura
 interval is that of the means of several steps in a row, and a fifth more on both sides: a machine that gets busier, or
 completions that get much longer, are outside of it.
 
-Accuracy: a line through the log-odds of the accuracy of sampled completions, fitted to what was seen with the spread
-that it shows (a quasi-binomial regression). Curves bend towards their end, so the pace at which the rest is learned is
-taken to be anything from a fifth to 1.6 times of what was fitted. The interval has 80% of all lines and paces that fit;
-where a fifth of them never get there, it has no end, and where half do not, the target is not in sight.
+Accuracy: core/run/target.py.
 """
 
 from __future__ import annotations
@@ -18,26 +15,15 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-import numpy as np
+from grpo.core.run.target import Range, reaches
 
 FIRST_TIME = 5  # steps before the first word about time
 FIRST_ACCURACY = 20  # and about accuracy
 LATELY = 20  # steps whose time counts
 BLOCK = 5  # steps whose mean is compared
 SLACK = 0.2
-PACES = (0.2, 1.6)  # of the fitted one
-DRAWS = 4000
-INSIDE = (0.1, 0.9)
 ASKS = "/completion_tokens"  # what a reward's metric is called that asks a model
 REPEATS = 4  # forecasts in a run after the first ones
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """An interval; `high` is infinite where it has no end."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,52 +150,6 @@ def _beside(made: Sequence[Mapping[str, Any]], left: int) -> float:
     """Returns the seconds of held-out accuracy and checkpoints in so many more steps, as often as until now."""
     spent = sum(float(row.get(name) or 0.0) for row in made for name in ("time/held_out", "time/checkpoint"))
     return spent * left / len(made)
-
-
-def reaches(known: Sequence[tuple[int, float]], completions: int, target: float) -> Range | None:
-    """Returns the steps within which an accuracy is reached, None where that is not in sight.
-
-    Args:
-        known: steps, and the share of their completions that was right.
-        completions: of each step.
-        target: between 0 and 1.
-    """
-    if not any(share for _, share in known):
-        return None  # nothing was right yet, so there is no pace
-    steps = np.array([step for step, _ in known], dtype=float)
-    right = np.array([share for _, share in known])
-    now = steps[-1]
-    line, spread = _fitted(steps - now, right, completions)
-    random = np.random.default_rng(0)
-    lines = random.multivariate_normal(line, spread, DRAWS, method="cholesky")
-    pace = lines[:, 1] * random.uniform(*PACES, DRAWS)
-    lacking = math.log(target / (1 - target)) - lines[:, 0]
-    later = np.where(pace > 0, lacking / np.where(pace > 0, pace, 1.0), np.inf)
-    later = np.where(lacking <= 0, lacking / np.maximum(lines[:, 1], 1e-9), later)  # it was reached: when, by the line
-    low, middle, high = np.quantile(np.minimum(later, 1e12), [INSIDE[0], 0.5, INSIDE[1]], method="nearest")
-    if middle >= 1e12:
-        return None
-    return Range(max(float(now + low), float(steps[0])), math.inf if high >= 1e12 else float(now + high))
-
-
-def _fitted(steps: Any, right: Any, completions: int) -> tuple[Any, Any]:
-    """Returns intercept and slope of the log-odds, and their covariance, by iterated weighted least squares."""
-    design = np.stack([np.ones_like(steps), steps], axis=1)
-    line = np.zeros(2)
-    weight_of_none = 1e-3  # so that steps that are all right, or all wrong, have a line too
-    for _ in range(50):
-        chance = 1 / (1 + np.exp(-np.clip(design @ line, -30, 30)))
-        weights = completions * chance * (1 - chance) + weight_of_none
-        slope = design.T @ (completions * (right - chance) - weight_of_none * (design @ line))
-        shift = np.linalg.solve(design.T @ (design * weights[:, None]), slope)
-        line = line + np.clip(shift, -5, 5)
-        if np.abs(shift).max() < 1e-9:
-            break
-    chance = 1 / (1 + np.exp(-np.clip(design @ line, -30, 30)))
-    weights = completions * chance * (1 - chance) + weight_of_none
-    free = max(len(steps) - 2, 1)
-    dispersion = max(1.0, float((completions**2 * (right - chance) ** 2 / weights).sum() / free))
-    return line, dispersion * np.linalg.inv(design.T @ (design * weights[:, None]))
 
 
 def span(seconds: Range) -> str:
