@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-MEGABYTE = 1_000_000
 RUNS = Path("runs")
 
 
@@ -14,15 +13,7 @@ RUNS = Path("runs")
 @click.argument("path", metavar="[RUN]", type=click.Path(path_type=Path), default=RUNS)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of this machine. Default: any free one.")
 @click.option("--edit", is_flag=True, help="Let the page tag, note, hide and delete runs.")
-@click.option(
-    "--max-size",
-    type=click.FloatRange(min=1),
-    default=10,
-    show_default=True,
-    metavar="MB",
-    help="Leave out rollouts, none that failed, where a page would be larger.",
-)
-def watch(path: Path, port: int, edit: bool, max_size: float) -> None:
+def watch(path: Path, port: int, edit: bool) -> None:
     """Look at RUN, or at all runs of a folder (default: runs), in a browser while they go on.
 
     Only this machine is answered, and only at the address that is printed. Ctrl-C ends it.
@@ -30,7 +21,7 @@ def watch(path: Path, port: int, edit: bool, max_size: float) -> None:
     from grpo.core.watch.folder import WatchedFolder
     from grpo.core.watch.server import WatchServer
 
-    server = WatchServer(WatchedFolder(path, int(max_size * MEGABYTE)), port, edit=edit)
+    server = WatchServer(WatchedFolder(path), port, edit=edit)
     click.echo(server.link)
     click.echo("Open this link on this machine; Ctrl-C ends.", err=True)
     try:

@@ -122,7 +122,7 @@ def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), pub
         UsageError: a path is no run, or a file of a run was damaged.
     """
     host = Host.discover()
-    runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, _names(paths), strict=True)]
+    runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, names_of(paths), strict=True)]
     if public:
         for run in runs:
             run.publish()
@@ -202,8 +202,8 @@ def _missing(run: _Read) -> str | None:
     return public_value(run.tokenizer.missing) if run.public else run.tokenizer.missing
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
-    """Returns the names of the folders, with as much of the path before them as tells them apart."""
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """Returns the names of runs: those of the folders, with as much of the path before them as tells them apart."""
     parts = [path.resolve().parts for path in paths]
     names = [own[-1] for own in parts]
     for depth in range(2, max(map(len, parts)) + 1):

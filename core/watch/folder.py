@@ -1,4 +1,4 @@
-"""The runs that are watched: a folder in; lists, states of reports and changes by the reader's hand out.
+"""The runs that are watched: a folder in; lists, what pages hold and changes by the reader's hand out.
 
 A run is named by its folder's name, and a name that is none of a run in the folder is refused: no path that a reader
 makes up is read, written or removed.
@@ -6,38 +6,25 @@ makes up is read, written or removed.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from grpo.core.record.labels import labels_of, read_labels, write_labels
 from grpo.core.record.list import RunLine, list_runs
-from grpo.core.record.run_dir import RunDir, exclusive, in_use, is_run, read_json
-from grpo.core.report.report import Report, report_of
+from grpo.core.record.run_dir import RunDir, exclusive, is_run, read_json
+from grpo.core.watch.followed import stamp
+from grpo.core.watch.state import WatchedRuns
 from grpo.plugins.errors import UsageError
 
-KEPT = 4  # reports that stay in memory
+KEPT = 4  # pages whose runs stay in memory
 LATELY = 600  # seconds without a word after which a run elsewhere counts as gone
 DELETED = ".deleted-{}"  # a run on its way out; no list has it
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A report on runs as they were at one moment.
-
-    Attributes:
-        version: the same as long as nothing of the runs changed.
-        report: what the page holds.
-    """
-
-    version: str
-    report: Report
 
 
 class WatchedFolder:
@@ -45,18 +32,16 @@ class WatchedFolder:
 
     Args:
         path: of the folder or the run.
-        limit: bytes that a report should not exceed.
 
     Raises:
         UsageError: there is no such folder.
     """
 
-    def __init__(self, path: Path, limit: int) -> None:
+    def __init__(self, path: Path) -> None:
         list_runs(path)
         self._path = path.absolute()
-        self._limit = limit
-        self._states: OrderedDict[tuple[str, ...], State] = OrderedDict()
-        self._building = threading.Lock()  # a report takes memory, so one at a time
+        self._watched: OrderedDict[tuple[object, ...], WatchedRuns] = OrderedDict()
+        self._opening = threading.Lock()
 
     @property
     def alone(self) -> str | None:
@@ -67,32 +52,21 @@ class WatchedFolder:
         """Returns what the list says of each run, oldest first, as JSON has it."""
         return [_told(line) for line in list_runs(self._path)]
 
-    def version(self, names: Sequence[str]) -> str:
-        """Returns what changes whenever one of some runs did.
-
-        Raises:
-            UsageError: there is no such run.
-        """
-        digest = hashlib.blake2b(digest_size=12)
-        for name in names:
-            digest.update(repr((name, fingerprint(self._run(name)))).encode())
-        return digest.hexdigest()
-
-    def state(self, names: Sequence[str]) -> State:
-        """Returns the report on some runs as they are now.
+    def watched(self, names: Sequence[str]) -> WatchedRuns:
+        """Returns what a page of some runs holds.
 
         Raises:
             UsageError: there is no such run, or a file of it was damaged.
         """
-        with self._building:
-            key, version = tuple(names), self.version(names)
-            found = self._states.pop(key, None)
-            if found is None or found.version != version:
-                found = State(version, report_of([self._run(name).path for name in names], limit=self._limit))
-            self._states[key] = found
-            while len(self._states) > KEPT:
-                self._states.popitem(last=False)
-            return found
+        runs = [self._run(name) for name in names]
+        with self._opening:
+            key = tuple((run.path, stamp(run.config), stamp(run.versions)) for run in runs)
+            if key not in self._watched:
+                self._watched[key] = WatchedRuns(runs)
+            self._watched.move_to_end(key)
+            while len(self._watched) > KEPT:
+                self._watched.popitem(last=False)
+            return self._watched[key]
 
     def label(self, name: str, value: Any) -> None:
         """Gives a run other labels.
@@ -116,7 +90,7 @@ class WatchedFolder:
         if confirmed != name:
             raise UsageError(f"'{name}' was not deleted: its name was not typed to confirm it.")
         told = read_json(run.state) or {}
-        stamps = [stamp[0] / 1e9 for file in (run.config, run.state, run.metrics) if (stamp := _stamp(file))]
+        stamps = [last[0] / 1e9 for file in (run.config, run.state, run.metrics) if (last := stamp(file))]
         quiet = time.time() - max(stamps)
         if told.get("status") == "running" and quiet < LATELY:
             raise UsageError(
@@ -142,20 +116,6 @@ class WatchedFolder:
         return RunDir(path)
 
 
-def fingerprint(run: RunDir) -> tuple[object, ...]:
-    """Returns what changes whenever the run writes something, begins or ends."""
-    files = (run.config, run.versions, run.state, run.metrics, run.rollouts, run.checkpoints, run.model)
-    return in_use(run), *map(_stamp, files)
-
-
 def _told(line: RunLine) -> dict[str, Any]:
     values = {key: None if value != value else value for key, value in asdict(line).items()}  # JSON has no NaN
     return {**values, "path": str(line.path), "name": line.path.name, **asdict(read_labels(RunDir(line.path)))}
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        told = path.stat()
-    except OSError:
-        return None
-    return told.st_mtime_ns, told.st_size

@@ -13,17 +13,18 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from grpo.core.record.browse import Rollout, from_table
 from grpo.core.record.list import RunLine, list_runs
-from grpo.core.record.run_dir import RunDir, read_json, read_metrics, read_rollouts, rollout_steps
+from grpo.core.record.run_dir import STEP_FILE, RunDir, in_use, read_json, read_metrics, read_rollouts, rollout_steps
 from grpo.core.report.alarms import Alarm, AlarmWatch
 from grpo.core.report.index import Index
 from grpo.core.report.scan import Scan
 from grpo.core.report.tokens import RunTokenizer
 from grpo.core.text.printable import one_line
-from grpo.core.watch.folder import fingerprint
 from grpo.plugins.errors import UsageError
 
 KEPT = 4  # steps whose texts stay in memory
@@ -45,6 +46,7 @@ class _Reading:
     waiting: deque[int] = field(default_factory=deque)
     stamp: tuple[int, int] | None = None  # of the file of the last step
     problems: list[str] = field(default_factory=list)
+    number: int = field(default_factory=count().__next__)
 
 
 class FollowedRun:
@@ -96,6 +98,16 @@ class FollowedRun:
         return self._shown.steps
 
     @property
+    def reading(self) -> int:
+        """The same as long as what was read stands, and is only added to."""
+        return self._shown.number
+
+    @property
+    def unchanged(self) -> bool:
+        """True while `renew` would find nothing new."""
+        return not self.waiting and fingerprint(self.run) == self._version
+
+    @property
     def problems(self) -> Sequence[str]:
         """What could not be read."""
         return self._shown.problems
@@ -111,9 +123,9 @@ class FollowedRun:
         Raises:
             UsageError: the directory is gone, or a file of it was damaged.
         """
-        version = fingerprint(self.run)
-        if version == self._version and not self.waiting:
+        if self.unchanged:
             return False
+        version = fingerprint(self.run)
         if version != self._version:
             self.line = self._look()
             self._version = version
@@ -259,8 +271,19 @@ class FollowedRun:
         reading.steps.append(step)
 
     def _stamp(self, step: int) -> tuple[int, int] | None:
-        try:
-            told = (self.run.rollouts / f"step-{step:06d}.parquet").stat()
-        except OSError:
-            return None
-        return told.st_mtime_ns, told.st_size
+        return stamp(self.run.rollouts / STEP_FILE.format(step))
+
+
+def fingerprint(run: RunDir) -> tuple[object, ...]:
+    """Returns what changes whenever the run writes something, begins or ends."""
+    files = (run.config, run.versions, run.state, run.metrics, run.rollouts, run.checkpoints, run.model)
+    return in_use(run), *map(stamp, files)
+
+
+def stamp(path: Path) -> tuple[int, int] | None:
+    """Returns what changes whenever a file does: when it was written, and its size; None where there is none."""
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_mtime_ns, told.st_size

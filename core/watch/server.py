@@ -129,15 +129,20 @@ class _Request(BaseHTTPRequestHandler):
         elif asked == "runs.json":
             self._json({"runs": folder.lines(), "edit": self.server.edit})
         elif asked == "report" and names:
-            state = folder.state(names)
-            self._html(live_page(state.report.summary, state.report.blocks, state.version))
+            state = folder.watched(names).state()
+            self._html(live_page(state.summary, state.version))
         elif asked == "data.json" and names:
-            if [folder.version(names)] == query.get("version"):
+            state = folder.watched(names).state()
+            if [state.version] == query.get("version"):
                 self._send(HTTPStatus.NO_CONTENT, "application/json", b"")
                 return
-            state = folder.state(names)
-            blocks = {"summary": state.report.summary, **dict(state.report.blocks)}
-            self._json({"version": state.version, "blocks": blocks})
+            self._json({"version": state.version, "summary": state.summary, "waiting": state.waiting})
+        elif asked == "block" and names:
+            name, version = ("".join(query.get(key, ())) for key in ("name", "version"))
+            block = folder.watched(names).block(name, version)
+            if block is None:
+                raise _Refused(HTTPStatus.GONE, "the runs went on, and this block with them. Reload the page.")
+            self._send(HTTPStatus.OK, "text/plain; charset=utf-8", block.encode())
         else:
             raise _Refused(HTTPStatus.NOT_FOUND, "nothing is here. Open the link that grpo watch printed.")
 

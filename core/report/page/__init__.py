@@ -29,7 +29,7 @@ SCRIPTS = (  # in the order in which they stand in the page
     "group.js",
     "main.js",
 )
-LIVE = (*SCRIPTS, "live.js")
+LIVE = (*SCRIPTS[:2], "served.js", *SCRIPTS[2:], "live.js")
 LIST = ("dom.js", "labels.js", "runs.js")
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
@@ -72,14 +72,14 @@ def page(summary: str, rollouts: Sequence[Named]) -> Iterator[str]:
     return _document("Run report", SCRIPTS, [("summary", summary)], rollouts)
 
 
-def live_page(summary: str, rollouts: Sequence[Named], version: str) -> Iterator[str]:
-    """Yields the same page as one that asks its server for a newer state of its runs.
+def live_page(summary: str, version: str) -> Iterator[str]:
+    """Yields the same page as one that asks its server for blocks, and for a newer state of its runs.
 
     Args:
-        summary, rollouts: as for `page`.
+        summary: as for `page`.
         version: what the server calls this state.
     """
-    return _document("Run report", LIVE, [("summary", summary), ("version", version)], rollouts, FOLLOWING)
+    return _document("Run report", LIVE, [("summary", summary), ("version", version)], [], FOLLOWING)
 
 
 def list_page() -> Iterator[str]:

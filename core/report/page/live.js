@@ -3,7 +3,6 @@
 const LEAST_WAIT = 2000; // milliseconds between questions
 const SHARE = 10; // the wait is so many times as long as the last answer took: large runs are asked about less often
 
-const pause = (time) => new Promise((done) => setTimeout(done, time));
 const clock = () => new Date().toTimeString().slice(0, 8);
 
 const tell = (text, gone = false) => {
@@ -28,11 +27,16 @@ const redrawn = async () => {
   scrollTo(left, top);
 };
 
-const renew = async (blocks) => {
-  const source = (name) => blocks[name];
-  const { runs: found } = await inflateJson("summary", source);
+const renew = async ({ summary, version }) => {
+  let shown = false;
+  const source = served(version, () => {
+    if (shown) return overtaken();
+    throw new Error("the runs went on");
+  });
+  const { runs: found } = await inflateJson("summary", () => summary);
   const next = found.map((own, place) => new Run(place, own, source));
   await Promise.all(next.map(prepared));
+  shown = true;
   runs = next;
   if (current === browser && browser !== null) await browser.renew(runs[browser.run.place]);
   else if (here().view === "overview") await redrawn();
@@ -41,7 +45,8 @@ const renew = async (blocks) => {
 const follow = async () => {
   let version = inPage("version"),
     since = clock(),
-    wait = LEAST_WAIT;
+    wait = LEAST_WAIT,
+    waiting = 0;
   tell(`as of ${since}`);
   for (;;) {
     await pause(wait);
@@ -50,15 +55,16 @@ const follow = async () => {
     try {
       const answer = await fetch(`data.json${location.search}&version=${version}`);
       const found = answer.status === 204 ? null : await answer.json();
-      wait = Math.max(LEAST_WAIT, SHARE * (performance.now() - asked));
+      wait = found?.waiting ? 0 : Math.max(LEAST_WAIT, SHARE * (performance.now() - asked));
       if (!answer.ok) throw new Error(found.error);
       since = clock();
+      waiting = found?.waiting ?? waiting;
       if (found) {
         while (occupied()) await pause(250);
-        await renew(found.blocks);
+        await renew(found);
         version = found.version;
       }
-      tell(`as of ${since}`);
+      tell(waiting ? `${counted(waiting, "step")} still to be read` : `as of ${since}`);
     } catch (error) {
       const what = error instanceof TypeError ? "grpo watch does not answer" : error.message;
       tell(`${what}; as of ${since}`, true);

@@ -29,9 +29,9 @@ from grpo.core.record.run_dir import RunDir
 from grpo.core.report.alarms import Alarm
 from grpo.core.report.summary import weights_of
 from grpo.core.text.printable import counted, one_line
+from grpo.core.watch.followed import FollowedRun
 from grpo.core.watch.terminal import blocks, overview
 from grpo.core.watch.terminal.choices import Choices, parsed, span, written
-from grpo.core.watch.terminal.followed import FollowedRun
 from grpo.core.watch.terminal.listing import Listing
 from grpo.core.watch.terminal.rollout_list import HEADINGS, RolloutList
 from grpo.plugins.errors import UsageError

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from grpo.core.record.browse import Rollout
+from grpo.core.watch.followed import FollowedRun
 from grpo.core.watch.terminal.choices import Choices, matching, ordered
-from grpo.core.watch.terminal.followed import FollowedRun
 from grpo.plugins.errors import UsageError
 
 

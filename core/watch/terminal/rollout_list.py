@@ -13,8 +13,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from grpo.core.watch.followed import FollowedRun
 from grpo.core.watch.terminal.blocks import number, signed
-from grpo.core.watch.terminal.followed import FollowedRun
 
 HEADINGS = f"  {'step':>5} {'group':>5} {'#':>4} {'verdict':<7} {'reward':>7} {'advant.':>7} {'tokens':>6}  completion"
 MOST_WANTED = 64  # steps; whoever scrolls on does not wait for what went by

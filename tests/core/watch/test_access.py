@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchServer]:
     write_labels(run, Labels(("best",), "a note", False))
     write_labels(made_run(folder / "hidden", steps=1), Labels(hidden=True))
     made_run(folder / "other", steps=3, train={"steps": 3, "dtype": "float32", "lr": 1e-06})
-    server = WatchServer(WatchedFolder(folder, 10_000_000), 0, edit=True)
+    server = WatchServer(WatchedFolder(folder), 0, edit=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield server

@@ -16,8 +16,6 @@ from grpo.core.record.run_dir import RunDir, append_metrics, exclusive, write_ro
 from grpo.core.watch.folder import WatchedFolder
 from grpo.plugins.errors import UsageError
 
-ROOM = 10_000_000
-
 
 def grow(run: RunDir, step: int, skill: float = 1.0) -> None:
     rows = [made_rollout(step, number // 4, number % 4, skill) for number in range(8)]
@@ -27,39 +25,29 @@ def grow(run: RunDir, step: int, skill: float = 1.0) -> None:
 
 def test_a_state_is_kept_until_a_run_goes_on(tmp_path: Path) -> None:
     run = made_run(tmp_path / "pens")
-    watched = WatchedFolder(tmp_path, ROOM)
-    first = watched.state(["pens"])
-    assert watched.state(["pens"]) is first
+    watched = WatchedFolder(tmp_path).watched(["pens"])
+    first = watched.state()
+    assert watched.state() is first
     grow(run, 4)
-    second = watched.state(["pens"])
-    assert second.version != first.version
-    assert (first.report.recorded, second.report.recorded) == (24, 32)
-
-
-def test_a_run_that_a_process_lets_go_of_is_another_state(tmp_path: Path) -> None:
-    run = made_run(tmp_path / "pens")
-    watched = WatchedFolder(tmp_path, ROOM)
-    with exclusive(run):
-        held = watched.version(["pens"])
-    assert watched.version(["pens"]) != held
+    assert watched.state().version != first.version
 
 
 def test_a_run_by_itself_goes_by_its_name(tmp_path: Path) -> None:
     made_run(tmp_path / "pens")
-    watched = WatchedFolder(tmp_path / "pens", ROOM)
+    watched = WatchedFolder(tmp_path / "pens")
     assert watched.alone == "pens"
     assert [line["name"] for line in watched.lines()] == ["pens"]
-    assert watched.state(["pens"]).report.recorded == 24
-    assert WatchedFolder(tmp_path, ROOM).alone is None
+    assert watched.watched(["pens"]).state().summary
+    assert WatchedFolder(tmp_path).alone is None
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "../outside", "runs/../../outside", "/etc", ".hidden", "none", "a\0b"])
 def test_a_name_reaches_nothing_but_the_runs_of_the_folder(tmp_path: Path, name: str) -> None:
     for place in ("outside", "runs/inside", "runs/.hidden"):
         made_run(tmp_path / place, steps=1)
-    watched = WatchedFolder(tmp_path / "runs", ROOM)
+    watched = WatchedFolder(tmp_path / "runs")
     for act in (
-        lambda: watched.state([name]),
+        lambda: watched.watched([name]),
         lambda: watched.label(name, {"note": "x"}),
         lambda: watched.delete(name, name),
     ):
@@ -70,12 +58,12 @@ def test_a_name_reaches_nothing_but_the_runs_of_the_folder(tmp_path: Path, name:
 
 def test_labels_are_kept_with_the_run_and_change_nothing_else(tmp_path: Path) -> None:
     run = made_run(tmp_path / "pens")
-    watched = WatchedFolder(tmp_path, ROOM)
-    version, before = watched.version(["pens"]), list_runs(tmp_path)
+    watched = WatchedFolder(tmp_path)
+    version, before = watched.watched(["pens"]).state().version, list_runs(tmp_path)
     watched.label("pens", {"tags": [" best ", "best", "two  words", " "], "note": "a\nb", "hidden": True})
     assert read_labels(run) == Labels(("best", "two words"), "a\nb", True)
     assert watched.lines()[0]["tags"] == ("best", "two words")
-    assert watched.version(["pens"]) == version
+    assert watched.watched(["pens"]).state().version == version
     assert list_runs(tmp_path) == before
 
 
@@ -96,7 +84,7 @@ def test_labels_are_kept_with_the_run_and_change_nothing_else(tmp_path: Path) ->
 def test_what_is_no_label_is_refused_and_changes_nothing(tmp_path: Path, value: object) -> None:
     run = made_run(tmp_path / "pens", steps=1)
     with pytest.raises(UsageError):
-        WatchedFolder(tmp_path, ROOM).label("pens", value)
+        WatchedFolder(tmp_path).label("pens", value)
     assert not run.labels.exists()
 
 
@@ -104,12 +92,12 @@ def test_what_is_no_label_is_refused_and_changes_nothing(tmp_path: Path, value: 
 def test_labels_that_cannot_be_read_hide_no_run(tmp_path: Path, text: str) -> None:
     run = made_run(tmp_path / "pens", steps=1)
     run.labels.write_text(text)
-    assert [line["name"] for line in WatchedFolder(tmp_path, ROOM).lines()] == ["pens"]
+    assert [line["name"] for line in WatchedFolder(tmp_path).lines()] == ["pens"]
 
 
 def test_a_run_is_deleted_by_its_name_alone_and_never_while_it_is_in_use(tmp_path: Path) -> None:
     runs = [made_run(tmp_path / name, steps=1) for name in ("one", "two")]
-    watched = WatchedFolder(tmp_path, ROOM)
+    watched = WatchedFolder(tmp_path)
     with pytest.raises(UsageError, match="not typed"):
         watched.delete("one", "on")
     with exclusive(runs[0]), pytest.raises(UsageError, match="in use"):
@@ -118,13 +106,13 @@ def test_a_run_is_deleted_by_its_name_alone_and_never_while_it_is_in_use(tmp_pat
     watched.delete("one", "one")
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
     with pytest.raises(UsageError, match="no run 'one'"):
-        watched.state(["one"])
+        watched.watched(["one"])
 
 
 def test_a_run_that_may_be_going_on_on_another_machine_is_not_deleted(tmp_path: Path) -> None:
     run = made_run(tmp_path / "one", steps=1)
     run.state.write_text(json.dumps({**json.loads(run.state.read_text()), "status": "running"}))
-    watched = WatchedFolder(tmp_path, ROOM)
+    watched = WatchedFolder(tmp_path)
     with pytest.raises(UsageError, match="another machine"):
         watched.delete("one", "one")
     for file in run.path.iterdir():
@@ -138,17 +126,17 @@ def test_a_link_to_a_run_elsewhere_is_not_followed_to_delete_it(tmp_path: Path) 
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "linked").symlink_to(run.path)
     with pytest.raises(UsageError, match="link"):
-        WatchedFolder(tmp_path / "runs", ROOM).delete("linked", "linked")
+        WatchedFolder(tmp_path / "runs").delete("linked", "linked")
     assert run.config.is_file()
 
 
 def test_a_list_is_json_whatever_a_metric_was(tmp_path: Path) -> None:
     run = made_run(tmp_path / "pens", steps=1)
     append_metrics(run, {"step": 2, "reward": math.nan})
-    lines = WatchedFolder(tmp_path, ROOM).lines()
+    lines = WatchedFolder(tmp_path).lines()
     assert json.loads(json.dumps(lines, allow_nan=False))[0]["reward"] is None
 
 
 def test_no_folder_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no folder"):
-        WatchedFolder(tmp_path / "none", ROOM)
+        WatchedFolder(tmp_path / "none")

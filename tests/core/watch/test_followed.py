@@ -14,7 +14,7 @@ from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, exclusive, read_metrics, write_rollouts
 from grpo.core.report.alarms import AlarmWatch
 from grpo.core.report.scan import recorded_steps
-from grpo.core.watch.terminal.followed import FollowedRun
+from grpo.core.watch.followed import FollowedRun
 from grpo.core.watch.terminal.listing import Listing
 from grpo.plugins.errors import UsageError
 

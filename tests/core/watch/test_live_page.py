@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
-ROOM = 10_000_000
 Served = Callable[..., "Page"]
 
 
@@ -33,7 +32,7 @@ def served(chromium: Browser) -> Iterator[Served]:
     ends: list[Callable[[], object]] = []
 
     def serve(folder: Path, asked: str = "", *, edit: bool = False, width: int = 1280) -> Page:
-        server = WatchServer(WatchedFolder(folder, ROOM), 0, edit=edit)
+        server = WatchServer(WatchedFolder(folder), 0, edit=edit)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         context = chromium.new_context(viewport={"width": width, "height": 900})

@@ -18,11 +18,10 @@ from grpo.core.watch.server import WatchServer
 from grpo.plugins.errors import RunError
 
 pytestmark = pytest.mark.slow
-ROOM = 10_000_000
 
 
 def started(folder: Path, *, edit: bool) -> Iterator[WatchServer]:
-    server = WatchServer(WatchedFolder(folder, ROOM), 0, edit=edit)
+    server = WatchServer(WatchedFolder(folder), 0, edit=edit)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield server
@@ -98,8 +97,22 @@ def test_a_page_asks_for_what_is_new_and_is_told_when_nothing_is(reading: WatchS
     start = f"/{reading.secret}"
     status, _, body = ask(reading, f"{start}/data.json?run=pens&version=")
     found = json.loads(body)
-    assert (status, set(found["blocks"])) == (200, {"summary", "run0-index", "run0-texts0"})
+    assert (status, set(found), found["waiting"]) == (200, {"version", "summary", "waiting"}, 0)
     assert ask(reading, f"{start}/data.json?run=pens&version={found['version']}")[0] == 204
+    block = f"{start}/block?run=pens&version={found['version']}&name="
+    assert [ask(reading, f"{block}{name}")[0] for name in ("run0-index", "run0-texts0", "run0-texts2")] == [200] * 3
+    for name in (
+        "",
+        "run0",
+        "run1-index",
+        "run-1-index",
+        "run0-texts3",
+        "run0-texts-1",
+        "run0-textsx",
+        "../config.json",
+    ):
+        assert ask(reading, f"{block}{name}")[0] == 410
+    assert ask(reading, f"{start}/block?run=pens&version=0-0&name=run0-index")[0] == 410
     status, _, body = ask(reading, f"{start}/data.json?run=none&version=")
     assert (status, "no run 'none'" in json.loads(body)["error"]) == (409, True)
 
@@ -140,4 +153,4 @@ def test_runs_are_labelled_and_deleted_from_the_page_alone(editing: WatchServer)
 
 def test_a_port_that_is_taken_is_said_so(reading: WatchServer, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"--port"):
-        WatchServer(WatchedFolder(tmp_path, ROOM), reading.server_port)
+        WatchServer(WatchedFolder(tmp_path), reading.server_port)

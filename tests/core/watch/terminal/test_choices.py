@@ -8,8 +8,8 @@ import pytest
 from made_run import failed, made_run
 
 from grpo.core.record.run_dir import RolloutRow
+from grpo.core.watch.followed import FollowedRun
 from grpo.core.watch.terminal.choices import matching, ordered, parsed, written
-from grpo.core.watch.terminal.followed import FollowedRun
 from grpo.plugins.errors import UsageError
 
 

@@ -1,0 +1,30 @@
+// The blocks of a page that follows its runs: a version in, blocks of it from the server out, each when it is looked at.
+
+let wake = () => {}; // ends the wait before the next question
+
+const pause = (time) =>
+  new Promise((done) => {
+    setTimeout(done, time);
+    wake = done;
+  });
+
+// The runs went on: all that is shown will be drawn anew, so nobody waits for this block any more.
+const overtaken = () => {
+  wake();
+  return new Promise(() => {});
+};
+
+const served = (version, gone = overtaken) => async (name) => {
+  for (;;) {
+    try {
+      const answer = await fetch(`block${location.search}&name=${name}&version=${version}`);
+      if (answer.ok) return await answer.text();
+      break;
+    } catch {
+      await new Promise((done) => setTimeout(done, 1000));
+    }
+  }
+  return gone();
+};
+
+blocks = served(inPage("version"));

@@ -1,0 +1,186 @@
+"""What a page of `grpo watch` holds: runs that go on in, the newest state and blocks of their rollouts out.
+
+A state is what a page begins with: figures, curves, alarms, and what blocks of rollouts there are. Blocks are made when
+a page asks for them, texts from the file of their step, so a long run costs no more than a short one. A block of texts
+stays what it is as long as a run only goes on. The columns of numbers are of one state; those of the state before are
+kept for pages that are being drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from grpo.core.record.run_dir import RunDir, read_rollouts
+from grpo.core.record.trained import read_trained
+from grpo.core.report.alarms import Alarm
+from grpo.core.report.blocks import BLOCK_SIZE, PackedRollouts, pack_texts, packed, packed_json
+from grpo.core.report.cases import cases_of
+from grpo.core.report.report import names_of
+from grpo.core.report.scan import Scan
+from grpo.core.report.summary import rollouts_summary, summary_of
+from grpo.core.report.tokens import RunTokenizer
+from grpo.core.watch.followed import FollowedRun
+from grpo.plugins.host import Host
+
+PATIENCE = 2.0  # seconds of reading until a page is told what there is so far
+STATES = 2  # whose columns are kept
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Runs as they were at one moment.
+
+    Attributes:
+        version: another one whenever something of the runs changed, or more of them was read.
+        summary: the block that the page begins with.
+        waiting: steps that are still to be read.
+    """
+
+    version: str
+    summary: str
+    waiting: int
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """Where the blocks of texts of a run begin and end; none has rollouts of two steps.
+
+    Attributes:
+        reading: the number of what was read of the run.
+        scan: of it.
+        starts: the place of the first rollout of each block.
+        known: the rollouts that are in one.
+    """
+
+    reading: int
+    scan: Scan
+    starts: list[int] = field(default_factory=list)
+    known: int = 0
+    _size: int = 0
+
+    def more(self) -> None:
+        """Takes in what was read since."""
+        steps = self.scan.step
+        for place in range(self.known, len(self.scan)):
+            if place == 0 or steps[place] != steps[place - 1] or self._size >= BLOCK_SIZE:
+                self.starts.append(place)
+                self._size = 0
+            self._size += self.scan.size[place]
+        self.known = len(self.scan)
+
+    def texts(self, number: int, tokenizer: RunTokenizer) -> str | None:
+        """Returns a block; None where its step was written again."""
+        first = self.starts[number]
+        end = self.starts[number + 1] if number + 1 < len(self.starts) else self.known
+        step, numbers = self.scan.step[first], self.scan.number[first:end]
+        rows, trained = read_rollouts(self.scan.run, step), read_trained(self.scan.run, step)
+        if len(rows) <= numbers[-1]:
+            return None
+        return pack_texts([(rows[own], trained.get(own)) for own in numbers], tokenizer, self.scan.rewards)
+
+
+class _Watched:
+    """A run with what its blocks are made with."""
+
+    def __init__(self, run: RunDir, host: Host) -> None:
+        self.followed = FollowedRun(run)
+        self.cases = cases_of(host, self.followed.config)
+        self.tokenizer = RunTokenizer(run)
+        self.blocks = _Blocks(self.followed.reading, self.followed.scan)
+
+    def renew(self, seconds: float) -> None:
+        """Reads what is new, for about so long."""
+        self.followed.renew(seconds)
+        if self.tokenizer.missing is not None:
+            self.tokenizer = RunTokenizer(self.followed.run)
+        if self.followed.reading != self.blocks.reading:
+            self.blocks = _Blocks(self.followed.reading, self.followed.scan)
+        self.blocks.more()
+
+
+class WatchedRuns:
+    """The runs of one page.
+
+    Args:
+        runs: one or more.
+
+    Raises:
+        UsageError: one is no run, or a file of it was damaged.
+    """
+
+    def __init__(self, runs: Sequence[RunDir]) -> None:
+        host = Host.discover()
+        self._names = names_of([run.path for run in runs])
+        self._runs = [_Watched(run, host) for run in runs]
+        self._reading = threading.Lock()
+        self._packing = threading.Lock()
+        self._state: State | None = None
+        self._columns: OrderedDict[str, list[str]] = OrderedDict()  # by version, of each run
+
+    @property
+    def unchanged(self) -> bool:
+        """True while the newest state is still what there is."""
+        return self._state is not None and all(run.followed.unchanged for run in self._runs)
+
+    def state(self) -> State:
+        """Returns the newest state, after some reading at most.
+
+        Raises:
+            UsageError: a run is gone, or a file of it was damaged.
+        """
+        with self._reading:
+            if self._state is None or not self.unchanged:
+                for run in self._runs:
+                    run.renew(PATIENCE / len(self._runs))
+                self._state = self._made()
+            return self._state
+
+    def block(self, name: str, version: str) -> str | None:
+        """Returns a block, None where the runs went on since and it is no more.
+
+        Args:
+            name: as the page calls it.
+            version: of the state that the page is drawn from.
+
+        Raises:
+            UsageError: a file of the run was damaged.
+        """
+        run, _, what = name.removeprefix("run").partition("-")
+        if not run.isdecimal() or int(run) >= len(self._runs):
+            return None
+        if what == "index":
+            columns = self._columns.get(version)
+            return None if columns is None else columns[int(run)]
+        blocks, number = self._runs[int(run)].blocks, what.removeprefix("texts")
+        if not version.startswith(f"{self._era}-") or not number.isdecimal() or int(number) >= len(blocks.starts):
+            return None
+        with self._packing:  # a tokenizer is no two threads'
+            return blocks.texts(int(number), self._runs[int(run)].tokenizer)
+
+    @property
+    def _era(self) -> str:
+        return ".".join(str(run.blocks.reading) for run in self._runs)
+
+    def _made(self) -> State:
+        summaries, columns = [], []
+        for name, run in zip(self._names, self._runs, strict=True):
+            followed = run.followed
+            kinds, data = followed.index.written()
+            index = packed(data)
+            rollouts = PackedRollouts(followed.index.count, kinds, index, run.blocks.starts, ())
+            alarms = [*followed.alarms, *(Alarm(followed.line.step, "state", text) for text in followed.problems)]
+            metrics = [*followed.metrics]
+            about = summary_of(name, followed.line, followed.config, followed.versions, metrics, alarms)
+            summaries.append({**about, **rollouts_summary(followed.scan, rollouts, run.cases, run.tokenizer.missing)})
+            columns.append(index)
+        summary = packed_json({"runs": summaries})
+        digest = hashlib.blake2b("".join([summary, *columns]).encode(), digest_size=12).hexdigest()
+        version = f"{self._era}-{digest}"
+        self._columns[version] = columns
+        while len(self._columns) > STATES:
+            self._columns.popitem(last=False)
+        return State(version, summary, sum(run.followed.waiting for run in self._runs))
