@@ -1,6 +1,7 @@
 """Seconds per GRPO step beside plain TRL on the same work, in one run.
 
     python benchmarks/step_time.py [--lora] [--vllm] [--steps 20] [--rounds 3] [--model DIR] [--dataset FILE]
+        [--prompts 8] [--max-completion-length 96]
 
 All sides train the same model on the same prompts with the same batch, loss and token limit; each runs in a fresh
 process, the sides take turns, and a round's figure is the median step without the first three. Plain TRL generates
@@ -39,7 +40,7 @@ def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") ->
         "model": options.model,
         "dataset": options.dataset,
         "out": str(out),
-        "train": {"steps": options.steps},
+        "train": {"steps": options.steps, "prompts_per_step": options.prompts},
         "rollout": {"max_completion_length": options.max_completion_length, **ROLLOUTS[side]},
         "lora": {"enabled": options.lora},
         "evaluation": {"size": 0},
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default=None)
     parser.add_argument("--dataset", default=None)
+    parser.add_argument("--prompts", type=int, default=8, help="prompts of a step, 8 completions each")
     parser.add_argument("--max-completion-length", type=int, default=96)
     parser.add_argument("--vllm", action="store_true")
     parser.add_argument("--side", choices=[*ROLLOUTS, TRL], help=argparse.SUPPRESS)

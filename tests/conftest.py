@@ -146,6 +146,11 @@ def _browser() -> str | None:
     return None if shutil.which("chromium") else "there is no Chromium; on Debian: apt install chromium"
 
 
+def _firefox() -> str | None:
+    found = any(map(shutil.which, ("firefox-esr", "firefox")))
+    return None if found else "there is no Firefox; on Debian: apt install firefox-esr"
+
+
 def _site() -> str | None:
     missing = [name for name in ("sphinx", "myst_parser", "furo") if importlib.util.find_spec(name) is None]
     return f"{', '.join(missing)} not installed; in a checkout: make docs" if missing else None
@@ -178,6 +183,7 @@ NEEDS = (
     Need(_marked("trackers"), _trackers, "GRPO_REQUIRE_TRACKERS"),
     Need(_marked("live"), _live, "GRPO_REQUIRE_LIVE"),
     Need(_marked("browser"), _browser, "GRPO_REQUIRE_BROWSER"),
+    Need(_uses("firefox"), _firefox, "GRPO_REQUIRE_FIREFOX"),
     Need(_marked("site"), _site, "GRPO_REQUIRE_SITE"),
     Need(_marked("vllm"), _vllm, "GRPO_REQUIRE_VLLM"),
     Need(_marked("triton"), _triton, "GRPO_REQUIRE_TRITON"),

@@ -14,6 +14,7 @@ import pytest
 from disturbed_ranks import Ranks
 
 if TYPE_CHECKING:
+    from firefox import Firefox
     from playwright.sync_api import Browser
 
 TEMPLATE = (
@@ -40,6 +41,16 @@ def chromium() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
+    from firefox import firefox_command, started_firefox
+
+    command = firefox_command()
+    assert command is not None
+    with started_firefox(command, tmp_path_factory.mktemp("firefox")) as tab:
+        yield tab
 
 
 @pytest.fixture(scope="session")
