@@ -74,11 +74,17 @@ def test_every_token_with_a_gradient_is_there_with_its_advantage(
     assert others == {f"trained-{step:06d}.parquet" for step in steps}
 
 
-def test_rollouts_that_were_sampled_ahead_are_apart_from_the_policy_that_trains(
+def test_tokens_that_an_earlier_policy_sampled_are_apart_from_the_one_that_trains(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    run = tiny_run(tiny_model, tmp_path, steps=3, rollout={"ahead": 1})
-    first, later = ({**read_trained(run, step)} for step in (1, 3))
-    assert max(abs(one) for each in first.values() for one in each.log_ratios) < 1e-3
-    far = max(abs(one) for each in later.values() for one in each.log_ratios)
-    assert 1e-3 < far < math.inf
+    run = tiny_run(tiny_model, tmp_path, steps=4, rollout={"partial": 4})
+    own, earlier = [], []
+    for step in range(2, 5):
+        for number, row in enumerate(read_rollouts(run, step)):
+            if number in (found := read_trained(run, step)):
+                ratios = [abs(one) for one in found[number].log_ratios]
+                (by, _), *_ = row["sampled_by"]
+                (own if by == step else earlier).append(max(ratios))
+    assert earlier
+    assert 1e-3 < max(earlier) < math.inf
+    assert max(own, default=0.0) < 1e-3
