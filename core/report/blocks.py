@@ -159,9 +159,7 @@ class _Texts:
             self._close()
         return self._starts, self._blocks
 
-    def _tokens(
-        self, row: Mapping[str, Any], trained: TrainedRow | None
-    ) -> list[list[int | float | None] | None] | None:
+    def _tokens(self, row: Mapping[str, Any], trained: TrainedRow | None) -> list[list[Told] | None] | None:
         """Returns the tokens, by their places among the pieces of the block, with three numbers for each.
 
         These are its log-probability, in hundredths of a nat; by how much more probable the policy that trained found

@@ -23,7 +23,8 @@ COLLAPSED = 0.1  # of the entropy at first
 EVEN, ALONE = 0.6, 0.9  # share of the differences in reward: from less than the one to more than the other
 MORE = 0.2  # share of scores that are the lowest, on top of that at first
 SLOWER = 2.0  # times
-OF_DIFFERENCES, LOWEST, LOWEST_TIME = "of_differences", "lowest", "lowest_time"
+OF_REWARDS = OF_DIFFERENCES, LOWEST, LOWEST_TIME = "of_differences", "lowest", "lowest_time"
+WHOLE = ("entropy", "accuracy", "reward")
 
 
 class Trends:
@@ -35,7 +36,7 @@ class Trends:
     def look(self, row: Mapping[str, float | int | None]) -> Iterator[tuple[str, str]]:
         """Yields what is to be warned of after a step: a key, and the words."""
         for name, value in row.items():
-            if value is not None and name.startswith(("rewards/", "entropy", "accuracy", "reward")):
+            if value is not None and (name in WHOLE or name.rpartition("/")[2] in OF_REWARDS):
                 self._values[name].append(float(value))
         step = row["step"]
         yield from self._collapsed(step)

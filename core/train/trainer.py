@@ -10,7 +10,7 @@ which are built here and know nothing of TRL or of this class:
     StepGuard   core/train/guard.py                 micro batches → a step that is proven, or done again
                 core/train/same_arithmetic.py       the same where the policy itself samples
     StepReport  core/train/report.py                figures → metrics of the step
-    Trained     core/train/trained_tokens.py        first pass → what each token was trained with
+    TrainedTokens  core/train/trained_tokens.py     first pass → what each token was trained with
 
 Seams of TRL that are overridden, each with a contract test (tests/core/train/test_seams.py):
 

@@ -31,8 +31,9 @@ def vowels(completion: str) -> float:
 '''
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """A browser for one module: while it is open, an event loop runs in this thread, and no other one can."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -49,7 +49,7 @@ const follow = async () => {
     waiting = 0;
   tell(`as of ${since}`);
   for (;;) {
-    await pause(wait);
+    await pause(document.hidden ? LEAST_WAIT : wait);
     if (document.hidden) continue;
     const asked = performance.now();
     try {

@@ -84,7 +84,7 @@ const strength = (share) => Math.min(75, 75 * share).toFixed(0);
 const twoWays = (value, most) =>
   value === 0 ? null : `color-mix(in srgb, var(${value > 0 ? "--c2" : "--c1"}) ${strength(Math.abs(value) / most)}%, transparent)`;
 
-// What tokens are coloured by: a number of each, its colour beside the largest of the rollout, and what it is.
+// What tokens are coloured by: a number of each, the colour of a number, and the words for it.
 const COLOURINGS = bare({
   token: {
     name: "log-probability",
@@ -115,11 +115,11 @@ const COLOURINGS = bare({
   },
 });
 
-const byToken = (tokens, { says, samples, unit, value, colour, told }) => {
+const byToken = (tokens, { name, says, samples, unit, value, colour, told }) => {
   const node = (text, own) =>
     el(
       "span",
-      { title: known(own) ? told(own) : "unknown", style: known(own) ? { "background-color": colour(own) ?? "" } : null },
+      { title: known(own) ? told(own) : `${name} unknown`, style: known(own) ? { "background-color": colour(own) ?? "" } : null },
       ...spelled(text),
     );
   const shown = tokens.slice(0, FEW_TOKENS);
