@@ -17,6 +17,7 @@ import torch
 from engine_bench import REAL_VLLM
 from rollout_server import Server
 from safetensors.torch import load_file
+from same_metrics import assert_same_metrics
 
 pytestmark = REAL_VLLM
 
@@ -89,18 +90,10 @@ def steps(run: Path) -> list[dict[str, Any]]:
     return [row for row in metrics(run) if row["step"] > 0]
 
 
-def learned(run: Path) -> list[dict[str, Any]]:
-    """The metrics without seconds, and without what engines say of themselves."""
-    own = ("time/", "sync/", "sampling/sampling_logp_difference")
-    return [{k: v for k, v in row.items() if not k.startswith(own)} for row in metrics(run)]
-
-
 def assert_alike(run: Path, other: Path) -> None:
     """The same samples, and weights that differ by the rounding of sums in another order; every sync was proven."""
-    told, expected = learned(run), learned(other)
-    assert [row.keys() for row in told] == [row.keys() for row in expected]
-    for row, wanted in zip(told, expected, strict=True):
-        assert row == pytest.approx(wanted, rel=1e-3, abs=1e-4)
+    told = metrics(run)
+    assert_same_metrics(told, metrics(other), without=("sync/", "sampling/sampling_logp_difference"))
     assert max(row["env/guess/turns"] for row in told if row["step"]) > 1.0
     assert sum("held_out/accuracy" in row for row in told) == 3
     for row in steps(run):

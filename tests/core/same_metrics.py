@@ -1,0 +1,33 @@
+"""What two runs that are to be the same have told, beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+
+def assert_same_metrics(
+    found: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, Any]], *, without: tuple[str, ...] = ()
+) -> None:
+    """Asserts that rows of metrics.jsonl agree to rounding, null with null; seconds are not compared.
+
+    Args:
+        found: rows of one run.
+        expected: rows of the other.
+        without: beginnings of names that are not compared either.
+    """
+
+    def compared(row: Mapping[str, Any]) -> dict[str, float]:
+        return {
+            name: math.nan if value is None else value
+            for name, value in row.items()
+            if not name.startswith(("time/", *without)) and not name.endswith("/lowest_time")
+        }
+
+    told, wanted = [compared(row) for row in found], [compared(row) for row in expected]
+    assert [row.keys() for row in told] == [row.keys() for row in wanted]
+    for row, other in zip(told, wanted, strict=True):
+        assert row == pytest.approx(other, rel=1e-3, abs=1e-4, nan_ok=True)
