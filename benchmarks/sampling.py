@@ -9,8 +9,8 @@ row, whatever they are, from the same prompts at temperature 1 in float32. Each 
 take turns, after a batch that does not count; of the rounds the least counts, which other programs add least to.
 
 The floor is the matrix products of the batch and nothing else: those of each decoding step, and once those of each
-different prompt. Each of them reads its weights once, so nothing that computes these tokens one after the other, with
-these weights, by the same library, is faster.
+different prompt, with weights that are laid out for them as ours are. Each of them reads its weights once, so nothing
+that computes these tokens one after the other, with these weights, by the same library, is faster.
 """
 
 from __future__ import annotations
@@ -108,18 +108,22 @@ def floor(model: str, prompts: list[list[int]], tokens: int, *, adapter: bool) -
     """Returns what computes the matrix products of the batch alone."""
     import torch
 
+    from grpo.core.rollout.hf.packed import packing
+
     policy = loaded(model, adapter=False)
-    every = [module.weight for module in policy.modules() if isinstance(module, torch.nn.Linear)]
-    inner = [weight for weight in every if weight is not policy.lm_head.weight]  # a prompt needs one row of logits
+    every = [module for module in policy.modules() if isinstance(module, torch.nn.Linear)]
+    inner = [layer for layer in every if layer is not policy.lm_head]  # a prompt needs one row of logits
     different = len({tuple(prompt) for prompt in prompts}) * len(prompts[0])
 
-    def products(weights: list[Any], rows: int) -> None:
-        states = {width: torch.randn(rows, width) for width in {weight.shape[1] for weight in weights}}
-        for weight in weights:
-            torch.nn.functional.linear(states[weight.shape[1]], weight)
+    def products(layers: list[Any], rows: int) -> None:
+        states = {width: torch.randn(rows, width) for width in {layer.in_features for layer in layers}}
+        for layer in layers:
+            layer(states[layer.in_features])
 
     def call() -> int:
-        with torch.inference_mode():
+        with torch.inference_mode(), packing() as pack:
+            for layer in every:
+                pack(layer)
             products(inner, different)
             for _ in range(tokens):
                 products(every, len(prompts))

@@ -17,6 +17,7 @@ from typing import NoReturn
 import click
 
 import grpo
+from grpo.core.processes.memory import BEFORE_TORCH
 from grpo.core.processes.rank import count, rank
 from grpo.core.text.quiet import hush_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
@@ -89,8 +90,8 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Runs the command line and exits."""
-    # Idle OpenMP threads that spin starve whoever shares the cores: up to ten times slower. Read when torch loads.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for name, value in BEFORE_TORCH.items():
+        os.environ.setdefault(name, value)
     if count() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # who did not come is told once, by us
     hush_unloaded()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.embedded import embedded_model_path
+from grpo.core.processes.memory import keep_freed_memory
 from grpo.core.record.run_dir import ORIGIN, read_json
 from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import UsageError, did_you_mean
@@ -175,7 +176,7 @@ def _empty_model(config: Any) -> PreTrainedModel:
 
 
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
-    """Loads the weights.
+    """Loads the weights; from here on this process keeps the memory that it frees.
 
     Args:
         source: a folder or a hub id.
@@ -188,6 +189,7 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
     import torch
     from transformers import AutoModelForCausalLM
 
+    keep_freed_memory()
     arguments: dict[str, Any] = {"dtype": getattr(torch, dtype)}
     if bits == 4:
         from transformers import BitsAndBytesConfig

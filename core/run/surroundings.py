@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from grpo.core.processes.memory import BEFORE_TORCH, give_back_freed_memory
 from grpo.core.text.quiet import hush_loggers
 
-WAIT_POLICY = "OMP_WAIT_POLICY"  # as on the command line; read when torch loads
 ENGINE = ("grpo.core.run.books", "grpo.core.train.trainer", "grpo.core.rollout.open", "datasets", "pyarrow")
 
 
@@ -28,7 +28,7 @@ ENGINE = ("grpo.core.run.books", "grpo.core.train.trainer", "grpo.core.rollout.o
 def unchanged_process() -> Iterator[None]:
     """Puts back environment variables, filters of warnings, loggers, random numbers, torch's threads, progress bars.
 
-    The memory of the run is freed too, so that what comes after it has the GPU.
+    The memory of the run is freed too, so that what comes after it has the GPU and what the run used of the machine's.
     """
     _load_engine()
     with ExitStack() as back:
@@ -41,20 +41,21 @@ def unchanged_process() -> Iterator[None]:
         for put_back in _libraries():
             back.callback(put_back)
         hush_loggers()
+        back.callback(give_back_freed_memory)
         back.callback(gc.collect)  # the trainer and its model refer to each other
         yield
 
 
 def _load_engine() -> None:
-    waits = os.environ.get(WAIT_POLICY)
-    os.environ.setdefault(WAIT_POLICY, "PASSIVE")
+    added = {name: value for name, value in BEFORE_TORCH.items() if name not in os.environ}  # as on the command line
+    os.environ.update(added)
     warnings.filterwarnings("ignore", message="IProgress not found")  # of a kernel without widgets; no run has bars
     quiet = warnings.filters[0]
     for module in ENGINE:
         importlib.import_module(module)
     warnings.filters.remove(quiet)  # type: ignore[attr-defined]  # a list, whatever its stub says
-    if waits is None:
-        del os.environ[WAIT_POLICY]
+    for name in added:
+        del os.environ[name]
 
 
 def _libraries() -> Iterator[Callable[[], object]]:

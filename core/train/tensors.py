@@ -111,10 +111,14 @@ def filled_up(tensors: Tensors, rows: int) -> Tensors:
     return tensors | {name: torch.cat([tensors[name], *[row] * missing]) for name, row in last.items()}
 
 
-def micro_batches(tensors: Tensors, count: int) -> list[Tensors]:
-    """Shuffles the rows, by torch's generator, and deals them out to `count` micro batches of equal size."""
+def micro_batches(tensors: Tensors, count: int, *, shuffled: bool) -> list[Tensors]:
+    """Deals the rows out to `count` micro batches of equal size.
+
+    Rows stay in their order, so that those of a group share their prompt, unless each micro batch is averaged by
+    itself: then they are shuffled by torch's generator, for groups of short completions would weigh more.
+    """
     rows = len(tensors["completion_ids"])
-    order, size = torch.randperm(rows), rows // count
+    order, size = torch.randperm(rows) if shuffled else torch.arange(rows), rows // count
     return [
         {
             name: tensor if tensor.ndim == 0 else tensor[order[number * size : (number + 1) * size]]

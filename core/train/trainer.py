@@ -411,7 +411,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         said = self._received(found.batch)
         self._report.add({**said, "time/record": time.perf_counter() - began - said.get("time/canaries", 0.0)})
         rows = self._plan.batch_size // self.accelerator.num_processes
-        return micro_batches(filled_up(numbered(found.tensors), rows), self._plan.accumulation)
+        dealt = filled_up(numbered(found.tensors), rows)
+        return micro_batches(dealt, self._plan.accumulation, shuffled=self._plan.loss.spec.average == "micro_batch")
 
     @contextmanager
     def _as_it_samples(self) -> Iterator[Any]:

@@ -1,9 +1,10 @@
-"""An adapter that costs nothing while a policy samples: a model with LoRA in, its weights with the adapter added out.
+"""The weights that a policy samples with: a model in, the same with its adapter added and its weights laid out, out.
 
 Each adapted layer otherwise makes three products of one, at every token. Weights in float32 are folded into a copy that
 lasts as long as the sampling, and then the frozen ones are back, bit for bit. Weights of lower precision would lose
 part of the adapter in the sum, so that what is sampled would not be what is trained: they are left alone, as are layers
-that another module shares, shards of layers, and kinds of adapters that are more than a sum.
+that another module shares, shards of layers, and kinds of adapters that are more than a sum. A copy that is laid out
+for sampling (core/rollout/hf/packed.py) is the only one.
 """
 
 from __future__ import annotations
@@ -15,22 +16,40 @@ from typing import Any
 
 import torch
 
+from grpo.core.rollout.hf.packed import packing
+
 
 @contextmanager
-def folded(model: Any) -> Iterator[None]:
-    """Adds the adapter of a model to its weights while this lasts; gradients are not needed meanwhile."""
+def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
+    """Adds the adapter of a model to its weights while this lasts; gradients are not needed meanwhile.
+
+    Args:
+        model: a model of transformers, or of PEFT around one.
+        packs: also lay weights out for products of few rows.
+    """
     own: list[tuple[Any, torch.Tensor]] = []
-    try:
-        for layer in _foldable(model):
-            weight = layer.base_layer.weight
-            own.append((layer, weight.data))
-            weight.data = weight.data.clone()
-            layer.merge()
-        yield
-    finally:
-        for layer, weights in own:
-            layer.base_layer.weight.data = weights
-            layer.merged_adapters.clear()
+    with packing() as pack:
+        try:
+            for layer in _foldable(model):
+                weight, frozen = layer.base_layer.weight, layer.base_layer.weight.data
+                own.append((layer, frozen))
+                weight.data = frozen.clone()
+                layer.merge()
+                if packs and pack(layer.base_layer):
+                    weight.data = frozen
+            if packs:
+                for module in _plain(model):
+                    pack(module)
+            yield
+        finally:
+            for layer, frozen in own:
+                layer.base_layer.weight.data = frozen
+                layer.merged_adapters.clear()
+
+
+def _plain(model: Any) -> list[Any]:
+    """Returns the modules that are no part of an adapter."""
+    return [module for name, module in model.named_modules() if ".lora_" not in name]
 
 
 def _foldable(model: Any) -> list[Any]:

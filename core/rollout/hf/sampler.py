@@ -24,6 +24,7 @@ import torch
 from grpo.core.rollout.draws import uniforms
 from grpo.core.rollout.hf.folded import folded
 from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
+from grpo.core.rollout.hf.packed import FEWEST_TOKENS
 from grpo.core.rollout.hf.sampling import choose
 from grpo.core.rollout.hf.states import carried, needs_equal_lengths, taken
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, context_length, evaluating, refuse_unfit, runs
@@ -114,7 +115,7 @@ def sample(
     told = on_done or (lambda numbers, done: None)
     from grpo.core.rollout.hf.grouped_attention import grouped
 
-    with evaluating(model), grouped(model), folded(model):
+    with evaluating(model), grouped(model), folded(model, packs=params.max_tokens >= FEWEST_TOKENS):
         lengths = sorted({len(prompt) for prompt in prompts})
         if not needs_equal_lengths(model):
             return _decode(model, prompts, params, told, kept, padded=True)

@@ -29,7 +29,7 @@ def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor)
     if params.temperature == 0:
         chosen = logits.argmax(dim=-1)
         return chosen, _gather(logits.log_softmax(dim=-1), chosen)
-    scaled = (logits / params.temperature).log_softmax(dim=-1)
+    scaled = (logits if params.temperature == 1.0 else logits / params.temperature).log_softmax(dim=-1)
     probabilities = _filtered(scaled, params).exp()
     chosen = _drawn(probabilities, uniforms)
     return chosen, _gather(scaled, chosen)
@@ -42,7 +42,9 @@ def _drawn(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
         probabilities: [B, V] float32.
         uniforms: [B] float64.
     """
-    blocks = pad(probabilities, (0, -probabilities.shape[1] % BLOCK)).view(len(probabilities), -1, BLOCK)
+    missing = -probabilities.shape[1] % BLOCK
+    whole = pad(probabilities, (0, missing)) if missing else probabilities
+    blocks = whole.view(len(probabilities), -1, BLOCK)
     ends = blocks.sum(dim=-1).double().cumsum(dim=-1)
     block, target = _place(ends, uniforms * ends[:, -1])
     inside = blocks[torch.arange(len(blocks), device=blocks.device), block].double().cumsum(dim=-1)

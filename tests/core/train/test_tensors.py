@@ -43,7 +43,7 @@ def test_micro_batches_hold_every_row_once_and_each_row_keeps_its_own() -> None:
         "num_items_in_batch": torch.tensor(7),
     }
     torch.manual_seed(3)
-    dealt = micro_batches(tensors, 3)
+    dealt = micro_batches(tensors, 3, shuffled=True)
     assert [len(part["completion_ids"]) for part in dealt] == [4, 4, 4]
     ids = torch.cat([part["completion_ids"][:, 0] for part in dealt])
     assert sorted(ids.tolist()) == list(range(rows))
@@ -52,8 +52,10 @@ def test_micro_batches_hold_every_row_once_and_each_row_keeps_its_own() -> None:
         assert torch.equal(part["advantages"], part["completion_ids"][:, 0] * 10.0)
         assert part["num_items_in_batch"] == 7
     torch.manual_seed(3)
-    again = torch.cat([part["completion_ids"][:, 0] for part in micro_batches(tensors, 3)])
+    again = torch.cat([part["completion_ids"][:, 0] for part in micro_batches(tensors, 3, shuffled=True)])
     assert torch.equal(again, ids), "the order is not torch's generator's"
+    in_order = torch.cat([part["completion_ids"][:, 0] for part in micro_batches(tensors, 3, shuffled=False)])
+    assert in_order.tolist() == list(range(rows)), "a group's rows no longer share their prompt"
 
 
 def test_a_smaller_batch_is_filled_up_with_rows_that_have_no_part_in_the_loss() -> None:

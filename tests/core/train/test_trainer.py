@@ -243,3 +243,23 @@ def test_sampling_and_training_agree_on_every_token(tiny_model: Path, rewards: P
     differences = [row["sampling/sampling_logp_difference/max"] for row in read_metrics(RunDir(run.path))]
     assert len(differences) == 2
     assert max(differences) < 1e-4
+
+
+@pytest.mark.parametrize(("loss", "together"), [("dapo", True), ("bnpo", False)])
+def test_the_completions_of_a_prompt_are_trained_on_together_unless_micro_batches_are_averaged_alone(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, together: bool
+) -> None:
+    from grpo.core.train import forward
+
+    prompts: list[int] = []
+    plain = forward.pack
+
+    def counted(ids: Any, mask: Any, length: int, *rest: Any) -> Any:
+        prompts.append(len({tuple(row) for row in ids[:, :-length].tolist()}))
+        return plain(ids, mask, length, *rest)
+
+    monkeypatch.setattr(forward, "pack", counted)
+    train = {"steps": 3, "prompts_per_step": 3, "group_size": 4, "micro_batch_size": 4}
+    tiny_run(tiny_model, tmp_path / "run", ["proximity"], train=train, loss={"type": loss, "beta": 0.01})
+    assert len(prompts) >= 9
+    assert (max(prompts) == 1) is together

@@ -1,0 +1,40 @@
+"""How this process takes memory for tensors on a CPU: large pages, and what was freed is used again.
+
+As it comes, every large tensor is taken from the kernel and given back to it, page by page of 4 KiB, and each page is
+cleared when it is first touched: that costs more than adding two tensors. A step makes the same tensors over and over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+BEFORE_TORCH = {
+    "OMP_WAIT_POLICY": "PASSIVE",  # idle threads that spin starve whoever shares the cores: up to ten times slower
+    "THP_MEM_ALLOC_ENABLE": "1",  # torch asks for pages of 2 MiB
+}  # variables that torch reads when it loads
+OWN_CHOICE = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_")
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3  # of mallopt(3)
+LARGEST = 32 * 2**20  # bytes, what glibc takes for MMAP_THRESHOLD at most
+
+
+def keep_freed_memory() -> None:
+    """Has the C library keep freed blocks of up to 32 MiB for what is allocated next.
+
+    It does nothing where the C library is not glibc, or somebody has set that library's own variables.
+    """
+    if not sys.platform.startswith("linux") or any(name in os.environ for name in OWN_CHOICE):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(MMAP_THRESHOLD, LARGEST)
+        mallopt(TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(TOP_PAD, 2 * LARGEST)
+
+
+def give_back_freed_memory() -> None:
+    """Returns what the C library keeps to the system."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+    if trim is not None:
+        trim(0)

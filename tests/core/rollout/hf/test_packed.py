@@ -1,0 +1,98 @@
+"""Weights that are laid out for products of few rows: the same products, and a layer that is as it was after them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from grpo.core.rollout.hf.folded import folded
+from grpo.core.rollout.hf.packed import LEAST, packing
+
+LARGE = LlamaConfig(  # every matrix of the MLP and the head is large enough to gain
+    vocab_size=1024,
+    hidden_size=256,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=1024,
+    initializer_range=0.2,
+    tie_word_embeddings=True,
+)
+IDS = torch.arange(2, 14)[None]
+
+
+def linear(bias: bool = False, dtype: torch.dtype = torch.float32, width: int = 512) -> torch.nn.Linear:
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(width, LEAST // 512, bias=bias, dtype=dtype)
+    return layer.requires_grad_(False)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(1,), (3,), (16,), (200,), (4, 5), (0,)])
+def test_products_are_the_same_for_any_number_of_rows(shape: tuple[int, ...], bias: bool) -> None:
+    layer, rows = linear(bias), torch.randn(*shape, 512)
+    before = layer(rows)
+    with packing() as pack:
+        assert pack(layer)
+        torch.testing.assert_close(layer(rows), before, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(layer(rows.bfloat16()), before.bfloat16(), rtol=0.1, atol=0.1)
+        if len(shape) == 2:
+            torch.testing.assert_close(layer(rows.transpose(0, 1)), before.transpose(0, 1), rtol=1e-5, atol=1e-5)
+    assert "forward" not in vars(layer)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_changed_weight_counts_as_soon_as_it_is_over(fails: bool) -> None:
+    layer, rows = linear(), torch.randn(3, 512)
+    try:
+        with packing() as pack:
+            pack(layer)
+            if fails:
+                raise RuntimeError("sampling failed")
+    except RuntimeError:
+        pass
+    layer.weight.mul_(2.0)
+    torch.testing.assert_close(layer(rows), rows @ layer.weight.T)
+
+
+class Doubled(torch.nn.Linear):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(rows)
+
+
+def test_what_does_not_gain_or_is_more_than_a_product_is_left_alone() -> None:
+    hooked = linear()
+    vars(hooked)["forward"] = lambda rows: rows  # as libraries do that move weights about
+    with packing() as pack:
+        assert not pack(linear(dtype=torch.bfloat16))
+        assert not pack(linear(width=256))
+        assert not pack(linear().to("meta"))
+        assert not pack(Doubled(512, LEAST // 512))
+        assert not pack(torch.nn.Embedding(512, 512))
+        assert not pack(hooked)
+    assert "forward" in vars(hooked)
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_model_computes_the_same_and_only_one_copy_of_its_weights_is_made(lora: bool) -> None:
+    torch.manual_seed(0)
+    model: Any = AutoModelForCausalLM.from_config(LARGE, dtype=torch.float32).eval()
+    if lora:
+        config = LoraConfig(r=4, target_modules=["q_proj", "down_proj", "up_proj"], init_lora_weights=False)
+        model = get_peft_model(model, config).eval()
+    places = {name: weight.data_ptr() for name, weight in model.named_parameters()}
+    own = {name for name in places if "up_proj" in name or "down_proj" in name}
+    with torch.no_grad():
+        before = model(input_ids=IDS).logits
+        with folded(model, packs=True):
+            during = {name: weight.data_ptr() for name, weight in model.named_parameters()}
+            assert {name for name in own if during[name] == places[name]} == own, "a second copy was kept"
+            packed = [name for name, module in model.named_modules() if "forward" in vars(module)]
+            assert sum("lm_head" in name or "_proj" in name for name in packed) == 7
+            torch.testing.assert_close(model(input_ids=IDS).logits, before, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(model(input_ids=IDS).logits, before)
+    assert {name: weight.data_ptr() for name, weight in model.named_parameters()} == places
