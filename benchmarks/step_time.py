@@ -5,8 +5,9 @@
 
 All sides train the same model on the same prompts with the same batch, loss and token limit; each runs in a fresh
 process, the sides take turns, and a round's figure is the median step without the first three. Plain TRL generates
-with transformers and scores with the same reward called in a loop. --vllm adds rollouts by vLLM in the same process,
-every sync proven, and the same one batch ahead (--ahead 1). Accuracy of any side is not measured here.
+with transformers and scores with the same reward called in a loop; torch's threads and memory are as they come there,
+and as `grpo run` sets them on our side. --vllm adds rollouts by vLLM in the same process, every sync proven, and the
+same one batch ahead (--ahead 1). Accuracy of any side is not measured here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from grpo.core.processes.memory import BEFORE_TORCH
 
 WARMUP_STEPS = 3
 ROLLOUTS: dict[str, dict[str, Any]] = {  # of our sides
@@ -116,8 +119,9 @@ def main() -> None:
     parser.add_argument("--vllm", action="store_true")
     parser.add_argument("--side", choices=[*ROLLOUTS, TRL], help=argparse.SUPPRESS)
     options = parser.parse_args()
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if options.side:
+        for name, value in BEFORE_TORCH.items() if options.side != TRL else ():
+            os.environ.setdefault(name, value)
         with tempfile.TemporaryDirectory() as folder:
             seconds = (plain_trl if options.side == TRL else ours)(options, Path(folder) / "run")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,4 +1,4 @@
-"""How this process takes memory for tensors on a CPU: large pages, and what was freed is used again.
+"""How this process computes on a CPU: threads that wait a moment, large pages, and freed memory that is used again.
 
 As it comes, every large tensor is taken from the kernel and given back to it, page by page of 4 KiB, and each page is
 cleared when it is first touched: that costs more than adding two tensors. A step makes the same tensors over and over.
@@ -12,6 +12,7 @@ import sys
 
 BEFORE_TORCH = {
     "OMP_WAIT_POLICY": "PASSIVE",  # idle threads that spin starve whoever shares the cores: up to ten times slower
+    "GOMP_SPINCOUNT": "5000",  # less than 0.1 ms, in which most work comes: to wake a thread takes about as long
     "THP_MEM_ALLOC_ENABLE": "1",  # torch asks for pages of 2 MiB
 }  # variables that torch reads when it loads
 OWN_CHOICE = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_")
