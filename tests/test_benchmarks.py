@@ -1,4 +1,4 @@
-"""The benchmarks whose tables stand in docs/scale.md, at their smallest: they end well and measure both sides."""
+"""Benchmarks whose tables stand in the docs, at their smallest: they end well and measure both sides."""
 
 from __future__ import annotations
 
@@ -25,6 +25,19 @@ def rows(printed: str) -> list[list[str]]:
     """The cells of each row of the tables, heads and rules left out."""
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in printed.splitlines() if line[:1] == "|"]
     return [cells for cells in lines[2:] if not cells[0].startswith("-")]
+
+
+@pytest.mark.slow
+def test_a_watched_run_is_measured_beside_its_whole_page() -> None:
+    found = rows(run("watch.py", "--rollouts", "400", "--per-step", "200"))
+    assert [what for what, _ in found] == [
+        "first sight",
+        "all of it",
+        "one more step",
+        "a block of texts",
+        "the whole page",
+    ]
+    assert all(float(seconds) >= 0 for _, seconds in found)
 
 
 @pytest.mark.slow
