@@ -55,7 +55,7 @@ def loss(
         name: the public name; default: the function's.
         entropies: whether it reads the policy's entropies, and whether with a gradient.
         every_row: completions without an advantage are computed too: some term is no multiple of it, or the loss looks
-            at all completions of a micro batch.
+            at all completions of a micro batch, which then come from the whole batch in a random order.
         weighs: it multiplies with `tokens.importance` itself.
         prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
 

@@ -52,7 +52,7 @@ def update_sums(
 def update_metrics(gathered: torch.Tensor, names: Sequence[str] = (), *, kl: bool, weighted: bool) -> dict[str, float]:
     """Turns the sums of all processes, [processes, 7 + M], into means per token; M metrics of the loss are named.
 
-    They are NaN where no token was trained on, as in a micro batch that only fills a step up.
+    They are NaN where no token was trained on, as in a micro batch that only fills a step up or has no signal.
     """
     sums = gathered.sum(dim=0)
     means = (sums / sums[0]).tolist()

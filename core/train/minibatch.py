@@ -29,11 +29,13 @@ class MiniBatch:
 
     Attributes:
         kept: [B'] int64, the rows of the micro batch that are here.
+        learns: they have a gradient; where no row has one, one stands in for them.
         width: T', columns of completions.
         tensors: names to [B', ...] tensors; completions are cut to T', prompts to their longest.
     """
 
     kept: torch.Tensor
+    learns: bool
     width: int
     tensors: Tensors
 
@@ -65,7 +67,8 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
         worth = inputs["advantages"]
         learns = learns & ((worth != 0) if worth.ndim == 1 else worth.any(dim=1))
     kept = learns.nonzero()[:, 0]
-    if len(kept) == 0:
+    any_learns = len(kept) > 0
+    if not any_learns:
         kept = inputs["completion_mask"].sum(dim=1).argmin()[None]
     width = max(1, int(inputs["completion_mask"][kept].sum(dim=1).max()))
     prompt = max(1, int(inputs["prompt_mask"][kept].sum(dim=1).max()))
@@ -73,4 +76,4 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     tensors = {"advantages": worth if worth.ndim == 1 else worth[:, :width]}
     tensors |= {name: inputs[name][kept, :width] for name in COMPLETION if name in inputs}
     tensors |= {name: inputs[name][kept, -prompt:] for name in PROMPT}
-    return MiniBatch(kept=kept, width=width, tensors=tensors)
+    return MiniBatch(kept=kept, learns=any_learns, width=width, tensors=tensors)

@@ -128,7 +128,8 @@ class PolicyLoss:
             batch["old_per_token_logps"][part.kept, : part.width] = logps.detach()
         value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
         spread = None if entropies is None else entropies.detach()
-        sums = update_sums(value, spread, loss.mask, importance)[None]
+        trained = loss.mask if part.learns else torch.zeros_like(loss.mask)
+        sums = update_sums(value, spread, trained, importance)[None]
         names = tuple(value.metrics)
         return PolicyLossValue(value.loss, part, logps.detach(), loss.sampled, loss.mask, sums, padding, names)
 

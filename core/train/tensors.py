@@ -114,8 +114,9 @@ def filled_up(tensors: Tensors, rows: int) -> Tensors:
 def micro_batches(tensors: Tensors, count: int, *, shuffled: bool) -> list[Tensors]:
     """Deals the rows out to `count` micro batches of equal size.
 
-    Rows stay in their order, so that those of a group share their prompt, unless each micro batch is averaged by
-    itself: then they are shuffled by torch's generator, for groups of short completions would weigh more.
+    Rows stay in their order, so that those of a group share their prompt, unless a loss looks at a micro batch as a
+    whole (an average, a quantile, how a router spreads tokens): then they are shuffled by torch's generator, so that
+    it does not look at single groups.
     """
     rows = len(tensors["completion_ids"])
     order, size = torch.randperm(rows) if shuffled else torch.arange(rows), rows // count

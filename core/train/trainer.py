@@ -412,7 +412,10 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._report.add({**said, "time/record": time.perf_counter() - began - said.get("time/canaries", 0.0)})
         rows = self._plan.batch_size // self.accelerator.num_processes
         dealt = filled_up(numbered(found.tensors), rows)
-        return micro_batches(dealt, self._plan.accumulation, shuffled=self._plan.loss.spec.average == "micro_batch")
+        loss = self._plan.loss.spec
+        # TRL's own head adds how evenly a router spreads a micro batch.
+        mixed = loss.average == "micro_batch" or loss.every_row or not self._own_head
+        return micro_batches(dealt, self._plan.accumulation, shuffled=mixed)
 
     @contextmanager
     def _as_it_samples(self) -> Iterator[Any]:

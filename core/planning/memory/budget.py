@@ -102,11 +102,11 @@ class Job:
     shared: bool = False
     reserved: int | None = None
 
-    def rollout(self, model: Shape, sequences: int) -> int:
-        """Bytes while so many sequences are decoded at once."""
+    def rollout(self, model: Shape, sequences: int, device: str) -> int:
+        """Bytes while so many sequences are decoded at once, on a kind of device."""
         if self.reserved is not None:
             return model.fixed + self.reserved
-        return model.rollout(sequences * self.context, engine=self.engine, shared=self.shared)
+        return model.rollout(sequences * self.context, device, engine=self.engine, shared=self.shared)
 
 
 def this_device() -> Device:
@@ -149,8 +149,8 @@ def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE) -> Fit
         device: whose memory has to hold it.
         given: settings that are not to be chosen.
     """
-    decoded = given.decoded or _largest(lambda n: job.rollout(model, n) <= device.usable, job.share)
-    if decoded == 0 or job.rollout(model, decoded) > device.usable:
+    decoded = given.decoded or _largest(lambda n: job.rollout(model, n, device.kind) <= device.usable, job.share)
+    if decoded == 0 or job.rollout(model, decoded, device.kind) > device.usable:
         return None
     micros = [given.micro_batch] if given.micro_batch else range(job.share, 0, -1)
     for checkpointing in (given.checkpointing,) if given.checkpointing else modes(device.kind):
@@ -158,7 +158,7 @@ def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE) -> Fit
             peak = model.update(job.context, micro, checkpointing, device.kind)
             if peak <= device.usable:
                 host = model.activations.host(micro * job.context) if checkpointing == "offload" else 0
-                return Fit(checkpointing, micro, decoded, peak, job.rollout(model, decoded), host)
+                return Fit(checkpointing, micro, decoded, peak, job.rollout(model, decoded, device.kind), host)
     return None
 
 
@@ -166,7 +166,7 @@ def largest_context(model: Shape, job: Job, device: Device, limit: int) -> int:
     """Returns the most tokens of a sequence, up to `limit`, that train with all of `job.share` decoded at once."""
 
     def fits(context: int) -> bool:
-        if model.rollout(job.share * context, engine=job.engine, shared=job.shared) > device.usable:
+        if model.rollout(job.share * context, device.kind, engine=job.engine, shared=job.shared) > device.usable:
             return False
         return model.update(context, 1, modes(device.kind)[-1], device.kind) <= device.usable
 
@@ -177,7 +177,7 @@ def largest_group(model: Shape, job: Job, device: Device, limit: int = 4096) -> 
     """Returns the most sequences of `job.context` that can be decoded at once, if one of them can be trained on."""
     if model.update(job.context, 1, modes(device.kind)[-1], device.kind) > device.usable:
         return 0
-    return _largest(lambda n: job.rollout(model, n) <= device.usable, limit)
+    return _largest(lambda n: job.rollout(model, n, device.kind) <= device.usable, limit)
 
 
 def pairs(chosen: Fit) -> list[str]:

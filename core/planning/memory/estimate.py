@@ -121,18 +121,19 @@ class Shape:
             + self.loss(tokens, head, device)
         )
 
-    def rollout(self, tokens: int, *, engine: str = "hf", shared: bool = False) -> int:
+    def rollout(self, tokens: int, device: str = "cuda", *, engine: str = "hf", shared: bool = False) -> int:
         """Bytes while completions are generated.
 
         Args:
             tokens: of all sequences that are decoded at once, prompts included.
-            engine: "hf" uses the policy itself, and where it folds an adapter (float32) a copy of its weights; "vllm"
-                holds its own.
+            device: its kind.
+            engine: "hf" uses the policy itself, and in float32 a copy of its weights where it folds an adapter or, on a
+                CPU, lays them out for decoding; "vllm" holds its own.
             shared: vLLM uses the policy's weights.
         """
         whole = self.parameters * self.itemsize
-        folds = self.adapter > 0 and self.itemsize == 4 and self.weights == whole
-        own = whole if (folds if engine == "hf" else not shared) else 0
+        copies = (self.adapter > 0 or device == "cpu") and self.itemsize == 4 and self.weights == whole
+        own = whole if (copies if engine == "hf" else not shared) else 0
         return self.fixed + own + tokens * self.cache
 
 

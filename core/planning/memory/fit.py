@@ -103,7 +103,7 @@ def refuse_no_room(
         job = replace(job, reserved=0 if awake else engine)
     decoded = rollout.batch_size or share * parts_of(rollout)
     update = measured.update(job.context, load.batch.micro_batch_size, checkpointing, device.kind, train.head)
-    needed = max(update, job.rollout(measured, decoded))
+    needed = max(update, job.rollout(measured, decoded, device.kind))
     if needed <= device.usable:
         return
     chosen = best_fit(measured, job, device)

@@ -36,7 +36,9 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
                 weight.data = frozen.clone()
                 layer.merge()
                 if packs and pack(layer.base_layer):
-                    weight.data = frozen
+                    weight.data = frozen.new_empty(
+                        0
+                    )  # not the frozen ones: who takes the adapter off would change them
             if packs:
                 for module in _plain(model):
                     pack(module)

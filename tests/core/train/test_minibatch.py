@@ -26,6 +26,7 @@ def test_rows_without_advantage_or_tokens_are_left_out_and_padding_is_cut() -> N
     given = inputs([1.0, 0.0, -0.5, 2.0], [3, 6, 2, 0])
     part = trained_rows(given, every_token=False)
     assert part.kept.tolist() == [0, 2]
+    assert part.learns
     assert part.width == 3
     assert torch.equal(part.tensors["completion_ids"], given["completion_ids"][[0, 2], :3])
     assert torch.equal(part.input_ids()[:, :2], given["prompt_ids"][[0, 2], 2:])
@@ -40,8 +41,10 @@ def test_with_a_kl_term_every_row_with_tokens_is_trained_on() -> None:
 def test_one_row_stays_where_nothing_is_to_be_learnt() -> None:
     part = trained_rows(inputs([0.0, 0.0, 0.0], [3, 2, 6]), every_token=False)
     assert part.kept.tolist() == [1]
+    assert not part.learns
     masked = trained_rows(inputs([1.0, 1.0], [0, 0]), every_token=True)
     assert masked.kept.tolist() == [0]
+    assert not masked.learns
     assert masked.width == 1
 
 

@@ -236,17 +236,21 @@ def test_an_abstention_is_recorded_and_gives_no_advantage_of_its_own(
     assert all((row["reward"] is None) == (row["outcome.shy"] == "abstain") for row in rows)
 
 
-def test_sampling_and_training_agree_on_every_token(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+def test_sampling_and_training_agree_on_every_token(
+    tiny_model: Path, rewards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
+    from grpo.core.rollout.hf import packed
 
+    monkeypatch.setattr(packed, "LEAST", 1)  # as those of a large model are, weights are laid out for decoding
     run = tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], lora={"enabled": True, "rank": 4})
     differences = [row["sampling/sampling_logp_difference/max"] for row in read_metrics(RunDir(run.path))]
     assert len(differences) == 2
     assert max(differences) < 1e-4
 
 
-@pytest.mark.parametrize(("loss", "together"), [("dapo", True), ("bnpo", False)])
-def test_the_completions_of_a_prompt_are_trained_on_together_unless_micro_batches_are_averaged_alone(
+@pytest.mark.parametrize(("loss", "together"), [("dapo", True), ("bnpo", False), ("top_entropy", False)])
+def test_the_completions_of_a_prompt_are_trained_on_together_unless_the_loss_looks_at_whole_micro_batches(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, together: bool
 ) -> None:
     from grpo.core.train import forward
@@ -263,3 +267,27 @@ def test_the_completions_of_a_prompt_are_trained_on_together_unless_micro_batche
     tiny_run(tiny_model, tmp_path / "run", ["proximity"], train=train, loss={"type": loss, "beta": 0.01})
     assert len(prompts) >= 9
     assert (max(prompts) == 1) is together
+
+
+def test_what_a_step_says_of_its_policy_is_of_groups_with_a_signal(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grpo.core.record.run_dir import RunDir, read_metrics
+    from grpo.core.train import policy_loss
+
+    tokens: list[int] = []
+    plain = policy_loss.update_sums
+
+    def counted(value: Any, entropy: Any, mask: Any, importance: Any) -> Any:
+        tokens.append(int(mask.sum()))
+        return plain(value, entropy, mask, importance)
+
+    monkeypatch.setattr(policy_loss, "update_sums", counted)
+    file = tmp_path / "rewards.py"
+    file.write_text(
+        "from grpo import reward\n\n@reward(version=1, range=(0.0, 1.0), isolation='inline')\n"
+        "def same(completion: str) -> float:\n    return 1.0\n"
+    )
+    run = tiny_run(tiny_model, tmp_path / "run", [f"{file}:same"], train={"steps": 1, "micro_batch_size": 4})
+    assert tokens == [0, 0]
+    assert read_metrics(RunDir(run.path))[-1]["entropy"] is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,17 +88,20 @@ def test_what_cannot_fit_has_no_settings() -> None:
 def test_the_largest_context_and_group_are_the_last_that_fit() -> None:
     memory = device(4 + 10)
     context = largest_context(MODEL, Job(1000, 8), memory, limit=10**6)
-    assert Job(context, 8).rollout(MODEL, 8) <= memory.usable < Job(context + 1, 8).rollout(MODEL, 8)
+    assert Job(context, 8).rollout(MODEL, 8, "cuda") <= memory.usable < Job(context + 1, 8).rollout(MODEL, 8, "cuda")
     assert largest_context(MODEL, Job(1000, 8), memory, limit=64) == 64
     group = largest_group(MODEL, Job(1000, 8), memory)
-    assert Job(1000, 8).rollout(MODEL, group) <= memory.usable < Job(1000, 8).rollout(MODEL, group + 1)
+    assert Job(1000, 8).rollout(MODEL, group, "cuda") <= memory.usable < Job(1000, 8).rollout(MODEL, group + 1, "cuda")
     assert largest_group(MODEL, Job(1000, 8), device(5)) == 0
 
 
 def test_an_engine_with_weights_of_its_own_takes_them_unless_they_are_shared() -> None:
-    own = Job(1000, 8, engine="vllm").rollout(MODEL, 8)
-    assert own - Job(1000, 8, engine="vllm", shared=True).rollout(MODEL, 8) == GIB
-    assert Job(1000, 8).rollout(MODEL, 8) == own - GIB
+    own = Job(1000, 8, engine="vllm").rollout(MODEL, 8, "cuda")
+    assert own - Job(1000, 8, engine="vllm", shared=True).rollout(MODEL, 8, "cuda") == GIB
+    assert Job(1000, 8).rollout(MODEL, 8, "cuda") == own - GIB
+    assert Job(1000, 8).rollout(MODEL, 8, "cpu") == own - GIB
+    single = replace(MODEL, itemsize=4, weights=2 * GIB)  # in float32, which a CPU lays out for decoding
+    assert Job(1000, 8).rollout(single, 8, "cpu") == Job(1000, 8).rollout(single, 8, "cuda") + 2 * GIB
 
 
 def test_this_machine_has_some_memory() -> None:

@@ -85,14 +85,25 @@ def test_a_model_computes_the_same_and_only_one_copy_of_its_weights_is_made(lora
         config = LoraConfig(r=4, target_modules=["q_proj", "down_proj", "up_proj"], init_lora_weights=False)
         model = get_peft_model(model, config).eval()
     places = {name: weight.data_ptr() for name, weight in model.named_parameters()}
-    own = {name for name in places if "up_proj" in name or "down_proj" in name}
+    own = {name for name in places if name.endswith(("up_proj.base_layer.weight", "down_proj.base_layer.weight"))}
     with torch.no_grad():
         before = model(input_ids=IDS).logits
         with folded(model, packs=True):
-            during = {name: weight.data_ptr() for name, weight in model.named_parameters()}
-            assert {name for name in own if during[name] == places[name]} == own, "a second copy was kept"
+            if lora:
+                held = {name for name, weight in model.named_parameters() if weight.numel()}
+                assert not held & own, "a second copy was kept"
             packed = [name for name, module in model.named_modules() if "forward" in vars(module)]
             assert sum("lm_head" in name or "_proj" in name for name in packed) == 7
             torch.testing.assert_close(model(input_ids=IDS).logits, before, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(model(input_ids=IDS).logits, before)
     assert {name: weight.data_ptr() for name, weight in model.named_parameters()} == places
+
+
+def test_taking_the_adapter_off_meanwhile_fails_and_leaves_the_frozen_weights_alone() -> None:
+    torch.manual_seed(0)
+    plain = AutoModelForCausalLM.from_config(LARGE, dtype=torch.float32)
+    model: Any = get_peft_model(plain, LoraConfig(r=4, target_modules=["up_proj"], init_lora_weights=False)).eval()
+    frozen = {name: weight.clone() for name, weight in model.named_parameters()}
+    with pytest.raises(RuntimeError), torch.no_grad(), folded(model, packs=True), model.disable_adapter():
+        model(input_ids=IDS)
+    assert all(torch.equal(weight, frozen[name]) for name, weight in model.named_parameters())
