@@ -1,12 +1,13 @@
 """Does the forecast of a run hold? What runs said after step 20 beside what then happened.
 
     python benchmarks/forecast.py [--only default guess ...] [--keep DIR]
+    python benchmarks/forecast.py --runs RUN [RUN ...]
 
 Trains the embedded model on nine jobs; the constants of core/run/target.py were chosen on the first five among others.
 Time: from step 20 to the end. Accuracy: the first step whose accuracy of sampled completions, averaged with two steps
 before and two after, is as high as the target. Below the table, how often the interval of an accuracy held over all of
 TARGETS that were not reached yet, asked after each of the steps ASKED; a target that a run never reaches is held where
-the interval has no end, or one after the last step.
+the interval has no end, or one after the last step. With --runs, the same count over runs that are over.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from grpo.core.record.run_dir import RunDir, read_metrics
+from grpo.core.record.run_dir import RunDir, read_json, read_metrics
 from grpo.core.run.forecast import FIRST_ACCURACY, forecast
 from grpo.core.run.target import reaches
 
@@ -50,7 +51,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=EVERY, default=list(EVERY))
     parser.add_argument("--keep", type=Path, help="where the runs stay; one that is there is read and not made again")
+    parser.add_argument("--runs", type=Path, nargs="*", help="finished runs to count over instead")
     given = parser.parse_args()
+    if given.runs:
+        held = [one for run in given.runs for one in holds(run)]
+        print(f"{len(given.runs)} runs: the interval of an accuracy held in {sum(held)} of {len(held)} forecasts")
+        return
     print(f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}\n")
     print("| run | s to the end, said | was | step of an accuracy | said | was |")
     print("|---|---|---|---|---|---|", flush=True)
@@ -60,7 +66,7 @@ def main() -> None:
             print(line(name, place / name.replace(" ", "-")), flush=True)
         print()
         for what, jobs in (("the first five", JOBS), ("the others", OTHERS)):
-            held = [one for name in given.only if name in jobs for one in holds(name, place / name.replace(" ", "-"))]
+            held = [one for name in given.only if name in jobs for one in holds(place / name.replace(" ", "-"))]
             print(f"{what}: the interval of an accuracy held in {sum(held)} of {len(held)} forecasts")
 
 
@@ -93,11 +99,15 @@ def line(name: str, out: Path) -> str:
     )
 
 
-def holds(name: str, out: Path) -> list[bool]:
+def holds(out: Path) -> list[bool]:
     """Returns whether the interval held, for each step of ASKED and each target that was not reached by then."""
-    known, completions = accuracies(read_metrics(RunDir(out))), EVERY[name][2]
+    run = RunDir(out)
+    known, train = accuracies(read_metrics(run)), read_json(run.config)["train"]
+    completions = train["prompts_per_step"] * train["group_size"]
     found = []
     for asked in ASKED:
+        if asked >= len(known):
+            break
         for target in TARGETS:
             reached = reached_at(known, target)
             if reached is not None and reached <= asked:
