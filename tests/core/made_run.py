@@ -91,6 +91,7 @@ def made_metrics(step: int, rows: list[RolloutRow]) -> dict[str, Any]:
         "entropy": 0.5 * math.exp(-step / 10),
         "time/generate": 0.5,
         "time/step": 2.0,
+        "time/tokens_per_second": sum(lengths) / 0.5,
     }
 
 

@@ -155,8 +155,8 @@ const filters = (runs, run, choices) => {
         field("Failures", select(wrong, choices.get("failed"), set("failed"))),
         run.rewards.length > 1 &&
           field("Score of", select([["", "total"], ...rewards], choices.get("reward"), set("reward"))),
-        numberField("min", "from", choices),
-        numberField("max", "to", choices),
+        numberField("min", run.rewards.length > 1 ? "from" : "Reward from", choices),
+        numberField("max", run.rewards.length > 1 ? "to" : "Reward to", choices),
       ),
     ),
   );
@@ -249,7 +249,7 @@ class RolloutList {
       el(
         "span",
         { class: "where" },
-        `step ${index.step[place]} · group ${index.group[place]} · #${index.number[place]}`,
+        `step ${index.step[place]} · #${index.number[place]} · group ${index.group[place]}`,
       ),
       el(
         "span",

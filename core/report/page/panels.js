@@ -131,8 +131,8 @@ const SECTIONS = [
   [
     "Time",
     (keys) => [
-      { title: "Seconds of a step", unit: "by part", curves: every(keys, /^time\/(.+)$/) },
-      { title: "Sampled tokens", unit: "a second of sampling", curves: [one("tokens_per_second", "tokens")] },
+      { title: "Seconds of a step", unit: "by part", curves: every(keys, /^time\/(?!tokens_per_second$)(.+)$/) },
+      { title: "Sampled tokens", unit: "a second of sampling", curves: [one("time/tokens_per_second", "tokens")] },
     ],
   ],
   [
@@ -157,20 +157,9 @@ const SECTIONS = [
   ],
 ];
 
-// Tokens a second: what the run wrote divided by the time that it took to.
-const derived = (run) => {
-  const { "completions/mean_length": lengths, "time/generate": seconds } = run.metrics;
-  if (!lengths || !seconds) return run.metrics;
-  const rate = lengths.map((length, at) => {
-    const count = run.whole.get(run.axis[at]);
-    return known(length) && seconds[at] > 0 && count ? (length * count) / seconds[at] : null;
-  });
-  return bare({ ...run.metrics, tokens_per_second: rate });
-};
-
 // Sections of panels, and the panels in which nothing but zeros stands.
 const panelsOf = (runs) => {
-  const metrics = runs.map(derived);
+  const metrics = runs.map((run) => run.metrics);
   const keys = [...new Set(metrics.flatMap((own) => Object.keys(own)))];
   const used = new Set([`${HELD_OUT}_low`, `${HELD_OUT}_high`]);
   const flat = [],

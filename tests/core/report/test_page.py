@@ -64,6 +64,8 @@ def test_the_first_view_says_what_became_of_the_run_and_what_to_look_at(report: 
     titles = page.locator(".chart .title").all_inner_texts()
     assert {"Reward", "Accuracy", "Length", "Entropy", "Failures", "Canaries of proximity"} <= set(titles)
     assert page.locator(".chart path.curve").count() >= len(titles)
+    assert page.locator(".chart", has_text="Seconds of a step").locator(".legend li, .legend > *").count() == 2
+    assert page.locator(".chart", has_text="Sampled tokens").count() == 1
     assert "abstentions" in page.locator(".note").last.inner_text()
 
 
@@ -94,7 +96,7 @@ def test_a_chart_says_its_values_at_the_cursor_zooms_with_all_others_and_leads_t
 def test_an_alarm_leads_to_its_rollouts(report: Path, opened: Opened) -> None:
     page = opened(report)
     page.locator(".alarms li.failure a").click()
-    assert rows(page) == ["step 2 · group 1 · #5"]
+    assert rows(page) == ["step 2 · #5 · group 1"]
     assert "failed" in detail(page).locator(".outcomes").inner_text()
     assert "ValueError: no number" in detail(page).inner_text()
 
@@ -103,7 +105,7 @@ def test_a_reader_finds_the_best_completion_of_a_group_and_why_one_failed(report
     page = opened(report, "#rollouts?step=20&group=3&sort=-reward")
     assert page.locator(".count").inner_text() == "4 of 16 rollouts"
     first = rows(page)[0]
-    assert first.startswith("step 20 · group 3 · #12")
+    assert first.startswith("step 20 · #12 · group 3")
     assert "She has 6+7=13." in detail(page).inner_text()
     page = opened(report, "#rollouts?step=2&at=2.5")
     assert "ValueError: no number" in detail(page).locator(".outcomes").inner_text()
