@@ -19,6 +19,7 @@ import click
 import grpo
 from grpo.core.processes.memory import BEFORE_TORCH
 from grpo.core.processes.rank import count, rank
+from grpo.core.text.printable import printable
 from grpo.core.text.quiet import hush_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
 from grpo.plugins.errors import GrpoError, RunError, UsageError, did_you_mean
@@ -143,8 +144,8 @@ def _of_an_output(error: Exception) -> bool:
 
 
 def fail(error: Exception, code: int) -> NoReturn:
-    """Prints one error and exits with its code."""
-    say(f"grpo: {error}")
+    """Prints one error, which may quote a file or a plugin, and exits with its code."""
+    say(f"grpo: {printable(str(error))}")
     leave(code)
 
 

@@ -345,10 +345,24 @@ def read_metrics(run: RunDir) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(run.metrics.read_bytes().splitlines(keepends=True), start=1):
         try:
-            rows += [json.loads(line)] if line.endswith(b"\n") else []
+            rows += [_measured(json.loads(line))] if line.endswith(b"\n") else []
         except ValueError as error:
             raise UsageError(f"{run.metrics}, line {number}, was damaged: {error}. Remove that line.") from None
     return rows
+
+
+def _measured(row: Any) -> dict[str, Any]:
+    """Returns the metrics of a step.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
+        raise ValueError("not an object with a step")
+    for name, value in row.items():
+        if not isinstance(value, int | float | None):
+            raise ValueError(f"{name!r} is no number")
+    return row
 
 
 def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted: bool = False) -> None:

@@ -68,6 +68,18 @@ def test_every_deliberate_error_has_its_exit_code(
     assert text == (f"grpo: {error}" if code < 100 else "grpo: interrupted")
 
 
+def test_what_an_error_quotes_is_no_command_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command("plugins")
+    def failing() -> None:
+        raise UsageError("unknown setting '\x1b]0;title\x07\x1b[31mred\u202e'")
+
+    monkeypatch.setattr("grpo.core.cli.plugins.plugins", failing)
+    assert call(monkeypatch, "plugins") == 2
+    assert capsys.readouterr().err == "grpo: unknown setting 'red'\n"
+
+
 @pytest.mark.slow
 def test_help_and_plugins_load_no_library_of_the_engine(tmp_path: Path) -> None:
     heavy = {"torch", "transformers", "trl", "vllm", "triton", "datasets", "peft", "gymnasium", "matplotlib"}

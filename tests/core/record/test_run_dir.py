@@ -150,10 +150,16 @@ def test_a_rewind_drops_what_lies_after_a_step_and_keeps_the_rest(run: RunDir) -
     assert list(run.checkpoints.iterdir()) == []
 
 
-def test_damaged_records_are_named(run: RunDir) -> None:
-    run.metrics.write_text('{"step": 0}\ngarbage\n{"step": 2}\n')
+@pytest.mark.parametrize(
+    "line", ["garbage", "[1]", "7", '{"reward": 1.0}', '{"step": "2"}', '{"step": 2, "loss": "x"}']
+)
+def test_a_damaged_line_of_metrics_is_named(run: RunDir, line: str) -> None:
+    run.metrics.write_text(f'{{"step": 0, "loss": null}}\n{line}\n{{"step": 2}}\n')
     with pytest.raises(UsageError, match=r"metrics\.jsonl, line 2, was damaged"):
         read_metrics(run)
+
+
+def test_damaged_records_are_named(run: RunDir) -> None:
     write_rollouts(run, 1, [rollout(1)])
     (run.rollouts / "step-000001.parquet").write_bytes(b"PAR1 half")
     with pytest.raises(UsageError, match=r"step-000001\.parquet was damaged"):
