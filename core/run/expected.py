@@ -75,7 +75,8 @@ class Expected:
             price = "" if self.dollars is None else f", about ${self.dollars:,.2f}"
             found.append(f"{most}{self.calls:,.0f} calls of {', '.join(self.judges)}{price}")
         if self.seconds is None:
-            return [*found, "time is not known: no earlier run here has this model, environment and batch"]
+            alike = f"no earlier run here of {FIRST_TIME} steps or more has this model, environment and batch"
+            return [*found, f"time is not known: {alike}"]
         hours = ""
         if self.gpus:
             low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))

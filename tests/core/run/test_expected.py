@@ -49,7 +49,7 @@ def test_without_an_earlier_run_it_says_how_much_and_not_how_long(tmp_path: Path
     assert found.seconds is None
     assert found.lines() == [
         "100 steps: 6,400 completions, at most 614 k tokens a turn",
-        "time is not known: no earlier run here has this model, environment and batch",
+        "time is not known: no earlier run here of 5 steps or more has this model, environment and batch",
     ]
 
 
