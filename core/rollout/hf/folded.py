@@ -36,9 +36,8 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
                 weight.data = frozen.clone()
                 layer.merge()
                 if packs and pack(layer.base_layer):
-                    weight.data = frozen.new_empty(
-                        0
-                    )  # not the frozen ones: who takes the adapter off would change them
+                    # Not the frozen ones: whoever takes the adapter off meanwhile would change them.
+                    weight.data = frozen.new_empty(0)
             if packs:
                 for module in _plain(model):
                     pack(module)
