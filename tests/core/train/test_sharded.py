@@ -34,7 +34,7 @@ def assert_equal(script: Path, meeting: Path, cases: int, *ways: str) -> None:
     finally:
         for process in processes:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 @pytest.mark.slow
