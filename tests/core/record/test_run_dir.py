@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -61,7 +60,7 @@ with exclusive(run):
         step += 1
         text = f"completion of step {step} " * 50
         write_rollouts(run, step, [RolloutRow(step, 0, "[]", text, 9, "stop", "{}", 1.0, 0.0, outcome)] * 16)
-        append_metrics(run, {"step": step, "reward": 0.5, "padding": "x" * 5000})
+        append_metrics(run, {"step": step, "reward": 0.5} | {f"rewards/{number}": number / 7 for number in range(200)})
         write_json(run.state, {"step": step})
 """
 
@@ -102,12 +101,14 @@ def test_kill_at_any_moment_leaves_readable_files_and_a_run_that_goes_on(run: Ru
     last = 0
     for _ in range(4):
         command = [sys.executable, "-c", WRITER, str(run.path)]
-        writer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        while len(read_metrics(run)) <= last + 1 and writer.poll() is None:
-            time.sleep(0.01)
-        time.sleep(0.05 * chance.random())
-        writer.send_signal(signal.SIGKILL)
-        assert writer.communicate()[1] == ""
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as writer:
+            try:
+                while len(read_metrics(run)) <= last + 1 and writer.poll() is None:
+                    time.sleep(0.01)
+                time.sleep(0.05 * chance.random())
+            finally:
+                writer.kill()
+            assert writer.communicate()[1] == ""
         steps = [row["step"] for row in read_metrics(run)]
         assert steps == list(range(1, len(steps) + 1))
         assert len(steps) > last

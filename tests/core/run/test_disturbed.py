@@ -227,10 +227,17 @@ def test_closed_standard_streams_keep_nothing_from_being_written(job: Job, undis
 # The run directory.
 
 
+def remove(folder: Path) -> None:
+    """Removes a folder at once: file by file, the run would write into what is half gone."""
+    gone = folder.with_name("gone")
+    folder.rename(gone)
+    shutil.rmtree(gone)
+
+
 def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
     command = job.start(job.arguments("--steps", "40", "--save-every", "100"))
     job.until_step(command, 3)
-    shutil.rmtree(job.out)
+    remove(job.out)
     job.until(command, lambda: bool(list((job.out / "checkpoints").glob("*/complete.json"))))
     command.signal(signal.SIGINT)
     assert command.wait(60) == 130
@@ -244,7 +251,7 @@ def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
 def test_a_removed_run_directory_that_cannot_be_made_again_is_a_line(job: Job) -> None:
     command = job.start(job.arguments("--steps", "40", "--save-every", "100"))
     job.until_step(command, 2)
-    shutil.rmtree(job.out)
+    remove(job.out)
     job.out.write_text("another thing")
     assert command.wait(60) == 1
     assert f"the run directory {job.out} was removed, or cannot be reached any more" in job.checked(command)
