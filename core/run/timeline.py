@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo.core.text.stats import mean
+from grpo.core.train.report import BESIDE_THE_UPDATE, update_seconds
 
 SAMPLING, SCORING, WAITING = "sampling", "scoring", "waiting for samples"
 RECORDS, CANARIES, UPDATE = "records", "canaries", "update"
 HELD_OUT, CHECKPOINTS = "held-out accuracy", "checkpoints"
-INSIDE = {  # of time/step; what is left of it is the update
-    SAMPLING: "time/generate",
-    SCORING: "time/score",
-    WAITING: "time/ahead_wait",
-    RECORDS: "time/record",
-    CANARIES: "time/canaries",
-}
+# Of time/step; what is left of it is the update.
+INSIDE = dict(zip((SAMPLING, SCORING, WAITING, RECORDS, CANARIES), BESIDE_THE_UPDATE, strict=True))
 BETWEEN = {HELD_OUT: "time/held_out", CHECKPOINTS: "time/checkpoint"}
 CALLS = "time/rewards/"
 SHOWN = 0.03  # the least share of the time that is worth a word
@@ -81,7 +77,7 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> Timeline:
     steps = [row for row in rows if row.get("time/step")]
     steps = steps[1:-1] if len(steps) > 3 else steps
     parts = {part: _sum(steps, name) for part, name in (INSIDE | BETWEEN).items()}
-    parts[UPDATE] = max(0.0, _sum(steps, "time/step") - sum(parts[part] for part in INSIDE))
+    parts[UPDATE] = sum(update_seconds(row) for row in steps)
     rewards = sorted({name for row in steps for name in row if name.startswith(CALLS)})
     calls = {name.removeprefix(CALLS): _sum(steps, name) for name in rewards}
     return Timeline(

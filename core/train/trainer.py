@@ -75,7 +75,7 @@ from grpo.core.train.partial import Part, PartialSampler, refuse_uncorrected
 from grpo.core.train.policy_loss import PolicyLoss
 from grpo.core.train.prompts import Prompts
 from grpo.core.train.reference import REFERENCE, Reference
-from grpo.core.train.report import StepReport
+from grpo.core.train.report import UPDATE_SECONDS, StepReport, update_seconds
 from grpo.core.train.rise import rise_from_above_zero
 from grpo.core.train.same_arithmetic import SameArithmetic
 from grpo.core.train.sampler import BatchScoring, PolicySampler, Sampler
@@ -283,8 +283,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             if (self._passes // self._plan.accumulation - 1) % self._plan.config.loss.num_iterations == 0:
                 self._trained(self.step, self._tokens.take())
             self._report.add(self.sampler.settle(self.step))
-            self._report.add({"time/step": time.perf_counter() - self._step_began})
-            self._step_began = None
         return loss
 
     def compute_loss(
@@ -317,10 +315,14 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Logs a step with what it reported; the summary of the whole training has no loss and no report."""
         if "loss" in logs:
-            began = time.perf_counter()
+            changed = time.perf_counter()  # the weights, by the optimizer
+            assert self._step_began is not None
+            self._report.add({"time/step": changed - self._step_began})
+            self._step_began = None
             if measured := self._between_steps(self.state.global_step, self.rollouts):
-                self._report.add({**measured, "time/held_out": time.perf_counter() - began})
-            logs = {**logs, **self._report.take()}
+                self._report.add({**measured, "time/held_out": time.perf_counter() - changed})
+            said = self._report.take()
+            logs = {**logs, **said, UPDATE_SECONDS: update_seconds(said)}
         super().log(logs, start_time)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:

@@ -131,7 +131,15 @@ const SECTIONS = [
   [
     "Time",
     (keys) => [
-      { title: "Seconds of a step", unit: "by part", curves: every(keys, /^time\/(?!tokens_per_second$)(.+)$/) },
+      {
+        title: "Seconds of a step",
+        unit: "by part",
+        curves: [
+          ...["step", "generate", "update", "score"].map((part) => one(`time/${part}`, part)),
+          ...every(keys, /^time\/(?!(?:tokens_per_second|step|generate|update|score)$|rewards\/)(.+)$/),
+        ],
+      },
+      { title: "Seconds of rewards", unit: "all calls of a step", curves: every(keys, /^time\/rewards\/(.+)$/) },
       { title: "Sampled tokens", unit: "a second of sampling", curves: [one("time/tokens_per_second", "tokens")] },
     ],
   ],

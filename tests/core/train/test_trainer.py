@@ -291,3 +291,26 @@ def test_what_a_step_says_of_its_policy_is_of_groups_with_a_signal(
     run = tiny_run(tiny_model, tmp_path / "run", [f"{file}:same"], train={"steps": 1, "micro_batch_size": 4})
     assert tokens == [0, 0]
     assert read_metrics(RunDir(run.path))[-1]["entropy"] is None
+
+
+def test_the_seconds_of_a_step_are_those_of_its_parts_and_of_its_optimizer(
+    tiny_model: Path, rewards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import time
+
+    import torch
+
+    from grpo.core.record.run_dir import open_run_dir, read_metrics
+
+    plain = torch.optim.AdamW.step
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.5)
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", slow)
+    tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"])
+    for row in read_metrics(open_run_dir(tmp_path / "run")):
+        parts = ("generate", "score", "record", "update")
+        assert row["time/update"] > 0.5
+        assert row["time/step"] == pytest.approx(sum(row[f"time/{part}"] for part in parts))
