@@ -1,6 +1,7 @@
 """Loads the policy: tokenizer, weights, adapter. In: names and numbers. Out: objects of transformers and PEFT.
 
-The embedded model and a model of the user's own take the same path; only the folder differs.
+The embedded model and a model of the user's own take the same path; only the folder differs. Python code that comes
+with a model is never run: a run directory may be anybody's, and unless told transformers asks on the terminal.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PLAIN_CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+CUSTOM_CODE = "trust_remote_code"  # transformers' error where a model is code of its own tells to set it
 LONGEST_REASON = 300  # characters of another library's error
 WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with weights begin; the index counts too
 
@@ -80,7 +82,7 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
     try:
         with _reached(source):
-            tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
+            tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left", trust_remote_code=False)
     except Exception as error:  # a broken file ends in any error of tokenizers
         raise UsageError(_cannot_load(source, "tokenizer", error)) from None
     if tokenizer.eos_token is None:
@@ -103,7 +105,7 @@ def load_model_config(source: str) -> Any:
 
     try:
         with _reached(source):
-            return AutoConfig.from_pretrained(source)
+            return AutoConfig.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # values that do not fit each other end in an error of its own kind
         raise UsageError(_cannot_load(source, "configuration", error)) from None
 
@@ -170,7 +172,7 @@ def _empty_model(config: Any) -> PreTrainedModel:
 
     try:
         with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config)
+            return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except ValueError as error:
         raise UsageError(_cannot_load(config.name_or_path or config.model_type, "model", error)) from None
 
@@ -190,7 +192,7 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
     from transformers import AutoModelForCausalLM
 
     keep_freed_memory()
-    arguments: dict[str, Any] = {"dtype": getattr(torch, dtype)}
+    arguments: dict[str, Any] = {"dtype": getattr(torch, dtype), "trust_remote_code": False}
     if bits == 4:
         from transformers import BitsAndBytesConfig
 
@@ -312,6 +314,11 @@ def _reached(source: str) -> AbstractContextManager[None]:
 
 
 def _cannot_load(source: str, what: str, error: Exception) -> str:
+    if CUSTOM_CODE in f"{error} {error.__cause__}":
+        return (
+            f"cannot load the {what} of '{source}': it needs Python code that comes with it, which is never run here. "
+            "Name a model that transformers knows by itself."
+        )
     if isinstance(error, NotReached):
         return f"cannot load the {what} of '{source}': {error}"
     reason = " ".join(str(error).split())

@@ -95,7 +95,7 @@ def empty_policy(config: Any, dtype: str, lora: LoraSection) -> Any:
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=False)
         return add_lora(model, lora.model_copy(update={"bits": None})) if lora.enabled else model
 
 

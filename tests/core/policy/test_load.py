@@ -84,6 +84,52 @@ def test_a_broken_file_is_one_line_that_says_what_could_not_be_loaded(
     assert f"cannot load the {what} of '{folder}'" in refusal(load, str(folder))
 
 
+@pytest.mark.parametrize(
+    ("file", "settings", "load", "what"),
+    [
+        (
+            "tokenizer_config.json",
+            {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": ["mine.Mine", "mine.Mine"]}},
+            load_tokenizer,
+            "tokenizer",
+        ),
+        (
+            "config.json",
+            {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}},
+            load_model_config,
+            "configuration",
+        ),
+        (
+            "config.json",
+            {"model_type": "vit", "auto_map": {"AutoModelForCausalLM": "mine.Mine"}},
+            lambda path: count_parameters(load_model_config(path)),
+            "model",
+        ),
+        (
+            "config.json",
+            {"model_type": "vit", "auto_map": {"AutoModelForCausalLM": "mine.Mine"}},
+            lambda path: load_model(path, "float32"),
+            "weights",
+        ),
+    ],
+    ids=["tokenizer", "config", "empty", "weights"],
+)
+def test_code_that_comes_with_a_model_is_neither_run_nor_offered_to_be(
+    file: str, settings: dict[str, Any], load: Any, what: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "n")
+    if what == "tokenizer":  # a kind of model that transformers knows has a tokenizer without that code
+        change(folder / "config.json", model_type="mine")
+    change(folder / file, **settings)
+    (folder / "mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
+    message = refusal(load, str(folder))
+    assert f"cannot load the {what} of '{folder}': it needs Python code that comes with it" in message
+    assert "Name a model that transformers knows by itself" in message
+    assert asked == []
+    assert not (folder / "ran").exists()
+
+
 @pytest.mark.slow
 def test_what_is_no_language_model_is_named(folder: Path) -> None:
     change(folder / "config.json", model_type="vit", architectures=["ViTModel"])
