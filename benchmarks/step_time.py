@@ -4,10 +4,12 @@
         [--prompts 8] [--max-completion-length 96]
 
 All sides train the same model on the same prompts with the same batch, loss and token limit; each runs in a fresh
-process, the sides take turns, and a round's figure is the median step without the first three. Plain TRL generates
-with transformers and scores with the same reward called in a loop; torch's threads and memory are as they come there,
-and as `grpo run` sets them on our side. --vllm adds rollouts by vLLM in the same process, every sync proven, and the
-same one batch ahead (--ahead 1). Accuracy of any side is not measured here.
+process, the sides take turns, and a round's figure is the median step without the first three, from its first prompt to
+the changed weights. `sampling` is generation with the handing over of weights, `update` forward and backward passes and
+the optimizer. Plain TRL generates with transformers and scores with the same reward called in a loop; torch's threads
+and memory are as they come there, and as `grpo run` sets them on our side. --vllm adds rollouts by vLLM in the same
+process, every sync proven, and the same one batch ahead (--ahead 1), whose sampling is beside the update. Accuracy of
+any side is not measured here.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo.core.processes.memory import BEFORE_TORCH
 
 WARMUP_STEPS = 3
+GROUP = 8  # completions of a prompt
 ROLLOUTS: dict[str, dict[str, Any]] = {  # of our sides
     "grpo": {},
     "grpo, vLLM": {"backend": "vllm"},
@@ -43,7 +48,7 @@ def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") ->
         "model": options.model,
         "dataset": options.dataset,
         "out": str(out),
-        "train": {"steps": options.steps, "prompts_per_step": options.prompts},
+        "train": {"steps": options.steps, "prompts_per_step": options.prompts, "group_size": GROUP},
         "rollout": {"max_completion_length": options.max_completion_length, **ROLLOUTS[side]},
         "lora": {"enabled": options.lora},
         "evaluation": {"size": 0},
@@ -51,8 +56,18 @@ def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") ->
     }
 
 
-def ours(options: argparse.Namespace, out: Path) -> list[float]:
-    """Trains with grpo; returns seconds per step."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Seconds of a step, and the tokens that it sampled."""
+
+    seconds: float
+    sampling: float
+    update: float
+    tokens: float
+
+
+def ours(options: argparse.Namespace, out: Path) -> list[Step]:
+    """Trains with grpo; returns its steps."""
     from grpo.core.config.schema import parse_config
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
@@ -60,13 +75,21 @@ def ours(options: argparse.Namespace, out: Path) -> list[float]:
     from grpo.plugins.host import Host
 
     start(parse_config(configuration(options, out, options.side)), Host.discover(), Silent())
-    return [row["time/step"] for row in read_metrics(RunDir(out))]
+    return [
+        Step(
+            row["time/step"],
+            row["time/generate"],
+            row["time/update"],
+            row["completions/mean_length"] * options.prompts * GROUP,
+        )
+        for row in read_metrics(RunDir(out))
+    ]
 
 
-def plain_trl(options: argparse.Namespace, out: Path) -> list[float]:
-    """Trains with trl.GRPOTrainer as it comes; returns seconds per step."""
+def plain_trl(options: argparse.Namespace, out: Path) -> list[Step]:
+    """Trains with trl.GRPOTrainer as it comes; returns its steps."""
     from datasets import Dataset
-    from transformers import PrinterCallback
+    from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOTrainer
 
     from grpo.core.config.schema import parse_config
@@ -85,7 +108,38 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[float]:
     def proximity(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
         return [score(c[0]["content"], a) for c, a in zip(completions, answer, strict=True)]
 
-    trainer = GRPOTrainer(
+    steps: list[Step] = []
+
+    class Timed(GRPOTrainer):  # type: ignore[misc]
+        """Its methods as they are, between two looks at the clock."""
+
+        sampling = rollouts = 0.0
+
+        def _generate(self, *arguments: Any, **how: Any) -> Any:
+            began = time.perf_counter()
+            made = super()._generate(*arguments, **how)
+            self.sampling += time.perf_counter() - began
+            return made
+
+        def _generate_and_score_completions(self, *arguments: Any, **how: Any) -> Any:
+            began = time.perf_counter()
+            made = super()._generate_and_score_completions(*arguments, **how)
+            self.rollouts += time.perf_counter() - began
+            return made
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        """From the first prompt of a step to the changed weights."""
+
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            self.began = time.perf_counter()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            seconds = time.perf_counter() - self.began
+            tokens = trainer._metrics["train"]["completions/mean_length"][-1] * options.prompts * GROUP
+            steps.append(Step(seconds, trainer.sampling, seconds - trainer.rollouts, tokens))
+            trainer.sampling = trainer.rollouts = 0.0
+
+    trainer = Timed(
         model=load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora),
         reward_funcs=[proximity],
         args=grpo_config(plan, out),
@@ -93,18 +147,20 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[float]:
         processing_class=plan.tokenizer,
     )
     trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(Clock())
     trainer.train()
-    return [row["step_time"] for row in trainer.state.log_history if "step_time" in row]
+    return steps
 
 
-def measure(side: str, options: argparse.Namespace) -> tuple[float, float]:
-    """Runs one side in a process of its own; returns median seconds per step and peak memory in MiB."""
+def measure(side: str, options: argparse.Namespace) -> tuple[Step, float]:
+    """Runs one side in a process of its own; returns its median step and peak memory in MiB."""
     arguments = [sys.executable, __file__, "--side", side, *sys.argv[1:]]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{side} failed:\n{done.stderr}")
     result = json.loads(done.stdout.splitlines()[-1])
-    return statistics.median(result["seconds"][WARMUP_STEPS:]), result["peak_mib"]
+    parts = zip(*result["steps"][WARMUP_STEPS:], strict=True)
+    return Step(*map(statistics.median, parts)), result["peak_mib"]
 
 
 def main() -> None:
@@ -114,7 +170,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default=None)
     parser.add_argument("--dataset", default=None)
-    parser.add_argument("--prompts", type=int, default=8, help="prompts of a step, 8 completions each")
+    parser.add_argument("--prompts", type=int, default=8, help=f"prompts of a step, {GROUP} completions each")
     parser.add_argument("--max-completion-length", type=int, default=96)
     parser.add_argument("--vllm", action="store_true")
     parser.add_argument("--side", choices=[*ROLLOUTS, TRL], help=argparse.SUPPRESS)
@@ -123,21 +179,25 @@ def main() -> None:
         for name, value in BEFORE_TORCH.items() if options.side != TRL else ():
             os.environ.setdefault(name, value)
         with tempfile.TemporaryDirectory() as folder:
-            seconds = (plain_trl if options.side == TRL else ours)(options, Path(folder) / "run")
+            steps = (plain_trl if options.side == TRL else ours)(options, Path(folder) / "run")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"seconds": seconds, "peak_mib": peak}))
+        print(json.dumps({"steps": [astuple(one) for one in steps], "peak_mib": peak}))
         return
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, python {platform.python_version()}")
-    print(f"{'round':<7}{'side':<18}{'s/step':>9}{'MiB':>7}{'plain TRL takes':>18}")
+    heads = f"{'s/step':>9}{'sampling':>10}{'tokens/s':>10}{'update':>9}{'MiB':>7}{'plain TRL takes':>18}"
+    print(f"{'round':<7}{'side':<18}{heads}")
     sides = [TRL, *(ROLLOUTS if options.vllm else ("grpo",))]
     ratios: dict[str, list[float]] = {side: [] for side in sides}
     for number in range(1, options.rounds + 1):
         for side in sides:
-            seconds, peak = measure(side, options)
+            step, peak = measure(side, options)
             if side == TRL:
-                theirs = seconds
-            ratios[side].append(theirs / seconds)
-            print(f"{number:<7}{side:<18}{seconds:>9.3f}{peak:>7.0f}{theirs / seconds:>15.2f} x", flush=True)
+                theirs = step.seconds
+            ratios[side].append(theirs / step.seconds)
+            figures = (
+                f"{step.seconds:>9.3f}{step.sampling:>10.3f}{step.tokens / step.sampling:>10.0f}{step.update:>9.3f}"
+            )
+            print(f"{number:<7}{side:<18}{figures}{peak:>7.0f}{ratios[side][-1]:>15.2f} x", flush=True)
     for side in sides[1:]:
         print(f"plain TRL takes {statistics.median(ratios[side]):.2f} times as long per step as {side} (median)")
 

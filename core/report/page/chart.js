@@ -4,14 +4,19 @@ const shared = { from: null, to: null, smooth: 5, cursor: null, charts: new Set(
 const MARGIN = { left: 46, right: 12, top: 8, bottom: 22 };
 const HEIGHT = 190;
 const TICKS = [1, 2, 2.5, 5, 10];
+const MOST_TICKS = 100;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 
 const ticks = (low, high, wanted, whole) => {
   const raw = (high - low) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(raw || 1));
   const size = Math.max(whole ? 1 : 0, power * TICKS.find((one) => one * power >= raw * 0.999));
-  const found = [];
-  for (let at = Math.ceil(low / size - 1e-9); at * size <= high + size * 1e-9; at++) found.push(at * size || 0); // no -0
+  const found = [],
+    first = Math.ceil(low / size - 1e-9);
+  // Counted, since beyond 2^53 one more is the same number.
+  for (let count = 0; count < MOST_TICKS && (first + count) * size <= high + size * 1e-9; count++) {
+    found.push((first + count) * size || 0); // no -0
+  }
   return found;
 };
 
@@ -62,7 +67,7 @@ const thinned = (points) => {
 };
 
 class Chart {
-  // series: {label, colour, dash, steps, values, low?, high?, dots?}; range: [low, high] that is always shown.
+  // series: {label, colour, dash, steps, values, low?, high?, dots?, exact?}, whose line is of means unless it is exact; range: [low, high] that is always shown.
   constructor({ title, unit, series, range, opened }) {
     Object.assign(this, { title, unit, series, range, opened });
     this.svg = svg("svg", { class: "plot", role: "img", "aria-label": this.told() });
@@ -204,8 +209,8 @@ class Chart {
         .concat([svg("path", { ...line, class: "curve", d: path(one.steps, one.values, this.x, this.y, width) })]);
     }
     const few = one.values.filter(known).length < 8;
-    const bold = smoothed(one.values, shared.smooth);
-    const faint = shared.smooth > 1 && !one.bold;
+    const bold = one.exact ? one.values : smoothed(one.values, shared.smooth);
+    const faint = shared.smooth > 1 && !one.bold && !one.exact;
     return [
       faint && svg("path", { ...line, class: "raw", d: path(one.steps, one.values, this.x, this.y, width) }),
       svg("path", { ...line, class: "curve", d: path(one.steps, bold, this.x, this.y, width) }),
@@ -226,9 +231,11 @@ class Chart {
       if (value > high) high = value;
     };
     for (const one of this.series) {
+      const means = one.exact || one.dots ? one.values : smoothed(one.values, shared.smooth);
       for (let at = 0; at < one.steps.length; at++) {
         if (one.steps[at] < this.from || one.steps[at] > this.to) continue;
         take(one.values[at]);
+        take(means[at]);
         take(one.low?.[at]);
         take(one.high?.[at]);
       }

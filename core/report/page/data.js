@@ -112,6 +112,12 @@ class Run {
     return -1;
   }
 
+  // The place of a rollout as an address names it, "step.number"; -1 of none.
+  at(name) {
+    const [step, wanted] = /^\d+\.\d+$/.test(name) ? name.split(".").map(Number) : [-1, -1];
+    return this.find(step, wanted);
+  }
+
   // The first place of a step, for the columns stand in order of step.
   first(step) {
     let low = 0,

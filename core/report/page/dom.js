@@ -2,10 +2,10 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// Characters that are not seen, or that move what stands beside them: shown by their code.
+// Characters that are not seen, or that move what stands beside them: shown by their code, and how many of one follow.
 const UNSEEN = new RegExp(
-  "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f" +
-    "\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]",
+  "([\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f" +
+    "\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}])\\1*",
   "gu",
 );
 
@@ -17,7 +17,9 @@ const make = (node, props, children) => {
     else if (name === "value" || name === "checked" || name === "selected") node[name] = value;
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false) node.append(child);
+  }
   return node;
 };
 
@@ -34,12 +36,61 @@ const spelled = (text) => {
   let end = 0;
   for (const match of text.matchAll(UNSEEN)) {
     if (match.index > end) parts.push(text.slice(end, match.index));
-    const name = code(match[0].codePointAt(0));
-    parts.push(el("span", { class: "unseen", title: name + ", a character that is not seen" }, name.slice(2)));
+    const name = code(match[1].codePointAt(0)),
+      count = match[0].length / match[1].length;
+    const shown = count > 1 ? `${name.slice(2)} × ${number(count)}` : name.slice(2);
+    parts.push(el("span", { class: "unseen", title: `${name}, a character that is not seen` }, shown));
     end = match.index + match[0].length;
   }
   if (end < text.length) parts.push(text.slice(end));
   return parts;
+};
+
+const searching = { pattern: null }; // what the reader looks for in texts
+
+// A search without regard to case, and to how much white space stands between words; null of no words.
+const patternOf = (words) => {
+  const parts = (words ?? "").split(/\s+/u).filter(Boolean);
+  return parts.length ? new RegExp(parts.map((part) => part.replace(/[$()*+./?[\\\]^{|}]/g, "\\$&")).join("\\s+"), "giu") : null;
+};
+
+const has = (text, pattern) => {
+  pattern.lastIndex = 0;
+  return pattern.test(text);
+};
+
+// A text as it is, with what the reader looks for marked.
+const marked = (text) => {
+  if (!searching.pattern) return spelled(text);
+  const parts = [];
+  let end = 0;
+  for (const match of text.matchAll(searching.pattern)) {
+    parts.push(...spelled(text.slice(end, match.index)), el("mark", null, ...spelled(match[0])));
+    end = match.index + match[0].length;
+  }
+  return [...parts, ...spelled(text.slice(end))];
+};
+
+const MANY = 500; // messages, or columns of a row, that are shown at once
+
+// Draws the first of many, with a button for as many more.
+const inPieces = (node, all, draw, from = 0) => {
+  node.append(...all.slice(from, from + MANY).map(draw));
+  const left = all.length - from - MANY;
+  if (left <= 0) return node;
+  const button = el(
+    "button",
+    {
+      class: "more",
+      onclick: () => {
+        button.remove();
+        inPieces(node, all, draw, from + MANY);
+      },
+    },
+    `${number(left)} more`,
+  );
+  node.append(button);
+  return node;
 };
 
 const LONG = 60000; // characters of one text that are shown at once
@@ -49,7 +100,7 @@ const quoted = (text, props) => {
   if (text === "") node.append(el("span", { class: "faint" }, "(empty)"));
   const more = (from) => {
     const cut = from + LONG < text.length ? from + LONG : text.length;
-    node.append(...spelled(text.slice(from, cut)));
+    node.append(...marked(text.slice(from, cut)));
     if (cut < text.length) {
       const button = el(
         "button",
@@ -69,9 +120,12 @@ const quoted = (text, props) => {
   return node;
 };
 
+// The beginning of a text, or what stands around the words that are looked for.
 const oneLine = (text, width) => {
-  const line = text
-    .slice(0, 4 * width)
+  const found = searching.pattern ? text.search(searching.pattern) : -1,
+    from = found > width / 4 ? found - 20 : 0;
+  const line = (from ? "… " : "") + text
+    .slice(from, from + 4 * width)
     .replace(/\s+/gu, " ")
     .trim();
   return line.length > width ? line.slice(0, width - 1) + "…" : line;
@@ -88,7 +142,7 @@ const number = (value) => {
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en").replace("-", "−");
   const size = Math.abs(value);
-  const text = size >= 1e5 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  const text = size >= 1e5 || size < 1e-4 ? value.toExponential(2).replace(/\.?0+e/, "e") : String(Number(value.toPrecision(4)));
   return text.replaceAll("-", "−").replace("e+", "e");
 };
 

@@ -77,22 +77,22 @@ const ordered = (found, run, sort, score) => {
 
 // Those of the places whose texts have the words, block by block; `told` hears of the places found so far.
 const searched = async (run, places, words, told, alive) => {
-  const wanted = words.toLowerCase();
+  const wanted = patternOf(words);
   const order = new Map(places.map((place, at) => [place, at]));
   const found = [];
   const blocks = [...new Set(places.map((place) => lastUpTo(run.starts, place)))];
   for (const [count, number] of blocks.entries()) {
     const block = await run.block(number);
     if (!alive()) return;
-    const shared = block.shared.map((text) => text.toLowerCase().includes(wanted));
+    const shared = block.shared.map((text) => has(text, wanted));
     block.rollouts.forEach(([prompt, columns, completion, messages], at) => {
       const place = run.starts[number] + at;
       if (!order.has(place)) return;
       if (
         shared[prompt] ||
         shared[columns] ||
-        completion.toLowerCase().includes(wanted) ||
-        messages?.toLowerCase().includes(wanted)
+        has(completion, wanted) ||
+        (messages && has(messages, wanted))
       ) {
         found.push(place);
       }

@@ -7,7 +7,7 @@ const memberStrip = (run, place) => {
     group = index.group[place];
   const all = run.group(step, group);
   const most = Math.max(...all.map((own) => Math.abs(index.advantage[own])), 1e-9);
-  const side = linkTo("rollouts", { run: run.place || null, step, group, at: reference(run, place), view: "group" });
+  const side = linkOf(run, place, { view: "group" });
   return el(
     "nav",
     { class: "members", "aria-label": `Group ${group} of step ${step}` },
@@ -57,6 +57,10 @@ const sideBySide = async (run, place) => {
           "advantage ",
           el("b", { class: direction(index.advantage[own]) }, signed(index.advantage[own])),
         ),
+        el("span", null, `${number(index.tokens[own])} tokens`),
+        index.verdict[own]
+          ? el("b", { class: VERDICTS[index.verdict[own]] }, VERDICTS[index.verdict[own]])
+          : null,
         run.rewards.length > 1 &&
           run.rewards.map((name, which) => {
             const { kind, score } = run.outcome(which, own);
@@ -151,11 +155,17 @@ const through = (run, place) => {
 
 const differenceNode = (before, after) => {
   const names = { same: "span", gone: "del", new: "ins" };
-  return el(
-    "pre",
-    { class: "quoted", dir: "auto", tabindex: "0" },
-    difference(before, after).map(([kind, text]) => el(names[kind], null, ...spelled(text))),
-  );
+  const cut = Math.max(before.length, after.length) > LONG;
+  return [
+    cut && el("p", { class: "hint" }, `Of the first ${number(LONG)} characters of either.`),
+    el(
+      "pre",
+      { class: "quoted", dir: "auto", tabindex: "0" },
+      difference(before.slice(0, LONG), after.slice(0, LONG)).map(([kind, text]) =>
+        el(names[kind], null, ...spelled(text)),
+      ),
+    ),
+  ].filter(Boolean);
 };
 
 // The choice of another completion, from which the difference is shown in the place of the text.
@@ -196,7 +206,7 @@ const compareWith = (run, place, texts, body, choices) => {
         " ",
         el("ins", null, "only in this one"),
       ),
-      differenceNode(theirs.completion, texts.completion),
+      ...differenceNode(theirs.completion, texts.completion),
     );
   };
   if (choices.get("to")) show(choices.get("to"));

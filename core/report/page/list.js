@@ -11,156 +11,171 @@ const select = (options, value, onchange) =>
     options.map(([key, label]) => el("option", { value: key, selected: key === (value ?? "") }, ...spelled(label))),
   );
 
-const stepField = (run, choices) => {
-  const input = el("input", {
-    type: "text",
-    inputmode: "numeric",
-    size: 7,
-    placeholder: "all",
-    value: choices.get("step") ?? "",
-    "aria-label": "Step, or steps as 1-20",
-    onchange: () => choose({ step: span(input.value.trim()) ? input.value.trim() : null, at: null }),
-  });
-  const move = (by) => {
-    const range = span(choices.get("step")),
-      all = run.heldSteps;
-    const at = range ? all.findIndex((step) => step >= range[0]) + by : by > 0 ? 0 : all.length - 1;
-    if (all[at] !== undefined) choose({ step: all[at], at: null });
-  };
-  return el(
-    "span",
-    { class: "field stepper" },
-    el("span", null, "Step"),
-    el(
-      "span",
-      null,
-      el("button", { "aria-label": "Step before", onclick: () => move(-1) }, "‹"),
-      input,
-      el("button", { "aria-label": "Step after", onclick: () => move(1) }, "›"),
-    ),
-  );
-};
+const NARROWING = ["step", "group", "prompt", "env", "finish", "verdict", "failed", "flipped", "reward", "abstained", "min", "max", "q"];
+const FOLDED = ["group", "env", "finish", "verdict", "failed", "flipped", "reward", "min", "max"];
+const TYPING = 250; // milliseconds without a key before the words are looked for
 
-const numberField = (name, label, choices) => {
-  const input = el("input", {
-    type: "text",
-    inputmode: "decimal",
-    size: 5,
-    value: choices.get(name) ?? "",
-    placeholder: "–",
-    onchange: () => choose({ [name]: limit(input.value) === null ? null : input.value }),
-  });
-  return field(label, input);
-};
-
-const filters = (runs, run, choices) => {
-  const search = el("input", {
-    type: "search",
-    id: "search",
-    placeholder: "text  ( / )",
-    value: choices.get("q") ?? "",
-    onchange: () => choose({ q: search.value || null, at: null }),
-  });
-  const set = (name) => (value) => choose({ [name]: value, at: null });
-  const rewards = run.rewards.map((name) => [name, name]);
-  const wrong = [
-    ["", "all"],
-    ["any", "any failure"],
-    ...rewards.map(([name]) => [name, `${name} failed`]),
-    ...(run.finishes.includes("error") ? [["environment", "environment failed"]] : []),
-  ];
-  return el(
-    "form",
-    { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
-    runs.length > 1 &&
-      field(
-        "Run",
-        select(
-          runs.map((own) => [String(own.place), own.name]),
-          String(run.place),
-          (value) => go(linkTo("rollouts", { run: Number(value) || null, step: choices.get("step") })),
-        ),
-      ),
-    stepField(run, choices),
-    field("Search", search),
-    field(
-      "Sort",
-      select(
-        Object.entries(run.index.new_advantage ? { ...SORTS, "-shift": "most changed by --new" } : SORTS),
-        choices.get("sort"),
-        set("sort"),
-      ),
-    ),
-    el(
+// What chooses the rollouts of the list. Its controls stay while choices change: what is written in one is not lost.
+class Filters {
+  // open: tells the place of the rollout that is open.
+  constructor(runs, run, choices, open) {
+    Object.assign(this, { run, open, controls: new Map() });
+    const set = (name) => (value) => choose({ [name]: value, at: null });
+    const options = (name, pairs) => {
+      const node = select(pairs, choices.get(name), set(name));
+      this.controls.set(name, node);
+      return node;
+    };
+    const all = (pairs) => [["", "all"], ...pairs];
+    const rewards = run.rewards.map((name) => [name, name]);
+    const wrong = [
+      ["any", "any failure"],
+      ...rewards.map(([name]) => [name, `${name} failed`]),
+      ...(run.finishes.includes("error") ? [["environment", "environment failed"]] : []),
+    ];
+    const sorts = run.index.new_advantage ? { ...SORTS, "-shift": "most changed by --new" } : SORTS;
+    const many = run.rewards.length > 1;
+    this.details = el(
       "details",
-      {
-        open: ["group", "env", "finish", "verdict", "failed", "flipped", "reward", "min", "max"].some((name) =>
-          choices.has(name),
-        ),
-      },
+      { open: FOLDED.some((name) => choices.has(name)) },
       el("summary", null, "Filters"),
       el(
         "div",
         { class: "more-filters" },
-        field(
-          "Group",
-          el("input", {
-            type: "text",
-            inputmode: "numeric",
-            size: 4,
-            placeholder: "all",
-            value: choices.get("group") ?? "",
-            onchange: (event) => choose({ group: span(event.target.value) ? event.target.value : null, at: null }),
-          }),
-        ),
-        run.envs.length > 1 &&
-          field(
-            "Environment",
-            select([["", "all"], ...run.envs.map((name) => [name, name])], choices.get("env"), set("env")),
-          ),
+        field("Group", this.range("group", 4)),
+        run.envs.length > 1 && field("Environment", options("env", all(run.envs.map((name) => [name, name])))),
         run.finishes.length > 1 &&
-          field(
-            "Ended by",
-            select(
-              [["", "all"], ...run.finishes.map((name) => [name, FINISHED[name] ?? name])],
-              choices.get("finish"),
-              set("finish"),
-            ),
-          ),
-        run.judged &&
-          field(
-            "Verdict",
-            select(
-              [
-                ["", "all"],
-                ["right", "right"],
-                ["wrong", "wrong"],
-              ],
-              choices.get("verdict"),
-              set("verdict"),
-            ),
-          ),
-        run.index.new_advantage &&
-          field(
-            "With --new",
-            select(
-              [
-                ["", "all"],
-                ["1", "turned round"],
-              ],
-              choices.get("flipped"),
-              set("flipped"),
-            ),
-          ),
-        field("Failures", select(wrong, choices.get("failed"), set("failed"))),
-        run.rewards.length > 1 &&
-          field("Score of", select([["", "total"], ...rewards], choices.get("reward"), set("reward"))),
-        numberField("min", run.rewards.length > 1 ? "from" : "Reward from", choices),
-        numberField("max", run.rewards.length > 1 ? "to" : "Reward to", choices),
+          field("Ended by", options("finish", all(run.finishes.map((name) => [name, FINISHED[name] ?? name])))),
+        run.judged && field("Verdict", options("verdict", all(VERDICTS.slice(1).map((name) => [name, name])))),
+        run.index.new_advantage && field("With --new", options("flipped", all([["1", "turned round"]]))),
+        field("Failures", options("failed", all(wrong))),
+        many && field("Score of", options("reward", [["", "total"], ...rewards])),
+        field(many ? "from" : "Reward from", this.bound("min")),
+        field(many ? "to" : "Reward to", this.bound("max")),
       ),
-    ),
-  );
-};
+    );
+    this.clear = el(
+      "button",
+      {
+        class: "clear",
+        onclick: () => {
+          choose(Object.fromEntries(NARROWING.map((name) => [name, null])));
+          document.querySelector(".list").focus();
+        },
+      },
+      "Show all",
+    );
+    this.node = el(
+      "form",
+      { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+      runs.length > 1 &&
+        field(
+          "Run",
+          select(
+            runs.map((own) => [String(own.place), own.name]),
+            String(run.place),
+            (value) => go(linkTo("rollouts", { run: Number(value) || null, step: here().choices.get("step") })),
+          ),
+        ),
+      this.stepper(),
+      field("Search prompts and completions", this.search()),
+      field("Sort", options("sort", Object.entries(sorts))),
+      this.details,
+      this.clear,
+    );
+    this.follow(choices);
+  }
+
+  // Those of a newer state of the run: the same, unless there is another name to choose and nobody writes here.
+  renewed(runs, run, choices) {
+    const names = ({ rewards, envs, finishes, judged }) => JSON.stringify([rewards, envs, finishes, judged]);
+    if (names(run) === names(this.run) || this.node.contains(document.activeElement)) {
+      this.run = run;
+      return this;
+    }
+    const next = new Filters(runs, run, choices, this.open);
+    next.details.open = this.details.open;
+    return next;
+  }
+
+  // Shows other choices; a control that somebody writes in keeps what it has.
+  follow(choices) {
+    for (const [name, control] of this.controls) {
+      if (control !== document.activeElement) control.value = choices.get(name) ?? "";
+    }
+    this.clear.hidden = !NARROWING.some((name) => choices.has(name));
+  }
+
+  // An input whose text becomes a choice, or is refused in words where it is none.
+  written(name, props, accepted, refusal) {
+    const take = () => {
+      const text = node.value.trim();
+      node.setCustomValidity(text && !accepted(text) ? refusal : "");
+      if (node.reportValidity()) choose({ [name]: text || null, at: null });
+    };
+    const node = el("input", { type: "text", ...props, onchange: take, oninput: () => node.setCustomValidity("") });
+    this.controls.set(name, node);
+    return node;
+  }
+
+  range(name, size, props) {
+    const refusal = `A ${name} such as 3, or ${name}s as 3-9`;
+    return this.written(name, { inputmode: "numeric", size, placeholder: "all", ...props }, span, refusal);
+  }
+
+  bound(name) {
+    return this.written(
+      name,
+      { inputmode: "decimal", size: 5, placeholder: "–" },
+      (text) => limit(text) !== null,
+      "A number such as 0.5",
+    );
+  }
+
+  search() {
+    const take = (quiet) => {
+      clearTimeout(this.waiting);
+      choose({ q: node.value.trim() || null, at: null }, quiet);
+    };
+    const node = el("input", {
+      type: "search",
+      id: "search",
+      placeholder: "words  ( / )",
+      title: "In prompts, completions, what environments and tools said, and the rows that rewards read",
+      onchange: () => take(true),
+      oninput: () => {
+        clearTimeout(this.waiting);
+        this.waiting = setTimeout(take, TYPING, true);
+      },
+    });
+    this.controls.set("q", node);
+    return node;
+  }
+
+  stepper() {
+    return el(
+      "span",
+      { class: "field stepper" },
+      el("span", null, "Step"),
+      el(
+        "span",
+        null,
+        el("button", { "aria-label": "Step before", onclick: () => this.move(-1) }, "‹"),
+        this.range("step", 7, { "aria-label": "Step, or steps as 1-20" }),
+        el("button", { "aria-label": "Step after", onclick: () => this.move(1) }, "›"),
+      ),
+    );
+  }
+
+  // The step beside those that are listed, or beside that of the open rollout where all are.
+  move(by) {
+    const all = this.run.heldSteps,
+      place = this.open();
+    const range = span(here().choices.get("step")) ?? (place >= 0 ? [this.run.index.step[place]] : [-1]);
+    const at = by > 0 ? all.findIndex((step) => step > range.at(-1)) : all.findLastIndex((step) => step < range[0]);
+    if (at >= 0) choose({ step: all[at], at: null });
+  }
+}
 
 class RolloutList {
   // opened: called with the place of the rollout that is chosen.
@@ -176,7 +191,7 @@ class RolloutList {
         "aria-label": "Rollouts",
         onscroll: () => this.draw(),
         onkeydown: (event) => {
-          const by = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
+          const by = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8, Home: -Infinity, End: Infinity }[event.key];
           if (!by) return;
           event.preventDefault();
           this.move(by);
@@ -233,7 +248,7 @@ class RolloutList {
     const excerpt = el("span", { class: "excerpt", dir: "auto" });
     this.run
       .texts(place)
-      .then((texts) => excerpt.replaceChildren(...spelled(oneLine(texts.completion, 160) || "(empty)")));
+      .then((texts) => excerpt.replaceChildren(...marked(oneLine(texts.completion, 160) || "(empty)")));
     return el(
       "div",
       {
@@ -258,7 +273,7 @@ class RolloutList {
         index.verdict[place]
           ? el("b", { class: VERDICTS[index.verdict[place]] }, VERDICTS[index.verdict[place]])
           : null,
-        `${number(index.tokens[place])} tokens`,
+        el("span", { class: "tokens-of-row" }, `${number(index.tokens[place])} tokens`),
       ),
       meter(index.reward[place], this.run.scale, number(index.reward[place])),
       index.new_reward && el("span", { class: "renewed" }, `${number(index.new_reward[place])} now`),

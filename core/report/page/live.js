@@ -10,9 +10,9 @@ const tell = (text, gone = false) => {
   indicator.classList.toggle("gone", gone);
 };
 
-// Whoever writes, chooses, drags or selects is not disturbed.
+// Whoever chooses, drags or selects is not disturbed; what is written in a field stays.
 const occupied = () =>
-  document.activeElement?.matches("input[type=text], input[type=search], select") ||
+  document.activeElement?.matches("select") ||
   document.querySelector("input:active, .plot:active, dialog[open]") !== null ||
   !getSelection().isCollapsed;
 

@@ -19,6 +19,9 @@ let runs = [];
 let current = null;
 let browser = null;
 
+let visited = "#rollouts"; // the list as it was left
+let early = null; // what is typed before the field of the search is there
+
 const indicator = el("span", { class: "live" }); // how old the page is, where it follows its runs
 
 const navigation = (view) =>
@@ -41,7 +44,9 @@ const navigation = (view) =>
       ["overview", "Overview"],
       ["rollouts", "Rollouts"],
       ["settings", "Settings"],
-    ].map(([name, label]) => el("a", { href: `#${name}`, "aria-current": name === view ? "page" : null }, label)),
+    ].map(([name, label]) =>
+      el("a", { href: name === "rollouts" ? visited : `#${name}`, "aria-current": name === view ? "page" : null }, label),
+    ),
     document.getElementById("version") && [el("a", { href: "./" }, "All runs"), indicator],
     el(
       "button",
@@ -69,8 +74,9 @@ class Browser {
     this.run = run;
     this.count = el("p", { class: "count", role: "status" });
     this.top = el("div");
+    this.filters = null;
     this.list = new RolloutList(run, (place) =>
-      choose({ at: reference(run, place), view: null, to: null }, innerWidth >= NARROW),
+      choose({ at: reference(this.run, place), view: null, to: null }, innerWidth >= NARROW),
     );
     this.detail = el("div", { class: "detail", tabindex: "-1", id: "detail" });
     this.node = el(
@@ -85,27 +91,38 @@ class Browser {
 
   async show(choices) {
     const turn = ++this.turn;
-    const [step, wanted] = (choices.get("at") ?? "").split(".").map(Number);
-    this.place = choices.get("at") ? this.run.find(step, wanted) : -1;
-    this.node.classList.toggle("opened", this.place >= 0);
+    const at = choices.get("at");
+    visited = location.hash;
+    this.place = at ? this.run.at(at) : -1;
+    this.node.classList.toggle("opened", at !== null);
     const asked = new URLSearchParams(choices);
     for (const name of ["at", "view", "to", "by"]) asked.delete(name);
+    this.filters ??= new Filters(runs, this.run, choices, () => this.place);
+    if (this.filters.node.parentNode !== this.top) this.top.replaceChildren(this.filters.node);
+    this.filters.follow(choices);
     if (String(asked) !== this.asked) {
       this.asked = String(asked);
-      this.top.replaceChildren(filters(runs, this.run, choices));
+      searching.pattern = patternOf(choices.get("q"));
       await this.filter(choices);
     } else this.list.mark(this.place);
     if (turn !== this.turn) return;
-    const open = this.place >= 0 ? this.place : innerWidth >= NARROW ? this.list.places[0] : undefined;
-    if (open === undefined) return this.detail.replaceChildren();
+    const open = at ? this.place : innerWidth >= NARROW ? (this.list.places[0] ?? -1) : -1;
+    const back = el("button", { class: "back", onclick: () => choose({ at: null, view: null, to: null }) }, "‹ List");
+    if (open < 0) return this.detail.replaceChildren(back, this.nothing(at));
     this.place = open;
     this.list.mark(open);
     const shown =
       choices.get("view") === "group" ? await sideBySide(this.run, open) : await detail(this.run, open, choices);
     if (turn !== this.turn) return;
-    const back = el("button", { class: "back", onclick: () => choose({ at: null, view: null, to: null }) }, "‹ List");
     this.detail.replaceChildren(back, shown);
     this.detail.scrollTop = 0;
+  }
+
+  // Says why no rollout is shown: the link is to one that is not here, or none fits.
+  nothing(at) {
+    const part = this.run.held < this.run.recorded ? ", which holds a part of its run's" : "";
+    const text = at ? `There is no rollout ${at} in this page${part}.` : "No rollout fits what is chosen.";
+    return el("p", { class: "quiet" }, ...spelled(text));
   }
 
   async filter(choices) {
@@ -138,13 +155,12 @@ class Browser {
     const { node } = this.list,
       top = this.list.places[Math.floor(node.scrollTop / ROW)];
     const marks = [this.place, top].map((place) => (place >= 0 ? reference(this.run, place) : null));
-    const unfolded = this.top.querySelector("details")?.open,
-      beyond = node.scrollTop % ROW;
+    const beyond = node.scrollTop % ROW;
     this.run = this.list.run = run;
-    const [place, first] = marks.map((mark) => (mark ? run.find(...mark.split(".").map(Number)) : -1));
+    const [place, first] = marks.map((mark) => (mark ? run.at(mark) : -1));
     this.place = place;
-    this.top.replaceChildren(filters(runs, run, choices));
-    this.top.querySelector("details").open = unfolded;
+    this.filters = this.filters?.renewed(runs, run, choices) ?? new Filters(runs, run, choices, () => this.place);
+    if (this.filters.node.parentNode !== this.top) this.top.replaceChildren(this.filters.node);
     await this.filter(choices);
     const at = this.list.places.indexOf(first);
     if (at >= 0) node.scrollTop = at * ROW + beyond;
@@ -180,8 +196,28 @@ const draw = async () => {
   current = next;
   page.replaceChildren(navigation(view), next.node, el("p", { id: "said", role: "status" }), help());
   scrollTo(0, 0);
-  return next === browser ? browser.show(choices) : null;
+  if (next !== browser) return;
+  await browser.show(choices);
+  if (early !== null) search(early);
 };
+
+// Puts the reader into the search, with what was typed until it was there.
+const search = (text) => {
+  early = null;
+  const input = document.getElementById("search");
+  input.focus();
+  if (!text) return input.select();
+  input.value = text;
+  input.dispatchEvent(new Event("input"));
+};
+
+// The address of what is shown; the rollout that is open because it is the first is named as well.
+const address = () => {
+  const named = current === browser && browser?.place >= 0;
+  return location.href.split("#")[0] + (named ? linkOf(browser.run, browser.place, pairs(["view", "to"])) : location.hash);
+};
+
+const pairs = (names) => Object.fromEntries(names.map((name) => [name, here().choices.get(name)]));
 
 const typing = (node) =>
   node instanceof HTMLInputElement || node instanceof HTMLSelectElement || node instanceof HTMLTextAreaElement;
@@ -205,8 +241,8 @@ const KEYS = {
         to: null,
       });
   },
-  h: () => document.querySelector(".stepper button").click(),
-  l: () => document.querySelector(".stepper button:last-child").click(),
+  h: () => browser.filters.move(-1),
+  l: () => browser.filters.move(1),
   Escape: () => choose({ at: null, view: null, to: null }),
 };
 
@@ -216,14 +252,20 @@ addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  const opened = { o: "overview", r: "rollouts", s: "settings" }[event.key];
-  if (opened) go(`#${opened}`);
+  if (early !== null && event.key.length === 1) {
+    event.preventDefault();
+    early += event.key;
+    return;
+  }
+  const opened = { o: "#overview", r: visited, s: "#settings" }[event.key];
+  if (opened) go(opened);
   else if (event.key === "?") document.getElementById("help").showModal();
-  else if (event.key === "c") copy(location.href, "Link");
+  else if (event.key === "c") copy(address(), "Link");
   else if (event.key === "/") {
     event.preventDefault();
-    if (here().view !== "rollouts") go("#rollouts");
-    setTimeout(() => document.getElementById("search")?.focus(), 60);
+    if (current === browser && browser) return search("");
+    early = "";
+    go(visited);
   } else if (current === browser && browser?.place >= 0 && KEYS[event.key]) KEYS[event.key]();
 });
 

@@ -10,7 +10,7 @@ const firstAndLast = (values, window) => {
 const reachOf = (run, at) => {
   const low = run.metrics[`${HELD_OUT}_low`]?.[at],
     high = run.metrics[`${HELD_OUT}_high`]?.[at];
-  return known(low) && known(high) ? `${percent(low)} to ${percent(high)}` : "";
+  return known(low) && known(high) ? `95% interval ${percent(low)} to ${percent(high)}` : "";
 };
 
 const heldOut = (run) => {
@@ -50,7 +50,7 @@ const facts = (run) => {
         held.first === held.last
           ? percent(held.values[held.last])
           : arrow(percent(held.values[held.first]), percent(held.values[held.last])),
-        reachOf(run, held.last),
+        [reachOf(run, held.last), known(run.config.evaluation?.size) && ` of ${number(run.config.evaluation.size)}`],
       ),
     lengths && fact("Length", arrow(number(Math.round(lengths[0])), number(Math.round(lengths[1]))), "tokens, mean"),
     fact("Steps", known(run.steps) ? `${number(done)} of ${number(run.steps)}` : number(done), duration(seconds)),
@@ -62,6 +62,17 @@ const facts = (run) => {
   );
 };
 
+// The settings that a reader asks for first; runs of older releases may lack some.
+const manner = ({ train, lora, seed }) =>
+  [
+    lora && (lora.enabled ? "LoRA" : "full fine-tuning"),
+    known(train?.lr) && `learning rate ${number(train.lr)}`,
+    known(train?.prompts_per_step) && `${number(train.prompts_per_step)} prompts × ${number(train.group_size)} completions a step`,
+    known(seed) && `seed ${seed}`,
+  ]
+    .filter(Boolean)
+    .join(", ");
+
 const heading = (run, several) =>
   el(
     "header",
@@ -72,11 +83,12 @@ const heading = (run, several) =>
       { class: "sub" },
       el("span", { class: `status ${run.status}` }, run.status),
       " ",
-      ...spelled(run.model || "embedded"),
+      ...spelled(run.model === "embedded" ? "the embedded model" : run.model),
       " on ",
       ...spelled(run.env),
       run.rewards.length ? [", rewarded by ", ...spelled(run.rewards.join(", "))] : [],
     ),
+    el("p", { class: "sub" }, manner(run.config)),
   );
 
 const leftOut = (runs) => {
@@ -157,10 +169,14 @@ const timeline = (runs) =>
       );
       const marks = run.alarms.map((alarm) =>
         svg(
-          "svg",
-          { x: x(alarm.step), overflow: "visible", class: `alarm ${alarm.kind}` },
-          svg("path", { d: "M0 7l6 11h-12z" }),
-          svg("title", null, `step ${alarm.step}: ${alarm.text}`),
+          "a",
+          { href: alarmLink(run, alarm), "aria-label": `the rollouts of the alarm in step ${alarm.step}` },
+          svg(
+            "svg",
+            { x: x(alarm.step), overflow: "visible", class: `alarm ${alarm.kind}` },
+            svg("path", { d: "M0 7l6 11h-12z" }),
+            svg("title", null, `step ${alarm.step}: ${alarm.text}`),
+          ),
         ),
       );
       return el(
@@ -169,7 +185,7 @@ const timeline = (runs) =>
         svg(
           "svg",
           {
-            role: "img",
+            role: "group",
             "aria-label": `${run.name}: ${counted(run.alarms.length, "alarm")}, ${number(done)} of ${number(last)} steps`,
           },
           svg("line", { x1: x(0), x2: x(last), y1: 14, y2: 14, class: "planned" }),
@@ -181,6 +197,7 @@ const timeline = (runs) =>
           "span",
           { class: "ends" },
           el("span", null, runs.length > 1 ? [swatch(run), ...spelled(run.name)] : "step 0"),
+          held && el("span", { class: "meaning" }, "dots: held-out accuracy was measured"),
           el("span", null, `step ${number(last)}`),
         ),
       );
@@ -308,7 +325,12 @@ const controls = () => {
     slider,
     told,
     el("button", { id: "unzoom", hidden: shared.from === null, onclick: () => zoom(null, null) }, "All steps"),
-    el("span", { class: "hint" }, "Drag over a chart to zoom, click to see the rollouts of that step."),
+    el(
+      "span",
+      { class: "hint" },
+      "Lines are means of so many steps, numbers at the cursor those of one. Drag over a chart to zoom, click to see " +
+        "the rollouts of that step.",
+    ),
   );
 };
 

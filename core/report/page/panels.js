@@ -71,8 +71,32 @@ const SECTIONS = [
           one("turns/failed", "environment"),
           ...every(keys, /^env\/(.+)\/failed$/).map(({ key, label }) => one(key, `${label}, environment`)),
         ],
+        exact: true,
       },
-      { title: "Abstentions", unit: "share of rollouts", curves: every(keys, /^rewards\/(.+)\/abstain$/) },
+      {
+        title: "Abstentions",
+        unit: "share of rollouts",
+        curves: every(keys, /^rewards\/(.+)\/abstain$/),
+        exact: true,
+      },
+      {
+        title: "What decides",
+        unit: "share of the differences within groups",
+        range: [0, 1],
+        curves: every(keys, /^rewards\/(.+)\/of_differences$/),
+        without: (curves) => curves.length < 2,
+      },
+      { title: "Lowest scores", unit: "share of rollouts", curves: every(keys, /^rewards\/(.+)\/lowest$/) },
+      {
+        title: "Time of lowest scores",
+        unit: "times that of others",
+        curves: every(keys, /^rewards\/(.+)\/lowest_time$/),
+      },
+      {
+        title: "Tokens that taught nothing",
+        unit: "share of those sampled",
+        curves: [one("sampling/taught_nothing", "taught nothing")],
+      },
     ],
   ],
   [
@@ -119,7 +143,7 @@ const SECTIONS = [
       { title: "Distance to the reference", unit: "nats", curves: [one("kl", "KL")] },
       { title: "Loss", unit: "", curves: [one("loss", "loss")] },
       { title: "Gradient", unit: "norm before clipping", curves: [one("grad_norm", "norm")] },
-      { title: "Learning rate", unit: "", curves: [one("learning_rate", "rate")] },
+      { title: "Learning rate", unit: "", curves: [one("learning_rate", "rate")], exact: true },
       { title: "Clipped ratios", unit: "share of tokens", curves: every(keys, /^clip_ratio\/(.+?)(?:_mean)?$/) },
       {
         title: "Sampling against training",
@@ -141,6 +165,8 @@ const SECTIONS = [
       },
       { title: "Seconds of rewards", unit: "all calls of a step", curves: every(keys, /^time\/rewards\/(.+)$/) },
       { title: "Sampled tokens", unit: "a second of sampling", curves: [one("time/tokens_per_second", "tokens")] },
+      { title: "Waiting for scores", unit: "completions", curves: [one("sampling/score_queue", "not scored yet")] },
+      { title: "Padding of the update", unit: "share of positions", curves: [one("update/padding", "padding")] },
     ],
   ],
   [
@@ -211,6 +237,7 @@ const seriesOf = (runs, metrics, panel) =>
           low: held ? metrics[place][`${HELD_OUT}_low`] : undefined,
           high: held ? metrics[place][`${HELD_OUT}_high`] : undefined,
           dots: held,
+          exact: panel.exact,
           bold: panel.curves.length * runs.length > 2,
         },
       ];

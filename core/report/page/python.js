@@ -78,7 +78,7 @@ const caseText = (reads, columns, texts, outcomes) => {
     ? ["Case(", "    [", ...texts.map((text) => `        ${pythonText(text)},`), "    ],"]
     : ["Case(", `    ${pythonText(texts[0])},`];
   lines.push(`    row={${row}},`);
-  lines.push(`    expect=${several ? `[${said.join(", ")}]` : said[0]},${failure ? `  # ${String(failure[2]).replace(/[\s\u0000-\u001f]+/g, " ")}` : ""}`);
+  lines.push(`    expect=${several ? `[${said.join(", ")}]` : said[0]},${failure ? `  # ${String(failure[2]).replace(/[\p{C}\p{Z}]+/gu, " ")}` : ""}`);
   if (reads?.options) lines.push(`    options=${reads.options},`);
   return [...lines, ")"].join("\n");
 };

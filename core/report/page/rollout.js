@@ -4,14 +4,6 @@ const FINISHED = bare({ stop: "ended", length: "cut at a limit", error: "environ
 const SHOWN_AS = bare({ user: "user", assistant: "policy", system: "system", tool: "tool" });
 
 const reference = (run, place) => `${run.index.step[place]}.${run.index.number[place]}`;
-const linkOf = (run, place) =>
-  linkTo("rollouts", {
-    run: run.place || null,
-    step: run.index.step[place],
-    group: run.index.group[place],
-    at: reference(run, place),
-  });
-
 const named = (run, place) =>
   `step ${run.index.step[place]}, group ${run.index.group[place]}, #${run.index.number[place]}`;
 
@@ -40,7 +32,10 @@ const message = ({ role, content, ...rest }, props) => {
 
 const prompt = (run, texts) => {
   const body = el("div");
-  const asMessages = () => body.replaceChildren(...texts.prompt.map((own) => message(own)));
+  const asMessages = () => {
+    body.replaceChildren();
+    inPieces(body, texts.prompt, (own) => message(own));
+  };
   const asSeen = () => body.replaceChildren(quoted(texts.seen, { class: "seen" }));
   const why = run.unseen ?? "the schemas of its tools stood in it too, and they are not recorded";
   const button = el(
@@ -67,7 +62,7 @@ const conversation = (texts) => {
   const rewards = texts.turnRewards ?? (Array.isArray(texts.info?.rewards) ? texts.info.rewards : []);
   const advantages = texts.turnAdvantages ?? [];
   let turn = 0;
-  return texts.messages.map((own) => {
+  const said = (own) => {
     if (own.role !== "assistant") return message(own, { title: own.role === "tool" ? "tool" : "environment" });
     const note = [
       turn < rewards.length && `reward ${number(rewards[turn])}`,
@@ -75,7 +70,8 @@ const conversation = (texts) => {
     ];
     turn += 1;
     return message(own, { title: `turn ${turn}`, note });
-  });
+  };
+  return [inPieces(el("div"), texts.messages, said)];
 };
 
 const FEW_TOKENS = 20000; // that are drawn one by one
@@ -140,6 +136,9 @@ const byToken = (tokens, { name, says, samples, unit, value, colour, told }) => 
 const colourings = (tokens) =>
   Object.entries(COLOURINGS).filter(([name, { value }]) => name === "token" || tokens.some((own) => known(value(own))));
 
+const weighted = (score, weight) =>
+  known(score) && weight !== 1 ? `× ${number(weight)} = ${number(score * weight)}` : `× ${number(weight)}`;
+
 const outcomes = (run, place, texts) => {
   const rows = run.rewards.map((name, at) => {
     const { kind } = run.outcome(at, place),
@@ -150,7 +149,7 @@ const outcomes = (run, place, texts) => {
       { class: kind },
       el("th", { scope: "row" }, ...spelled(name)),
       el("td", null, kind === "score" ? number(score) : kind === "abstain" ? "abstained" : "failed"),
-      el("td", { class: "faint" }, known(run.weights[name]) ? `× ${number(run.weights[name])}` : ""),
+      el("td", { class: "faint" }, known(run.weights[name]) ? weighted(kind === "score" ? score : null, run.weights[name]) : ""),
       el("td", { class: "reason" }, reason ? quoted(reason) : ""),
     );
   });
@@ -185,25 +184,11 @@ const columns = (texts) => {
       el(
         "table",
         { class: "columns" },
-        el(
-          "tbody",
-          null,
-          rows.map(([name, json]) => {
-            const value = parsed(json, json);
-            return el(
-              "tr",
-              null,
-              el("th", { scope: "row" }, ...spelled(name)),
-              el(
-                "td",
-                null,
-                quoted(
-                  typeof value === "string" ? value : Array.isArray(value) ? JSON.stringify(value, null, 1) : json,
-                ),
-              ),
-            );
-          }),
-        ),
+        inPieces(el("tbody"), rows, ([name, json]) => {
+          const value = parsed(json, json);
+          const text = typeof value === "string" ? value : Array.isArray(value) ? JSON.stringify(value, null, 1) : json;
+          return el("tr", null, el("th", { scope: "row" }, ...spelled(name)), el("td", null, quoted(text)));
+        }),
       ),
     )
   );
@@ -242,7 +227,7 @@ const actions = (run, place, texts) => {
   return el(
     "div",
     { class: "actions" },
-    el("button", { onclick: () => copy(location.href.split("#")[0] + linkOf(run, place), "Link") }, "Copy link"),
+    el("button", { onclick: () => copy(address(), "Link") }, "Copy link"),
     scored.map((name) =>
       el(
         "button",
@@ -300,12 +285,14 @@ const detail = async (run, place, choices) => {
         "p",
         { class: "figures" },
         el("span", null, "reward ", el("b", null, number(index.reward[place]))),
-        el(
-          "span",
-          null,
-          "advantage ",
-          el("b", { class: direction(index.advantage[place]) }, signed(index.advantage[place])),
-        ),
+        index.failed[place]
+          ? el("span", null, "failed, and not trained on")
+          : el(
+              "span",
+              null,
+              "advantage ",
+              el("b", { class: direction(index.advantage[place]) }, signed(index.advantage[place])),
+            ),
         index.new_reward &&
           el(
             "span",

@@ -12,6 +12,21 @@ const linkTo = (view, choices) => {
   return `#${view}${String(query) ? "?" + query : ""}`;
 };
 
+// The same choices with another rollout open: the list stays, unless it is of another step, group or prompt.
+const opening = (run, place, changes) => {
+  const { choices } = here(),
+    kept = Object.fromEntries(choices);
+  for (const name of ["step", "group", "prompt"]) {
+    const range = span(choices.get(name));
+    if (range && !(run.index[name][place] >= range[0] && run.index[name][place] <= range[1])) {
+      kept[name] = name === "step" ? run.index.step[place] : null;
+    }
+  }
+  return { ...kept, run: run.place || null, view: null, to: null, at: reference(run, place), ...changes };
+};
+
+const linkOf = (run, place, changes) => linkTo("rollouts", opening(run, place, changes));
+
 const go = (link) => {
   location.hash = link;
 };

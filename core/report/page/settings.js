@@ -22,7 +22,7 @@ const settingsTable = (title, runs, values, only) => {
           { class: "scroll" },
           el(
             "table",
-            { class: "values" },
+            { class: runs.length > 1 ? "values several" : "values" },
             runs.length > 1 &&
               el(
                 "thead",

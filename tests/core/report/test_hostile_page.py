@@ -71,7 +71,7 @@ INERT = """() => {
   const own = new Set(("html head meta title link style body noscript script div main nav a button header h1 h2 h3 p " +
     "span small b i dl dt dd section ol li svg line circle path g text clipPath rect figure figcaption output " +
     "label input table thead tbody tr th td caption form select option details summary pre article dialog kbd " +
-    "del ins").split(" "));
+    "del ins mark").split(" "));
   const wrong = [...document.querySelectorAll("*")].filter((node) => !own.has(node.localName) ||
     [...node.attributes].some(({ name, value }) => name.startsWith("on") || /^\\s*javascript:/i.test(value)) ||
     (node.localName === "a" && !node.getAttribute("href").startsWith("#")));
