@@ -1,4 +1,4 @@
-"""The rollouts of a page in a real Chromium: what is typed is kept, links hold what is shown, odd values stop nothing."""
+"""The rollouts of a page in a real Chromium: what is typed stays, links hold what is shown, odd values stop nothing."""
 
 from __future__ import annotations
 
@@ -140,12 +140,12 @@ def test_a_failed_rollout_has_no_advantage_and_a_long_one_comes_in_pieces(report
     assert page.locator(".answer .message").count() == 1000
     page.evaluate("location.hash = '#rollouts?at=2.6&to=2.7'")
     page.wait_for_selector(".answer ins")
-    assert page.locator(".answer .unseen").inner_text() == "200B × 60,000"
+    assert page.locator(".answer .unseen").inner_text() == "200B \u00d7 60,000"
 
 
 def test_settings_that_are_asked_for_first_and_whole_numbers_of_any_size_are_on_the_first_view(
     report: Path, opened: Opened
 ) -> None:
     page = opened(report)
-    assert "LoRA, learning rate 3e−5, seed 7" in page.locator("header.run").inner_text()
+    assert "LoRA, learning rate 3e\u22125, seed 7" in page.locator("header.run").inner_text()
     assert page.locator(".chart", has_text="counted").count() == 1
