@@ -15,16 +15,19 @@
     labels.json         tags and a note that a person gave it, if any did
     tensorboard/        the metrics as TensorBoard's events, where asked for
 
-Files appear whole: written under another name, synced, renamed. metrics.jsonl is appended and synced line by line; a
-half line at its end is dropped when the run resumes, as is everything after the checkpoint it resumes from.
+Files appear whole: written under another name, synced, renamed. What stands under that name beforehand, such as a link
+to a file elsewhere in a run that a stranger made, is not written through. metrics.jsonl is appended and synced line by
+line; a half line at its end is dropped when the run resumes, as is everything after the checkpoint it resumes from.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -238,11 +241,13 @@ class Hold:
 
     def _locked(self) -> IO[str]:
         try:
-            file = self._run.lock.open("a")
+            file = _opened_lock(self._run, "a")
         except OSError as error:
             raise UsageError(
                 f"cannot write in {self._run.path}: {error.strerror}. Copy the run to where you may write."
             ) from None
+        if file is None:
+            raise UsageError(f"{self._run.lock} is no file that a run makes. Remove it.")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -267,14 +272,36 @@ def exclusive(run: RunDir) -> Iterator[Hold]:
 
 def in_use(run: RunDir) -> bool:
     """True while a process runs in the directory, which need not be writable."""
-    if not run.lock.is_file():
+    try:
+        file = _opened_lock(run, "r")
+    except FileNotFoundError:
         return False
-    with run.lock.open() as file:
+    if file is None:
+        return False
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False
+
+
+def _opened_lock(run: RunDir, mode: str) -> IO[str] | None:
+    """Opens the lock; None where a link, a pipe or the like is in its place, which no run puts there."""
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+    try:
+        file = open(run.lock, mode, opener=opener)  # noqa: SIM115 (Path.open takes no opener)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    return None
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -298,7 +325,8 @@ def read_json(path: Path) -> Any:
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yields a name to write to; renames it to `path` once it is synced, removes it when the writer fails."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished = _unfinished(path)
+    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
     try:
         yield unfinished
         sync(unfinished)
@@ -311,9 +339,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yields a folder to fill; puts it in the place of `path` once its files are synced."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = _unfinished(path)
+    unfinished.mkdir()
     try:
         yield unfinished
         ordinary_modes(unfinished)
@@ -324,6 +352,19 @@ def whole_folder(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _unfinished(path: Path) -> Path:
+    """Returns the name to write under, cleared of what a killed writer, or whoever made the directory, left there.
+
+    The name is always the same, so that nothing piles up; what is made there is made anew or not at all.
+    """
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    if unfinished.is_dir() and not unfinished.is_symlink():
+        shutil.rmtree(unfinished, ignore_errors=True)
+    else:
+        unfinished.unlink(missing_ok=True)
+    return unfinished
 
 
 def append_metrics(run: RunDir, row: Mapping[str, Any]) -> None:

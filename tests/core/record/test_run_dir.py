@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -245,6 +245,37 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(run: RunDir) -
     )
 
 
+def test_nothing_that_stands_under_an_unfinished_name_is_written_through(run: RunDir, tmp_path: Path) -> None:
+    """A run that a stranger made may hold a link there to a file of whoever labels or exports it."""
+    precious, elsewhere = tmp_path / "precious", tmp_path / "elsewhere"
+    precious.write_text("mine")
+    elsewhere.mkdir()
+    (run.path / ".labels.json.unfinished").symlink_to(precious)
+    (run.path / ".model.unfinished").symlink_to(elsewhere, target_is_directory=True)
+    write_json(run.labels, {"note": "x"})
+    with whole_folder(run.model) as folder:
+        (folder / "weights").write_text("w")
+    assert precious.read_text() == "mine"
+    assert list(elsewhere.iterdir()) == []
+    assert read_json(run.labels) == {"note": "x"}
+    assert not run.labels.is_symlink()
+    assert not run.model.is_symlink()
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_a_killed_writer_left_is_in_nobodys_way(run: RunDir, folder: bool) -> None:
+    left = run.path / ".model.unfinished"
+    if folder:
+        left.mkdir()
+        (left / "half").write_text("half")
+    else:
+        left.write_text("half")
+    with whole_folder(run.model) as place:
+        (place / "weights").write_text("w")
+    assert [path.name for path in run.model.iterdir()] == ["weights"]
+    assert list(run.path.glob(".*")) == []
+
+
 def test_a_folder_takes_the_place_of_an_older_one_whole(run: RunDir) -> None:
     for name in ("old", "new"):
         with whole_folder(run.model) as folder:
@@ -260,6 +291,21 @@ def test_a_run_directory_is_held_by_one_process(run: RunDir) -> None:
         with pytest.raises(UsageError, match="in use by a run that is still going"), exclusive(run):
             pass
     assert not in_use(run)
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "folder"])
+def test_a_lock_that_no_run_made_is_refused_and_not_followed(run: RunDir, tmp_path: Path, what: str) -> None:
+    """A link would make a file elsewhere, and a pipe would wait for ever."""
+    made: dict[str, Callable[[], object]] = {
+        "link": lambda: run.lock.symlink_to(tmp_path / "elsewhere"),
+        "pipe": lambda: os.mkfifo(run.lock),
+        "folder": run.lock.mkdir,
+    }
+    made[what]()
+    assert not in_use(run)
+    with pytest.raises(UsageError, match=r"\.lock is no file that a run makes\. Remove it"), exclusive(run):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_run_that_still_goes_is_refused_before_anything_of_it_is_read(run: RunDir) -> None:
