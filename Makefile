@@ -41,8 +41,9 @@ fast: $(READY)  ## style, and the tests that train nothing and need no network
 	$(BIN)/ruff format --check .
 	$(PYTEST) --lane fast $(ARGS)
 
+# All of them: the fast lane first, under its guard, so that what is broken shows in its first minutes.
 test: $(READY)  ## run the tests
-	$(PYTEST) $(ARGS)
+	$(if $(strip $(ARGS)),$(PYTEST) $(ARGS),$(PYTEST) --lane fast && $(PYTEST) --lane long)
 
 nightly: $(READY)  ## run the tests that take many minutes: processes killed at random moments, thousands of programs
 	$(PYTEST) --lane nightly $(ARGS)
