@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from grpo.core.record.run_dir import RunDir, read_json, write_json
+from grpo.core.record.run_dir import LONGEST_SETTINGS, RunDir, read_json, write_json
 from grpo.plugins.errors import UsageError
 
 MOST_TAGS = 32
@@ -52,7 +52,7 @@ def labels_of(value: Any) -> Labels:
 def read_labels(run: RunDir) -> Labels:
     """Returns the labels of a run; none where they cannot be read, for nothing but a list depends on them."""
     try:
-        return labels_of(read_json(run.labels) or {})
+        return labels_of(read_json(run.labels, longest=LONGEST_SETTINGS) or {})
     except (UsageError, OSError, ValueError):
         return Labels()
 

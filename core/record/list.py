@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpo.core.record.run_dir import ORIGIN, RunDir, in_use, is_run, read_json, read_metrics
+from grpo.core.record.run_dir import LONGEST_SETTINGS, ORIGIN, RunDir, in_use, is_run, read_json, read_metrics
 from grpo.plugins.errors import UsageError
 
 HELD_OUT = "held_out/accuracy"
+STATUSES = ("running", "done", "interrupted", "failed")  # that a run writes
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class RunLine:
         env_rewards: an environment's name to the SPECs that were for it alone.
         defaults: some environment is in neither and had its default rewards.
         status: "running", "done", "interrupted" (stopped by a signal), "failed", "killed" (it says that it
-            runs, but no process does) or "unreadable".
+            runs, but no process does), "unknown" (it says something else) or "unreadable".
         resumes: `grpo run --resume` continues it.
         step, steps: the last recorded step, and how many the run is to make.
         reward: mean total of the last step, or None.
@@ -63,46 +65,61 @@ def list_runs(folder: Path) -> list[RunLine]:
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}. Name the folder that holds the runs.")
     found = [child for child in folder.iterdir() if is_run(child)]
-    return [_line(run) for run in sorted(found, key=lambda run: ((run / "config.json").stat().st_mtime, run.name))]
+    return [_line(run) for run in sorted(found, key=_age)]
+
+
+def _age(path: Path) -> tuple[float, str]:
+    try:
+        return (path / "config.json").stat().st_mtime, path.name
+    except OSError:  # it is being deleted
+        return 0.0, path.name
 
 
 def _line(path: Path) -> RunLine:
     run = RunDir(path)
     try:
-        config, state, metrics = read_json(run.config), read_json(run.state) or {}, read_metrics(run)
-        status = _status(run, state)
+        config, metrics = _read(run.config), read_metrics(run)
+        status = _status(run, _read(run.state) or {})
         held_out = [row[HELD_OUT] for row in metrics if row.get(HELD_OUT) is not None]
         rewards = [row["reward"] for row in metrics if row.get("reward") is not None]
         envs = config["env"] if isinstance(config["env"], list) else [config["env"]]
         env_rewards = {name: tuple(map(_spec, own)) for name, own in config.get("env_rewards", {}).items()}
+        model = (_read(run.base / ORIGIN) or {}).get("trained") or config["model"] or "embedded"
+        steps = config["train"]["steps"]
+        if not isinstance(model, str) or not isinstance(steps, int | None):
+            raise TypeError("its model is no name, or its steps are no number")
         return RunLine(
             path=path,
             env=", ".join(map(_spec, envs)),
-            model=(read_json(run.base / ORIGIN) or {}).get("trained") or config["model"] or "embedded",
+            model=model,
             rewards=tuple(map(_spec, config["rewards"])),
             env_rewards=env_rewards,
             defaults=not config["rewards"] and len(envs) > len(env_rewards),
             status=status,
             resumes=status in ("interrupted", "failed", "killed"),
             step=metrics[-1]["step"] if metrics else 0,
-            steps=config["train"]["steps"],
+            steps=steps,
             reward=rewards[-1] if rewards else None,
             before=held_out[0] if held_out else None,
             after=held_out[-1] if len(held_out) > 1 else None,
         )
     except (UsageError, OSError) as error:
         return RunLine(path=path, problem=str(error))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a file of another program, or another version
+    except Exception as error:  # a file of another program, or another version; whatever it is, it hides no other run
         return RunLine(path=path, problem=f"{path} does not hold what a run writes: {type(error).__name__}: {error}")
 
 
 def _status(run: RunDir, state: dict[str, Any]) -> str:
     status = str(state.get("status", "running"))  # no state: it was about to start
     if status != "running":
-        return status
+        return status if status in STATUSES else UNKNOWN
     if in_use(run):
         return "running"
     return "done" if run.model.is_dir() else "killed"
+
+
+def _read(path: Path) -> Any:
+    return read_json(path, longest=LONGEST_SETTINGS)
 
 
 def _spec(source: Any) -> str:

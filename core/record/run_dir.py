@@ -31,9 +31,11 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from grpo.core.record.bounded import parsed
 from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
 
@@ -47,6 +49,10 @@ PLAIN += ("messages", "info", "reward", "advantage", "env")
 LATER: tuple[str, ...] = ("right", "token_ids", "logprobs", "turn_rewards", "turn_advantages", "sampled_by")
 PARTS = ("outcome", "score", "reason")
 TOKENS = ("token_ids", "logprobs")
+LAST_STEP = 2**31 - 1
+LONGEST_LINE = 16 * 2**20  # bytes of the metrics of a step
+LONGEST_SETTINGS = 64 * 2**20  # bytes of what says what a run is and how far
+LONGEST_RECORD = 4 * 2**30  # and of rollouts under way, in a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +203,10 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
 
 def is_run(folder: Path) -> bool:
     """True for a run directory; a model's folder has a config.json too, but no versions.json."""
-    return (folder / "config.json").is_file() and (folder / "versions.json").is_file()
+    try:
+        return (folder / "config.json").is_file() and (folder / "versions.json").is_file()
+    except OSError:  # a name that is too long for one, or a folder that is not ours to look into
+        return False
 
 
 def open_run_dir(path: Path) -> RunDir:
@@ -310,14 +319,24 @@ def write_json(path: Path, value: Any) -> None:
         unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, *, longest: int = LONGEST_RECORD) -> Any:
     """Reads a JSON file; None when it does not exist.
 
+    Args:
+        path: of the file.
+        longest: bytes that it may have.
+
     Raises:
-        UsageError: it holds something else.
+        UsageError: it holds something else, or more.
     """
+    if not path.is_file():
+        return None
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > longest:
+                raise UsageError(f"{path} has {size:,} bytes, and no run writes more than {longest:,}. Remove the run.")
+            return parsed(file.read().decode())
     except ValueError as error:
         raise UsageError(f"{path} is not valid JSON: {error}. Fix it, or start a new run.") from None
 
@@ -384,22 +403,29 @@ def read_metrics(run: RunDir) -> list[dict[str, Any]]:
     if not run.metrics.is_file():
         return []
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(run.metrics.read_bytes().splitlines(keepends=True), start=1):
-        try:
-            rows += [_measured(json.loads(line))] if line.endswith(b"\n") else []
-        except ValueError as error:
-            raise UsageError(f"{run.metrics}, line {number}, was damaged: {error}. Remove that line.") from None
+    with run.metrics.open("rb") as file:
+        lines = iter(partial(file.readline, LONGEST_LINE + 1), b"")
+        for number, line in enumerate(lines, start=1):
+            try:
+                rows += [_measured(line)] if line.endswith(b"\n") or len(line) > LONGEST_LINE else []
+            except ValueError as error:
+                raise UsageError(f"{run.metrics}, line {number}, was damaged: {error}. Remove that line.") from None
     return rows
 
 
-def _measured(row: Any) -> dict[str, Any]:
+def _measured(line: bytes) -> dict[str, Any]:
     """Returns the metrics of a step.
 
     Raises:
         ValueError: it is something else.
     """
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"it has more than {LONGEST_LINE:,} bytes")
+    row = parsed(line.decode())
     if not isinstance(row, dict) or type(row.get("step")) is not int:
         raise ValueError("not an object with a step")
+    if not 0 <= row["step"] <= LAST_STEP:
+        raise ValueError(f"no run has a step {row['step']}")
     for name, value in row.items():
         if not isinstance(value, int | float | None):
             raise ValueError(f"{name!r} is no number")

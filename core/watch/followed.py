@@ -19,7 +19,16 @@ from typing import Any
 
 from grpo.core.record.browse import Rollout, from_table
 from grpo.core.record.list import RunLine, list_runs
-from grpo.core.record.run_dir import STEP_FILE, RunDir, in_use, read_json, read_metrics, read_rollouts, rollout_steps
+from grpo.core.record.run_dir import (
+    LONGEST_SETTINGS,
+    STEP_FILE,
+    RunDir,
+    in_use,
+    read_json,
+    read_metrics,
+    read_rollouts,
+    rollout_steps,
+)
 from grpo.core.report.alarms import Alarm, AlarmWatch
 from grpo.core.report.index import Index
 from grpo.core.report.scan import Scan
@@ -66,8 +75,10 @@ class FollowedRun:
 
     def __init__(self, run: RunDir) -> None:
         self.run = run
-        self.config: Mapping[str, Any] = read_json(run.config)
-        self.versions: Mapping[str, Any] = read_json(run.versions)
+        self.config, self.versions = _read(run.config), _read(run.versions)
+        plugins = self.versions.get("plugins", {})
+        if not isinstance(plugins, dict) or not all(isinstance(lock, dict) for lock in plugins.values()):
+            raise UsageError(f"{run.versions} does not hold what a run writes. Restore it, or remove the run.")
         self.alarms: Sequence[Alarm] = ()
         self._version: tuple[object, ...] | None = None
         self._shown = self._reading = self._fresh()
@@ -223,7 +234,11 @@ class FollowedRun:
 
     def _fresh(self) -> _Reading:
         scan = Scan(self.run)
-        return _Reading(scan, Index(scan), AlarmWatch(self.config["train"]["dtype"], []))
+        try:
+            watch = AlarmWatch(self.config["train"]["dtype"], [])
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"{self.run.config} does not hold what a run writes: no dtype {error}.") from None
+        return _Reading(scan, Index(scan), watch)
 
     def _look(self) -> RunLine:
         """Finds out what there is to read."""
@@ -272,6 +287,18 @@ class FollowedRun:
 
     def _stamp(self, step: int) -> tuple[int, int] | None:
         return stamp(self.run.rollouts / STEP_FILE.format(step))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    """Reads the settings of a run, or the versions of what it ran with.
+
+    Raises:
+        UsageError: the file holds something else.
+    """
+    found = read_json(path, longest=LONGEST_SETTINGS)
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} does not hold what a run writes. Restore it, or remove the run.")
+    return found
 
 
 def fingerprint(run: RunDir) -> tuple[object, ...]:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 from grpo.core.report.page import list_page, live_page
+from grpo.core.text.printable import one_line
 from grpo.core.watch.folder import WatchedFolder
 from grpo.plugins.errors import RunError, UsageError
 
@@ -99,6 +100,11 @@ class _Request(BaseHTTPRequestHandler):
             self._json({"error": str(refused)}, refused.status)
         except UsageError as error:
             self._json({"error": str(error)}, HTTPStatus.CONFLICT)
+        except ConnectionError:  # whoever asked went away
+            raise
+        except Exception as error:  # of one run, and the others are still to be seen
+            said = one_line(f"{type(error).__name__}: {error}", 300)
+            self._json({"error": f"this could not be answered: {said}."}, HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _admitted(self) -> tuple[str, dict[str, list[str]]]:
         """Returns what is asked for and with what, of a request that knows the secret.

@@ -88,7 +88,7 @@ def test_what_is_no_label_is_refused_and_changes_nothing(tmp_path: Path, value: 
     assert not run.labels.exists()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "7", '{"tags": 3}', '{"more": 1}'])
+@pytest.mark.parametrize("text", ["{", "[]", "7", '{"tags": 3}', '{"more": 1}', "[" * 200_000])
 def test_labels_that_cannot_be_read_hide_no_run(tmp_path: Path, text: str) -> None:
     run = made_run(tmp_path / "pens", steps=1)
     run.labels.write_text(text)
@@ -107,6 +107,20 @@ def test_a_run_is_deleted_by_its_name_alone_and_never_while_it_is_in_use(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
     with pytest.raises(UsageError, match="no run 'one'"):
         watched.watched(["one"])
+
+
+def test_labels_and_deletion_follow_no_link_that_a_run_brought_along(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "runs" / "one", steps=1)
+    precious, elsewhere = tmp_path / "precious", tmp_path / "elsewhere"
+    precious.write_text("mine")
+    (run.path / ".labels.json.unfinished").symlink_to(precious)
+    run.lock.symlink_to(elsewhere)
+    watched = WatchedFolder(tmp_path / "runs")
+    watched.label("one", {"note": "x"})
+    assert (precious.read_text(), read_labels(run).note) == ("mine", "x")
+    with pytest.raises(UsageError, match="no file that a run makes"):
+        watched.delete("one", "one")
+    assert not elsewhere.exists()
 
 
 def test_a_run_that_may_be_going_on_on_another_machine_is_not_deleted(tmp_path: Path) -> None:

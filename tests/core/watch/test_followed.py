@@ -158,3 +158,22 @@ def test_memory_has_the_texts_of_few_steps(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert followed.index.count == 640
     assert held < 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("versions.json", "[1]"),
+        ("versions.json", '{"plugins": {"a": 5}}'),
+        ("versions.json", '{"plugins": [1]}'),
+        ("config.json", "7"),
+        ("config.json", '{"train": {}}'),
+        ("config.json", '{"train": {"dtype": "x"}}'),
+        ("config.json", '{"train": {"dtype": []}}'),
+    ],
+)
+def test_settings_and_versions_that_no_run_writes_are_refused(tmp_path: Path, file: str, text: str) -> None:
+    run = made_run(tmp_path / "odd")
+    (run.path / file).write_text(text)
+    with pytest.raises(UsageError, match=f"{file} does not hold what a run writes"):
+        FollowedRun(run)

@@ -151,6 +151,36 @@ def test_runs_are_labelled_and_deleted_from_the_page_alone(editing: WatchServer)
     assert json.loads(ask(editing, f"{start}/runs.json")[2])["runs"] == []
 
 
+@pytest.mark.parametrize("what", ["label", "delete"])
+def test_a_name_that_no_folder_can_have_is_answered_in_words(editing: WatchServer, what: str) -> None:
+    name = "x" * 300
+    status, _, body = ask(editing, f"/{editing.secret}/{what}", {"run": name, "confirmed": name})
+    assert (status, "there is no run" in json.loads(body)["error"]) == (409, True)
+
+
+def test_what_nobody_foresaw_is_answered_in_words_and_the_server_goes_on(
+    reading: WatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lines() -> list[dict[str, Any]]:
+        raise RecursionError("too deep \x1b[31m")
+
+    monkeypatch.setattr(reading.folder, "lines", lines)
+    status, _, body = ask(reading, f"/{reading.secret}/runs.json")
+    assert (status, json.loads(body)["error"]) == (500, "this could not be answered: RecursionError: too deep.")
+    monkeypatch.undo()
+    assert ask(reading, f"/{reading.secret}/runs.json")[0] == 200
+
+
+def test_a_run_that_cannot_be_read_leaves_the_others_to_be_seen(reading: WatchServer, tmp_path: Path) -> None:
+    made_run(tmp_path / "evil").state.write_text("[" * 200_000)
+    start = f"/{reading.secret}"
+    told = {line["name"]: line["status"] for line in json.loads(ask(reading, f"{start}/runs.json")[2])["runs"]}
+    assert told == {"pens": "done", "evil": "unreadable"}
+    status, _, body = ask(reading, f"{start}/report?run=evil")
+    assert (status, b"nested more than 200 deep" in body) == (409, True)
+    assert ask(reading, f"{start}/report?run=pens")[0] == 200
+
+
 def test_a_port_that_is_taken_is_said_so(reading: WatchServer, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"--port"):
         WatchServer(WatchedFolder(tmp_path), reading.server_port)

@@ -1,0 +1,121 @@
+"""Runs that anybody may have made, listed: one that cannot be read is a line that says why, and hides no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_run import made_run
+
+from grpo.core.record import list as lists
+from grpo.core.record.list import RunLine, list_runs
+from grpo.core.record.run_dir import RunDir
+
+Harm = Callable[[RunDir], object]
+DEEP = "[" * 200_000
+HUGE = f"1{'0' * 400}"
+
+
+def listed(folder: Path) -> dict[str, RunLine]:
+    return {line.path.name: line for line in list_runs(folder)}
+
+
+def configured(**changes: object) -> Harm:
+    return lambda run: run.config.write_text(json.dumps({**json.loads(run.config.read_text()), **changes}))
+
+
+def measured(line: str) -> Harm:
+    def harm(run: RunDir) -> None:
+        with run.metrics.open("a") as file:
+            file.write(f"{line}\n")
+
+    return harm
+
+
+def sparse(run: RunDir) -> None:
+    with run.metrics.open("ab") as file:
+        file.truncate(10 * 2**30)
+
+
+def large_state(run: RunDir) -> None:
+    with run.state.open("ab") as file:
+        file.truncate(10 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (lambda run: run.config.write_text(DEEP), "config.json is not valid JSON: it is nested more than 200 deep"),
+        (lambda run: run.state.write_text(DEEP), "state.json is not valid JSON: it is nested more than 200 deep"),
+        (lambda run: run.state.write_text("[1]"), "does not hold what a run writes"),
+        (large_state, "state.json has 10,737,418,240 bytes, and no run writes more than 67,108,864"),
+        (measured(DEEP), "metrics.jsonl, line 5, was damaged: it is nested more than 200 deep"),
+        (measured(f'{{"step": 4, "reward": {HUGE}}}'), "metrics.jsonl, line 5, was damaged: it has a number of 401"),
+        (measured(f'{{"step": {2**31}}}'), "metrics.jsonl, line 5, was damaged: no run has a step 2147483648"),
+        (measured('{"step": -1}'), "metrics.jsonl, line 5, was damaged: no run has a step -1"),
+        (sparse, "metrics.jsonl, line 5, was damaged: it has more than 16,777,216 bytes"),
+        (configured(model={"a": 1}), "its model is no name"),
+        (configured(train={"steps": "many", "dtype": "float32"}), "its steps are no number"),
+        (configured(env={"name": {"a": 1}}), "does not hold what a run writes"),
+        (configured(rewards=[{"a": 1}]), "does not hold what a run writes"),
+    ],
+)
+def test_a_run_that_cannot_be_read_says_why_and_hides_no_other(tmp_path: Path, harm: Harm, why: str) -> None:
+    made_run(tmp_path / "good")
+    harm(made_run(tmp_path / "evil"))
+    found = listed(tmp_path)
+    assert (found["good"].status, found["good"].problem) == ("done", None)
+    assert found["evil"].status == "unreadable"
+    assert why in str(found["evil"].problem)
+
+
+def test_whatever_goes_wrong_in_a_run_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_run(tmp_path / "good")
+    evil = made_run(tmp_path / "evil")
+    whole = lists.read_metrics
+
+    def read(run: RunDir) -> list[dict[str, object]]:
+        if run == evil:
+            raise MemoryError("no room")
+        return whole(run)
+
+    monkeypatch.setattr(lists, "read_metrics", read)
+    assert {name: line.problem is None for name, line in listed(tmp_path).items()} == {"good": True, "evil": False}
+
+
+def test_a_run_that_vanishes_while_it_is_listed_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_run(tmp_path / "good")
+    gone = made_run(tmp_path / "gone")
+
+    def is_run(folder: Path) -> bool:
+        found = (folder / "config.json").is_file()
+        if folder == gone.path:
+            gone.config.unlink()
+        return found
+
+    monkeypatch.setattr(lists, "is_run", is_run)
+    assert {name: line.status for name, line in listed(tmp_path).items()} == {"good": "done", "gone": "unreadable"}
+
+
+@pytest.mark.parametrize("status", ["paused", "done \x1b]52;c;UFdORUQ=\x1b\\", ["done"], 7, None, ""])
+def test_a_status_that_no_run_writes_is_unknown(tmp_path: Path, status: object) -> None:
+    run = made_run(tmp_path / "odd")
+    run.state.write_text(json.dumps({"status": status}))
+    assert [(line.status, line.resumes) for line in list_runs(tmp_path)] == [("unknown", False)]
+
+
+def test_metrics_are_read_without_a_piece_that_is_as_large_as_the_file(tmp_path: Path) -> None:
+    import tracemalloc
+
+    run = made_run(tmp_path / "long", steps=1)
+    row = json.dumps({f"rewards/{number}": 0.5 for number in range(3)} | {"step": 1})
+    with run.metrics.open("a") as file:
+        file.writelines(f"{' ' * 100_000}{row}\n" for _ in range(100))
+    tracemalloc.start()
+    [line] = list_runs(tmp_path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert line.status == "done"
+    assert most < run.metrics.stat().st_size / 4
