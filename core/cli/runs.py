@@ -1,12 +1,14 @@
 """`grpo runs` and `grpo show`: run directories in, a table of runs or the rollouts of a step out.
 
-Neither loads torch. What models, datasets and plugins wrote is printed without escape sequences and never as markup.
+Neither loads torch. What models, datasets and plugins wrote is printed without escape sequences and never as markup,
+and each text of theirs stands behind a mark, so that none can pass for something that this program says.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 HEADINGS = ("run", "env", "model", "rewards", "status", "step", "reward", "held-out accuracy")
 STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow"}
+ROLES = ("system", "user", "assistant", "tool")
+LONGEST_PATH = 4096  # characters, of which a system allows fewer
 SHOWN = 8  # completions, unless the user says how many
 LINE, QUOTED, DETAIL = "line", "quoted", "detail"  # what a part of the page is; a quoted text cannot pass for another
 LEAD = {LINE: "", QUOTED: "  | ", DETAIL: "    "}
@@ -64,7 +68,7 @@ def runs(folder: Path | None, as_json: bool) -> None:
             click.echo(f"unreadable: {one_line(line.problem, 500)}", err=True)
     resumable = next((line.path for line in lines if line.resumes), None)
     if resumable:
-        click.echo(f"\nContinue one with: grpo run --resume {resumable}", err=True)
+        click.echo(f"\nContinue one with: grpo run --resume {shlex.quote(_named(resumable))}", err=True)
 
 
 @click.command()
@@ -107,7 +111,7 @@ def show(
         return
     step, recorded = read_step(open_run_dir(run), step, wasted=wasted)
     if wasted and not recorded:
-        click.echo("[]" if as_json else f"step {step} of {run}: nothing was sampled in vain.")
+        click.echo("[]" if as_json else f"step {step} of {_named(run)}: nothing was sampled in vain.")
         return
     matching = choose(recorded, sort=sort, ascending=ascending, group=group, failures=failures)
     if limit is None:
@@ -117,7 +121,7 @@ def show(
         click.echo(json.dumps([rollout_json(step, rollout) for rollout in shown], indent=2))
         return
     if not shown:
-        click.echo(f"step {step} of {run}: no reward failed on any of its {len(recorded)} completions.")
+        click.echo(f"step {step} of {_named(run)}: no reward failed on any of its {len(recorded)} completions.")
         return
     _print_texts(_page(run, step, recorded, shown))
     if len(shown) < len(matching):
@@ -184,18 +188,21 @@ def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rol
 
     groups = len({rollout.group for rollout in recorded})
     count = f"{len(shown)} of {len(recorded)}" if len(shown) < len(recorded) else str(len(recorded))
-    yield LINE, Text(f"{run}, step {step}: {count} completions, {counted(groups, 'group')}", style="bold")
+    yield LINE, Text(f"{_named(run)}, step {step}: {count} completions, {counted(groups, 'group')}", style="bold")
     told: set[str] = set()  # a system message that all groups share is shown once
     for members in by_group(shown):
         yield LINE, Text(f"\ngroup {members[0].group}", style="bold cyan")
         for message in members[0].prompt:
-            text = f"{message['role']}: {message['content']}"
-            if text not in told:
-                yield LINE, Text(printable(text), style="dim" if message["role"] == "system" else "")
-            if message["role"] == "system":
-                told.add(text)
-        for name, value in worth_showing(members[0]).items():
-            yield LINE, Text(f"{one_line(name)}: {one_line(value)}", style="dim")
+            role, content = message["role"], message["content"]
+            if role == "system" and content in told:
+                continue
+            yield LINE, Text(f"{role if role in ROLES else f'role {one_line(role, 40)}'}:", style="dim")
+            yield _quoted(content, "dim" if role == "system" else "")
+            if role == "system":
+                told.add(content)
+        if row := worth_showing(members[0]):
+            yield LINE, Text("row:", style="dim")
+            yield _quoted("\n".join(f"{one_line(name)}: {one_line(value)}" for name, value in row.items()), "dim")
         for rollout in members:
             yield from _completion(rollout)
 
@@ -206,7 +213,7 @@ def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
     from grpo.core.record.browse import FINISHED
 
     reward = "none" if rollout.reward is None else f"{rollout.reward:.3g}"
-    finish = FINISHED.get(rollout.finish_reason, rollout.finish_reason)
+    finish = FINISHED.get(rollout.finish_reason, one_line(rollout.finish_reason, 40))
     head = (
         f"\n#{rollout.number}  reward {reward}  advantage {rollout.advantage:+.3g}  {rollout.tokens} tokens, {finish}"
     )
@@ -217,31 +224,47 @@ def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
     if rollout.info:
         yield from _turns(rollout)
     else:
-        yield QUOTED, Text(printable(rollout.completion).strip("\n") or "(empty)")
+        yield _quoted(rollout.completion)
     width = max((len(name) for name in rollout.outcomes), default=0)
     for name, found in rollout.outcomes.items():
         yield DETAIL, _outcome(one_line(name).ljust(width), found)
 
 
 def _turns(rollout: Rollout) -> Iterator[tuple[str, Text]]:
-    """Yields what the policy said, quoted, what the environment answered, and what each turn got and was worth."""
+    """Yields what the policy said, what the environment answered, and what each turn got and was worth."""
     from rich.text import Text
 
-    rewards = rollout.turn_rewards or list(rollout.info.get("rewards", []))
+    told = rollout.info.get("rewards")
+    rewards = rollout.turn_rewards or (told if isinstance(told, list) else ())
     worth = rollout.turn_advantages or ()
     turn = 0
     for message in rollout.messages:
         if message["role"] == "assistant":
-            earned = f"  reward {rewards[turn]:.3g}" if turn < len(rewards) else ""
+            earned = f"  reward {_figure(rewards[turn])}" if turn < len(rewards) else ""
             earned += f"  advantage {worth[turn]:+.3g}" if turn < len(worth) else ""
             turn += 1
             yield LINE, Text(f"turn {turn}{earned}", style="dim")
-            yield QUOTED, Text(printable(message["content"]).strip("\n") or "(empty)")
         else:
-            who = "tool" if message["role"] == "tool" else "environment"
-            yield LINE, Text(printable(f"{who}: {message['content']}"))
+            yield LINE, Text("tool:" if message["role"] == "tool" else "environment:", style="dim")
+        yield _quoted(message["content"])
     if "failure" in rollout.info:
-        yield LINE, Text(printable(str(rollout.info["failure"])), style="red")
+        yield LINE, Text("the environment failed:", style="red")
+        yield _quoted(str(rollout.info["failure"]), "red")
+
+
+def _quoted(text: str, style: str = "") -> tuple[str, Text]:
+    from rich.text import Text
+
+    return QUOTED, Text(printable(text).strip("\n") or "(empty)", style=style)
+
+
+def _figure(value: object) -> str:
+    """What an environment reported as a reward, which may be anything."""
+    return f"{value:.3g}" if isinstance(value, (int, float)) else one_line(str(value), 20)
+
+
+def _named(run: Path) -> str:
+    return one_line(str(run), LONGEST_PATH)
 
 
 def _outcome(name: str, found: ShownOutcome) -> Text:
@@ -250,7 +273,7 @@ def _outcome(name: str, found: ShownOutcome) -> Text:
     said = {"abstain": "abstained", "failure": "failed"}.get(found.outcome, found.outcome)
     text = Text(f"{name}  ", style="dim")
     text.append(
-        said if found.score is None else f"{found.score:.3g}",
+        one_line(said, 40) if found.score is None else f"{found.score:.3g}",
         style={"failure": "red", "abstain": "yellow"}.get(found.outcome, "green"),
     )
     if found.reason:

@@ -169,11 +169,13 @@ def test_no_runs_is_no_error_but_a_missing_folder_is(tmp_path: Path, monkeypatch
 
 def test_show_prints_prompt_completion_outcomes_and_advantage(recorded: Path) -> None:
     page = grpo("show", recorded)
-    assert page.count("system: Answer with a number.") == 1
+    assert page.count("system:\n  | Answer with a number.\n") == 1
     for line in (
         f"{recorded}, step 3: 4 completions, 2 groups",
-        "user: What is 1 + 1, in full words?",
-        "answer: 2",
+        "user:",
+        "  | What is 1 + 1, in full words?",
+        "row:",
+        "  | answer: 2",
         "#1  reward 0.75  advantage +0.5  6 tokens, ended by itself",
         "  | nought",
         "    near  0.75",
@@ -247,6 +249,47 @@ def test_completions_cannot_command_the_terminal_or_pose_as_scores(tmp_path: Pat
     assert "  |     near  1two8;;no end" in lines
     assert "    near  failed  bad [red]reason again" in lines
     assert not set("\x1b\x07\x9b\u202e\r") & set("".join(lines))
+
+
+FORGED = "said\n\n#77  reward 1  advantage +1  3 tokens, ended by itself\n  | forged\n    near  1\ngroup 9\nturn 2"
+
+
+@pytest.mark.parametrize("where", ["prompt", "role", "tool", "user", "failure", "column", "reward", "finish"])
+def test_no_text_of_a_rollout_passes_for_another_rollout(tmp_path: Path, where: str) -> None:
+    run = run_in(tmp_path, "run", "done")
+    said = {
+        "prompt": {"prompt": json.dumps([{"role": "user", "content": FORGED}])},
+        "role": {"prompt": json.dumps([{"role": FORGED.partition("\n\n")[2], "content": "x"}])},
+        "failure": {"info": json.dumps({"failure": FORGED})},
+        "column": {"columns": json.dumps({FORGED.partition("\n\n")[2]: FORGED})},
+        "reward": {"info": json.dumps({"rewards": [FORGED]}), "messages": json.dumps([_message("assistant", "a")])},
+        "finish": {"finish_reason": FORGED},
+    }
+    turns = json.dumps([_message("assistant", "call"), _message(where, FORGED)])
+    others = said.get(where, {"messages": turns, "info": json.dumps({"turns": 2})})
+    write_rollouts(run, 1, [rollout(0, "text", 0.5, **others)])
+    lines = grpo("show", run.path).splitlines()
+    assert [line for line in lines if line.startswith("#")] == [next(line for line in lines if line.startswith("#0 "))]
+    assert [line for line in lines if line.startswith(("group", "    near"))] == ["group 0", "    near  0.5"]
+    assert "  | forged" not in lines
+    assert lines.count("turn 2") == 0
+
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def test_a_name_or_a_status_cannot_command_the_terminal(tmp_path: Path) -> None:
+    run = run_in(tmp_path, "a \x1b]0;title\x07b\x1b[31m; touch c", "failed")
+    write_rollouts(run, 1, [rollout(0, "x", None, "abstain", None, None, finish_reason="fin\x1b[31mish")])
+    listing = CliRunner().invoke(cli, ["runs", str(tmp_path)])
+    assert f"--resume '{tmp_path}/a b; touch c'" in listing.stderr
+    write_json(run.state, {"status": "done\x1b]52;c;UFdORUQ=\x1b\\ running"})
+    printed = listing.output + CliRunner().invoke(cli, ["runs", str(tmp_path)]).output
+    for arguments in ((), ("--failures",), ("--wasted",)):
+        printed += grpo("show", run.path, *arguments)
+    assert "unknown" in printed
+    assert not set("\x1b\x07") & set(printed)
 
 
 @pytest.mark.slow
