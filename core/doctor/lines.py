@@ -10,17 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from grpo.core.text.secrets import without_secrets
+
 State = Literal["ok", "warning", "error"]
 LONGEST = 400  # characters of what somebody else said
 SHORTEST = 6  # characters of a variable that is taken for a secret
-_CREDENTIALS = re.compile(r"//(?:[^/@\s:]*:\S*|[^/@\s]+)@")  # a password may have slashes, and an @
-_PREFIXED = re.compile(
-    r"(?<![A-Za-z0-9])(?:hf_|api_org_|sk[-_]|gh[a-z]_|github_pat_|glpat-|pypi-|xox[a-z]-|AKIA|ASIA|AIza|eyJ)[\w.-]{8,}"
-)
-_NAMES = r"(?:token|key|secret|passw(?:or)?d|passphrase|pwd|credentials?|signature|sig|authorization|auth|cookie)"
-_VALUE = r"""(?:"[^"]*"|'[^']*'|(?:bearer|basic|token)\s+\S+|[^\s&]+)"""
-_NAMED = re.compile(rf"(?i)({_NAMES})(['\"]?\s*[=:]\s*){_VALUE}")
-_GIVEN = re.compile(rf"(?i)(--?[\w-]*{_NAMES}\s+|\bbearer\s+){_VALUE}")
 _VARIABLE = re.compile(r"(?i)token|key|secret|passw|passphrase|pwd$|credential|auth|cookie")
 
 
@@ -83,8 +77,6 @@ def shown(text: str) -> str:
     """Returns a text that may be shown to strangers: on one line, without credentials, with ~ for the home folder."""
     for value in _values():
         text = text.replace(value, "(secret)")
-    text = " ".join(text.split())
-    text = _PREFIXED.sub("(secret)", _CREDENTIALS.sub("//(secret)@", text))
-    text = _GIVEN.sub(r"\1(secret)", _NAMED.sub(r"\1\2(secret)", text))
+    text = without_secrets(" ".join(text.split()), "(secret)")
     text = text.replace(str(Path.home()), "~") if Path.home() != Path("/") else text
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -11,30 +11,86 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from grpo.core.record.versions import LIBRARIES
+from grpo.core.text.secrets import names_secret, without_secrets
+
 HIDDEN = "(left out)"
-_SECRET = r"(?:api_?key|access_?key|token|secret|password|passwd|credentials?|authorization)"
-_SECRET_OPTION = re.compile(rf"(?i)\b(?!eos_)(\w*{_SECRET}\s*=\s*)(?!{re.escape(HIDDEN)})[^\s,]+")
-_SECRET_NAME = re.compile(rf"(?i)^(?!eos_)(?:\w*_)?{_SECRET}$")
-_KNOWN_SECRET = re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_)[A-Za-z0-9_-]{16,}")
-_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://)(?:[^\s/@,'\"]*@)?([^\s/,'\"?#@]*)[^\s,'\"]*", re.IGNORECASE)
-# From a root, a home or a dot to the last slash of a path; not in the middle of a word, as the slash of a hub id is.
-_FOLDER = re.compile(r"(?<![\w/.~-])(?:~[\w.-]*|\.{1,2})?/(?:[^\s/,:;='\"()<>|]+/)*(?=[^\s/,:;='\"()<>|])")
+# A password may have slashes, commas and an @; what looks like a port is one. A scheme starts where its letters do.
+_ADDRESS = re.compile(
+    r"(?<![a-z0-9+.-])([a-z0-9+.-]++://)"
+    r"(?:[^\s/:@,'\"]*:(?!\d{1,5}(?:/|,\w+=))[^\s'\"]{0,300}@|[^\s/@,'\"]*@)?([^\s/,'\"?#@]*)[^\s,'\"]*",
+    re.IGNORECASE,
+)
+# A version of a plugin is no host.
+_ACCOUNT = re.compile(r"(?<![\w.+-])[\w.+-]{2,}+@(?!v?\d)[\w.-]{3,}+(?::[\w.~-]*/[\w./~-]*)?")
+_BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_NUMBERS = re.compile(
+    rf"(?<![\w.-])(?<!==)(?!127\.|0\.0\.0\.0){_BYTE}(?:\.{_BYTE}){{3}}(?![\w-]|\.\d)"
+    r"|(?<![\w:])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}"
+    r"|(?:fe80|f[cd][0-9a-f]{2}|2[0-9a-f]{3})(?::[0-9a-f]{1,4}){0,6}::(?:[0-9a-f]{1,4}:?){0,6})(?!\w)",
+    re.IGNORECASE,
+)
+_HOMES = ("home", "users")
+_NOT = r"\s/,:;'\"()<>|"
+_PART = rf"[^{_NOT}]+(?: ?\([^/()\n]{{0,40}}\))?"
+_REST = rf"((?:{_PART}/)*+)([^{_NOT}]*)"
+# Of each, one group is its folders and one its name. Between quotes anything is a path, a user may be called anything,
+# and what the option of a compiler names begins at once.
+_QUOTED = re.compile(r"(?<=['\"])(?:~[\w.-]*|\.{1,2})?/((?:[^'\"\n/]*/)++)([^'\"\n/]*)")
+_HOME = re.compile(rf"(?<![/.~])/((?:home|Users)/(?:{_PART}(?: [^{_NOT}]+)?/)*+)([^{_NOT}]*)")
+_OPTION = re.compile(rf"(?<=-[A-Z])/(?=[a-z]+/){_REST}")
+# From a root, a home or a dot; not in the middle of a word or a formula, as the slash of a hub id or of a fraction is.
+_PATH = re.compile(rf"(?<![\w/.~)\]}}%-])(?:(?:~[\w.-]*|\.{{1,2}})/|/(?={_PART}/)){_REST}")
+_FILE = re.compile(
+    r"(?<![\w.+@/-])/?(?:[\w.+@-]+/)++(?=[\w.+@-]*\.(?:py|ipynb|sh|jsonl?|parquet|arrow|csv|tsv|txt|md|log|toml|ya?ml|jinja"
+    r"|safetensors|gguf|bin|pt|gz|zst|zip|html?)(?!\w|\.\w))"
+)
+_NOT_WINDOWS = r"\s\\/:*?\"'<>|,;()"
+_REST_WINDOWS = rf"((?:[^{_NOT_WINDOWS}]+(?: [^{_NOT_WINDOWS}]+)?[\\/]{{1,2}})*+)([^{_NOT_WINDOWS}]*)"
+_DRIVE = re.compile(rf"(?<!\w)[A-Za-z]:[\\/]{{1,2}}{_REST_WINDOWS}")
+_SHARE = re.compile(rf"(?<![\w\\}}])(?:\\\\){{1,2}}[\w.-]{{2,}}\\{{1,2}}{_REST_WINDOWS}")
 # Keys of a configuration that say where a run stood, and who watched it.
 _PLACES = {"out", "server_url", "report_to", "project", "run_name", "run_group", "tags"}
+_STATUSES = ("running", "done", "interrupted", "failed", "killed")
+_VERSION = re.compile(r"[0-9][\w.+!-]{0,60}")
+# What the lock of a plugin says, by plugins/_lock.py.
+_LOCKED = ("kind", "name", "plugin", "version", "distribution", "distribution_version", "options", "weight", "reads")
+_LOCKED += ("sha256", "combine", "gate", "passes")
 
 
 def public_text(text: str) -> str:
-    """Returns the text without folders, secrets and the private parts of addresses."""
+    """Returns the text without folders, secrets, accounts, numbers of hosts and the private parts of addresses."""
     kept: list[str] = []
 
     def address(found: re.Match[str]) -> str:
         kept.append(found[1] + found[2])
         return f"\0{len(kept) - 1}\0"
 
-    text = _KNOWN_SECRET.sub(HIDDEN, text.replace("\0", ""))
-    text = _SECRET_OPTION.sub(rf"\1{HIDDEN}", text)
-    text = _FOLDER.sub("", _ADDRESS.sub(address, text))
-    return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], text)
+    text = without_secrets(_ADDRESS.sub(address, text.replace("\0", "")), HIDDEN)
+    text = _NUMBERS.sub(HIDDEN, _ACCOUNT.sub(HIDDEN, text))
+    text = _SHARE.sub(_share, _DRIVE.sub(_windows, text))
+    for pattern in (_QUOTED, _HOME, _OPTION, _PATH):
+        text = pattern.sub(_name, text)
+    return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], _FILE.sub("", text))
+
+
+def _name(found: re.Match[str]) -> str:
+    """Returns the name that a path leads to: of its file, else of its last folder, but not of somebody's home."""
+    folders, name = [part for part in re.split(r"[\\/]", found[1]) if part], found[2]
+    if folders and folders[0].lower() in _HOMES and len([*folders, *filter(None, [name])]) <= 2:
+        return "~"
+    return name or (folders[-1] if len(folders) > 1 else found[0])
+
+
+def _windows(found: re.Match[str]) -> str:
+    r"""Returns the same for a path of Windows; what may as well be LaTeX (x:\Omega\to\R) stays."""
+    home = re.split(r"[\\/]", found[1])[0].lower() in _HOMES
+    return _name(found) if home or re.search(r"\.\w{1,6}$", found[2]) else found[0]
+
+
+def _share(found: re.Match[str]) -> str:
+    r"""Returns the same for a share (\\server\folder), which LaTeX has braces in."""
+    return found[0] if "{" in found[0] else _name(found)
 
 
 def public_value(value: Any) -> Any:
@@ -43,7 +99,7 @@ def public_value(value: Any) -> Any:
         return public_text(value)
     if isinstance(value, Mapping):
         return {
-            public_text(str(key)): HIDDEN if one and _SECRET_NAME.search(str(key)) else public_value(one)
+            public_text(str(key)): HIDDEN if one and names_secret(str(key)) else public_value(one)
             for key, one in value.items()
         }
     return [public_value(one) for one in value] if isinstance(value, (list, tuple)) else value
@@ -74,3 +130,37 @@ def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any
             kept[name] = {key: value for key, value in section.items() if key not in _PLACES}
     shown: dict[str, Any] = public_value(kept)
     return {**shown, "model": model}
+
+
+def public_status(status: str) -> str:
+    """Returns the status of a run where it is one that a run can have, else "unknown"."""
+    return status if status in _STATUSES else "unknown"
+
+
+def public_versions(versions: Any) -> dict[str, Any]:
+    """Returns the versions of a run: of known libraries, and of each plugin what its lock is known to say.
+
+    Args:
+        versions: as versions.json has it; whatever in it is no record of versions is left out.
+    """
+    found = versions if isinstance(versions, Mapping) else {}
+    libraries, plugins = found.get("libraries"), found.get("plugins")
+    known = libraries if isinstance(libraries, Mapping) else {}
+    return {
+        "libraries": {
+            name: known[name] for name in ("python", *LIBRARIES) if _VERSION.fullmatch(str(known.get(name, "")))
+        },
+        "plugins": {
+            public_text(str(name)): _public_lock(lock)
+            for name, lock in (plugins.items() if isinstance(plugins, Mapping) else ())
+            if isinstance(lock, Mapping)
+        },
+    }
+
+
+def _public_lock(lock: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: public_value(lock[key]) for key in _LOCKED if key in lock}
+    parts = lock.get("components")
+    if isinstance(parts, list):
+        kept["components"] = [_public_lock(part) for part in parts if isinstance(part, Mapping)]
+    return kept
