@@ -16,7 +16,7 @@ from grpo.core.policy.load import HUB_ID
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, read_json, read_metrics
 from grpo.core.report.alarms import Alarm, AlarmWatch
-from grpo.core.report.public import public_text
+from grpo.core.report.public import public_status, public_text, public_versions
 from grpo.core.report.scan import recorded_steps
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import UsageError
@@ -74,15 +74,16 @@ def card_of(run: RunDir, contents: Contents) -> str:
     [line] = list_runs(run.path)
     if line.problem is not None:
         raise UsageError(line.problem)
-    config, versions, metrics = read_json(run.config), read_json(run.versions), read_metrics(run)
+    config, metrics = read_json(run.config), read_metrics(run)
+    versions = public_versions(read_json(run.versions))
     watch = AlarmWatch(config["train"]["dtype"], metrics)
     for step, rows in recorded_steps(run):
         watch.rollouts(step, rows)
-    plugins = list(versions.get("plugins", {}).values())
+    plugins = list(versions["plugins"].values())
     blocks = [
         *_front_matter(contents, plugins, adapted=bool(config.get("lora", {}).get("enabled"))),
         "# A model trained by GRPO",
-        _opening(contents, config, line.step, line.steps, line.status),
+        _opening(contents, config, line.step, line.steps, public_status(line.status)),
         "## Result",
         *_result(metrics),
         "## Trained with",
@@ -91,7 +92,7 @@ def card_of(run: RunDir, contents: Contents) -> str:
         "## What rang",
         *_alarms(watch.alarms(line), report=contents.report),
         "## The same again",
-        *_again(contents, plugins, versions.get("libraries", {})),
+        *_again(contents, plugins, versions["libraries"]),
     ]
     return "\n\n".join(blocks) + "\n"
 

@@ -153,11 +153,13 @@ def make_folder(run: RunDir, weights: Weights | None, folder: Path, *, report: b
         report: the page with the rollouts, too.
 
     Raises:
-        UsageError: the folder cannot be used, the base model cannot be loaded, or a file of the run was damaged.
+        UsageError: the folder cannot be used, the base model cannot be loaded, a file of the run was damaged, or it
+            is a link out of the run directory.
         RunError: the disk is full, or the merged weights are not finite.
     """
     folder = folder.expanduser().resolve()
     refuse_folder(folder)
+    _refuse_links(run)
     base = _hub_base(run)
     kind = None
     if weights is not None:
@@ -165,6 +167,7 @@ def make_folder(run: RunDir, weights: Weights | None, folder: Path, *, report: b
     embedded = base is None and _embedded(run)
     contents = Contents(kind, base, embedded, report)
     card = card_of(run, contents)
+    settings = public_config(read_json(run.config), base or (None if embedded else UNKNOWN_BASE))
     rollouts = 0
     try:
         with whole_folder(folder) as unfinished:
@@ -173,9 +176,8 @@ def make_folder(run: RunDir, weights: Weights | None, folder: Path, *, report: b
                 export_weights(weights, unfinished, merge=kind == "merged")
                 _forget_places(unfinished, base if kind == "adapter" else None)
             if report:
-                written = write_report([run.path], unfinished / REPORT_FILE, limit=LARGEST_REPORT, public=True)
+                written = write_report([run.path], unfinished / REPORT_FILE, limit=LARGEST_REPORT, public=settings)
                 rollouts = written.held
-            settings = public_config(read_json(run.config), base or (None if embedded else UNKNOWN_BASE))
             (unfinished / CONFIG_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
             (unfinished / CARD_FILE).write_text(card, encoding="utf-8")
     except OSError as error:
@@ -225,6 +227,23 @@ def upload(folder: Folder, repo: str, *, private: bool, branch: str | None, mess
             replaced=tuple(sorted(there & folder.sizes.keys())),
             kept=tuple(sorted(there - folder.sizes.keys() - {".gitattributes"})),
         )
+
+
+def _refuse_links(run: RunDir) -> None:
+    """Refuses files that only seem to be of the run: what a link leads to would be published with it.
+
+    Raises:
+        UsageError: names the link.
+    """
+    inside = run.path.resolve()
+    read = (run.config, run.versions, run.state, run.metrics, run.rollouts, run.base, run.warmup, run.checkpoints)
+    for place in (*read, run.model):
+        for file in (place, *place.rglob("*")):
+            if file.is_symlink() and not file.resolve().is_relative_to(inside):
+                raise UsageError(
+                    f"{file} is a link out of the run directory, to {file.resolve()}, which would be published with "
+                    "the run. Put what it leads to in its place, or push a copy of the run without it."
+                )
 
 
 def _hub_base(run: RunDir) -> str | None:

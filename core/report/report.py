@@ -5,7 +5,7 @@ The same runs give the same bytes, with the same release of this package and of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from grpo.core.report.blocks import PackedRollouts, pack_rollouts, packed_json
 from grpo.core.report.cases import cases_of
 from grpo.core.report.keep import choose
 from grpo.core.report.page import Named, page
-from grpo.core.report.public import public_value
+from grpo.core.report.public import public_status, public_value, public_versions
 from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.summary import rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
@@ -31,7 +31,6 @@ SAMPLE = 2_000  # rollouts that are packed to learn how well they pack
 LEAST_RATIO = 0.02  # characters of the page for one of a text, however well it packs
 TRIES = 4
 MARGIN = 0.97
-PUBLISHED = ("env", "model", "config", "versions", "alarms")  # what a page says of a run besides figures and rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +77,29 @@ class _Read:
     changes: Sequence[Change] | None = None
     public: bool = False
 
-    def publish(self) -> None:
+    def publish(self, settings: Mapping[str, Any]) -> None:
         """Takes out what belongs to this machine, here and in the rollouts that are packed later."""
         self.public = True
-        self.summary.update({key: public_value(self.summary[key]) for key in PUBLISHED})
+        self.summary.update(
+            {key: public_value(self.summary[key]) for key in ("env", "alarms", "weights")}
+            | {
+                "name": "run",
+                "model": settings["model"] or "embedded",
+                "status": public_status(self.summary["status"]),
+                "config": settings,
+                "versions": public_versions(self.summary["versions"]),
+            }
+        )
         self.cases.update(public_value(self.cases))
 
 
 def write_report(
-    paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = (), public: bool = False
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    limit: int,
+    new: Sequence[str] = (),
+    public: Mapping[str, Any] | None = None,
 ) -> Written:
     """Writes the page of some runs.
 
@@ -95,7 +108,8 @@ def write_report(
         output: the file.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
-        public: what it says around the rollouts names no folder, address or secret of this machine.
+        public: the settings of a single run as `public_config` returns them; then the page names no folder, address or
+            secret of this machine around the rollouts.
 
     Raises:
         UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
@@ -109,23 +123,26 @@ def write_report(
     return Written(output, output.stat().st_size, made.held, made.recorded)
 
 
-def report_of(paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), public: bool = False) -> Report:
+def report_of(
+    paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), public: Mapping[str, Any] | None = None
+) -> Report:
     """Makes what the page of some runs holds.
 
     Args:
         paths: run directories.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
-        public: what it says around the rollouts names no folder, address or secret of this machine.
+        public: the settings of a single run as `public_config` returns them; then the page names no folder, address or
+            secret of this machine around the rollouts.
 
     Raises:
         UsageError: a path is no run, or a file of a run was damaged.
     """
     host = Host.discover()
     runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, names_of(paths), strict=True)]
-    if public:
-        for run in runs:
-            run.publish()
+    if public is not None:
+        [run] = runs
+        run.publish(public)
     empty = _held(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])
     fixed = sum(map(len, page(empty.summary, empty.blocks)))
     return _held(runs, _packed(runs, limit - fixed))

@@ -14,6 +14,7 @@ from grpo.core.report.blocks import PackedRollouts
 from grpo.core.report.scan import Scan
 
 DIGITS = 6  # of a metric; a curve shows four
+LARGEST = 2**53  # up to here a browser has every whole number
 
 
 def summary_of(
@@ -29,10 +30,11 @@ def summary_of(
     Args:
         name: of the run, different from those of the others on the page.
         line: what the list of runs says.
-        config, versions: as the run wrote them.
+        config, versions: as the run wrote them; versions that are something else count as none.
         metrics: rows of metrics.jsonl.
         alarms: by step.
     """
+    versions = versions if isinstance(versions, Mapping) else {}
     keys = dict.fromkeys(key for row in metrics for key in row if key != "step")
     return {
         "name": name,
@@ -77,11 +79,20 @@ def rollouts_summary(
 
 def weights_of(versions: Mapping[str, Any]) -> dict[str, float]:
     """Returns the weight of each reward that has one, by the locks of a run's plugins."""
-    locks = versions.get("plugins", {}).values()
-    return {lock["name"]: lock["weight"] for lock in locks if lock.get("kind") == "reward" and lock.get("weight")}
+    plugins = versions.get("plugins")
+    locks = [one for one in plugins.values() if isinstance(one, Mapping)] if isinstance(plugins, Mapping) else []
+    weights = {str(one.get("name")): _rounded(one.get("weight")) for one in locks if one.get("kind") == "reward"}
+    return {name: weight for name, weight in weights.items() if weight}
 
 
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
-    return value if isinstance(value, int) else None
+def _rounded(value: Any) -> float | None:
+    """Returns a number as a browser can draw it; None for what is none, or is beyond the range of floats."""
+    if not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and abs(value) <= LARGEST:
+        return value
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return float(f"{number:.{DIGITS}g}") if math.isfinite(number) else None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
+import re
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +36,12 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield served
+
+
+def blocks_of(page: bytes) -> dict[str, bytes]:
+    """Returns what a report holds, its summary first."""
+    found = re.findall(r'octet-stream" id="([\w-]+)">([^<]*)</script>', page.decode())
+    return {name: zlib.decompress(base64.b64decode(block)) for name, block in found}
 
 
 def push(*arguments: str | Path) -> Result:
@@ -129,6 +138,55 @@ def test_nothing_of_the_machine_leaves_it(full: Path, hub: Hub) -> None:
     assert settings["env"] == "rows:dataset=rows.jsonl"
     assert settings["model"] == "acme/base-1B"
     assert "out" not in settings
+
+
+def test_the_report_says_no_more_of_the_machine_than_the_settings(tmp_path: Path, hub: Hub) -> None:
+    run = made_run(
+        tmp_path / "PLANT-run",
+        change=lambda row, number: failed(row, "Authorization: Bearer PLANT-1234") if number == 0 else row,
+        out="runs/PLANT-out",
+        dataset="data/PLANT-client/rows.jsonl",
+        rollout={"server_url": "http://PLANT-host.corp:8271", "temperature": 0.5},
+        output={"project": "PLANT", "run_name": "PLANT", "run_group": "PLANT", "tags": ["PLANT"]},
+    )
+    lock = {"kind": "env", "name": "x", "version": 3, "options": {"header": "Bearer PLANT-1234"}, "host": "PLANT"}
+    versions = {
+        "libraries": {"torch": "2.13.0+cpu", "numpy": "PLANT"},
+        "plugins": {"x": lock, "y": []},
+        "host": "PLANT",
+    }
+    run.versions.write_text(json.dumps(versions), "utf-8")
+    run.state.write_text(json.dumps({"status": "on PLANT", "step": 3}), "utf-8")
+    pushed(run.path, "ann/sums", "--no-model")
+    files = hub.files("ann/sums")
+    summary, *rest = blocks_of(files["report.html"]).values()
+    for name, data in {**files, "summary": summary, "rollouts": b"".join(rest)}.items():
+        assert b"PLANT" not in data, name
+    [shown] = json.loads(summary)["runs"]
+    assert shown["config"] == json.loads(files["grpo_config.json"])
+    assert shown["config"]["dataset"] == "rows.jsonl"
+    assert shown["config"]["rollout"] == {"temperature": 0.5}
+    assert shown["versions"]["libraries"] == {"torch": "2.13.0+cpu"}
+    assert shown["versions"]["plugins"]["x"]["version"] == 3
+    assert shown["status"] == "unknown"
+
+
+@pytest.mark.parametrize("place", ["versions.json", "model/chat_template.jinja", "rollouts"])
+def test_a_file_of_the_run_that_is_a_link_out_of_it_is_not_published(
+    full: Path, hub: Hub, tmp_path: Path, place: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (full / place).rename(elsewhere) if (full / place).exists() else elsewhere.write_text("secret")
+    (full / place).symlink_to(elsewhere)
+    message = refused(UsageError, full, "ann/sums")
+    assert f"{full / place} is a link out of the run directory, to {elsewhere}" in message
+    assert hub.requests == []
+
+
+def test_a_link_that_stays_in_the_run_is_no_hindrance(full: Path, hub: Hub) -> None:
+    (full / "versions.json").rename(full / "kept.json")
+    (full / "versions.json").symlink_to("kept.json")
+    pushed(full, "ann/sums", "--no-report")
 
 
 def test_texts_of_plugins_and_policies_are_no_markup_in_the_card(tmp_path: Path, hub: Hub) -> None:

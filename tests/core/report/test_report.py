@@ -23,6 +23,7 @@ from grpo.core.cli.report import report
 from grpo.core.record.run_dir import RolloutRow
 from grpo.core.report.compared import compared
 from grpo.core.report.page import LIST, LIVE, SCRIPTS, page
+from grpo.core.report.public import public_config
 from grpo.core.report.report import write_report
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -220,7 +221,8 @@ def test_a_page_for_others_names_no_folder_of_this_machine(tmp_path: Path) -> No
         out="/home/ann/runs/first",
     )
     write_report([run.path], tmp_path / "own.html", limit=ROOM)
-    write_report([run.path], tmp_path / "public.html", limit=ROOM, public=True)
+    settings = public_config(json.loads(run.config.read_text("utf-8")), None)
+    write_report([run.path], tmp_path / "public.html", limit=ROOM, public=settings)
     assert "/home/ann/secret-project" in json.dumps(summary_of(tmp_path / "own.html"))
     text = json.dumps(summary_of(tmp_path / "public.html"))
     assert '"mine.py:near"' in text
