@@ -18,6 +18,7 @@ from grpo.core.record.run_dir import RunDir, read_json, read_metrics
 from grpo.core.report.alarms import Alarm, AlarmWatch
 from grpo.core.report.public import public_status, public_text, public_versions
 from grpo.core.report.scan import recorded_steps
+from grpo.core.report.summary import LARGEST, arithmetic_of
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import UsageError
 
@@ -76,12 +77,12 @@ def card_of(run: RunDir, contents: Contents) -> str:
         raise UsageError(line.problem)
     config, metrics = read_json(run.config), read_metrics(run)
     versions = public_versions(read_json(run.versions))
-    watch = AlarmWatch(config["train"]["dtype"], metrics)
+    watch = AlarmWatch(arithmetic_of(config), metrics)
     for step, rows in recorded_steps(run):
         watch.rollouts(step, rows)
     plugins = list(versions["plugins"].values())
     blocks = [
-        *_front_matter(contents, plugins, adapted=bool(config.get("lora", {}).get("enabled"))),
+        *_front_matter(contents, plugins, adapted=bool(_section(config, "lora").get("enabled"))),
         "# A model trained by GRPO",
         _opening(contents, config, line.step, line.steps, public_status(line.status)),
         "## Result",
@@ -114,7 +115,7 @@ def _front_matter(contents: Contents, plugins: Sequence[Mapping[str, Any]], *, a
 
 def _dataset(plugin: Mapping[str, Any]) -> str | None:
     """Returns the hub id of the rows of an environment, or None where they are not known to be of the hub."""
-    name = (plugin.get("options") or {}).get("dataset")
+    name = _section(plugin, "options").get("dataset")
     if plugin.get("kind") != "env" or not isinstance(name, str) or "/" not in name or not HUB_ID.fullmatch(name):
         return None
     return None if name.endswith((".json", ".jsonl", ".parquet", ".csv")) else name
@@ -129,9 +130,22 @@ def _opening(contents: Contents, config: Mapping[str, Any], step: int, steps: in
     }[contents.model]
     began = code(contents.base) if contents.base else "a model that is not on the hub"
     base = f"It began with {'the demonstration model of grpo-kit' if contents.embedded else began}."
-    of = f" of {steps}" if steps is not None and steps != step else ""
+    of = f" of {steps}" if _whole(steps) not in (None, step) else ""
     over = "" if status == "done" else f" The run is not over: {status}."
-    return f"{what} {base} It was trained for {counted(step, 'step')}{of}, seed {int(config.get('seed') or 0)}.{over}"
+    return (
+        f"{what} {base} It was trained for {counted(step, 'step')}{of}, seed {_whole(config.get('seed')) or 0}.{over}"
+    )
+
+
+def _whole(value: Any) -> int | None:
+    """Returns a whole number as it is; None for anything else, which could be markup."""
+    return value if type(value) is int and abs(value) <= LARGEST else None
+
+
+def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Returns a section of the settings, empty where something else stands there."""
+    found = values.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _result(metrics: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -180,9 +194,9 @@ def _plugin_row(plugin: Mapping[str, Any], weight: str) -> Sequence[str]:
 
 
 def _setting_rows(config: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    lora = LORA if config.get("lora", {}).get("enabled") else ()
+    lora = LORA if _section(config, "lora").get("enabled") else ()
     for section, name in (*SETTINGS, *lora):
-        value = config.get(section, {}).get(name)
+        value = _section(config, section).get(name)
         if value is not None:
             yield code(f"{section}.{name}"), code(f"{value:.6g}" if isinstance(value, float) else value)
 

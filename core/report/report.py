@@ -19,7 +19,7 @@ from grpo.core.report.keep import choose
 from grpo.core.report.page import Named, page
 from grpo.core.report.public import public_status, public_value, public_versions
 from grpo.core.report.scan import Scan, recorded_steps
-from grpo.core.report.summary import rollouts_summary, summary_of
+from grpo.core.report.summary import arithmetic_of, rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -153,7 +153,7 @@ def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
     if line.problem is not None:
         raise UsageError(line.problem)
     config, versions, metrics = read_json(run.config), read_json(run.versions), read_metrics(run)
-    scan, watch = Scan(run), AlarmWatch(config["train"]["dtype"], metrics)
+    scan, watch = Scan(run), AlarmWatch(arithmetic_of(config), metrics)
     for step, rows in recorded_steps(run):
         scan.add(step, rows)
         watch.rollouts(step, rows)

@@ -12,6 +12,7 @@ from grpo.core.record.list import RunLine
 from grpo.core.report.alarms import Alarm
 from grpo.core.report.blocks import PackedRollouts
 from grpo.core.report.scan import Scan
+from grpo.core.run.health import LOGP_DIFFERENCE
 
 DIGITS = 6  # of a metric; a curve shows four
 LARGEST = 2**53  # up to here a browser has every whole number
@@ -75,6 +76,16 @@ def rollouts_summary(
         "cases": cases,
         "unseen": missing,
     }
+
+
+def arithmetic_of(config: Mapping[str, Any]) -> str:
+    """Returns the dtype that a run trained in; the coarsest, which alarms least, where it names none that is known."""
+    found = config["train"].get("dtype")
+    return (
+        found
+        if isinstance(found, str) and found in LOGP_DIFFERENCE
+        else max(LOGP_DIFFERENCE, key=LOGP_DIFFERENCE.__getitem__)
+    )
 
 
 def weights_of(versions: Mapping[str, Any]) -> dict[str, float]:

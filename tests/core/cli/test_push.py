@@ -211,6 +211,29 @@ def test_texts_of_plugins_and_policies_are_no_markup_in_the_card(tmp_path: Path,
     assert {line.count("|") for line in rows} == {6}
 
 
+def test_status_and_numbers_of_a_foreign_record_are_no_markup_in_the_card(full: Path, hub: Hub) -> None:
+    settings = json.loads((full / "config.json").read_text("utf-8"))
+    settings["train"] |= {"dtype": HOSTILE, "lr": HOSTILE}
+    settings |= {"seed": HOSTILE, "lora": [HOSTILE], "loss": HOSTILE}
+    (full / "config.json").write_text(json.dumps(settings), "utf-8")
+    (full / "state.json").write_text(json.dumps({"status": HOSTILE, "step": HOSTILE}), "utf-8")
+    pushed(full, "ann/sums", "--no-model", "--no-report")
+    card = hub.files("ann/sums")["README.md"].decode()
+    assert "It was trained for 3 steps, seed 0. The run is not over: unknown." in card
+    for bad in ("<", "\x1b", "\u202e", "`["):
+        assert bad not in card, bad
+    for line in card.splitlines():
+        assert line.count("`") % 2 == 0
+        assert "evil.example" not in line or line.startswith("| `")
+
+
+@pytest.mark.parametrize("versions", [[], [1], "x", {"plugins": [], "libraries": []}, {"plugins": {"a": 1}}])
+def test_versions_that_are_none_are_an_empty_record(full: Path, hub: Hub, versions: object) -> None:
+    (full / "versions.json").write_text(json.dumps(versions), "utf-8")
+    pushed(full, "ann/sums", "--no-model")
+    assert "pip install grpo-kit\n" in hub.files("ann/sums")["README.md"].decode()
+
+
 def test_an_adapter_goes_as_it_is_where_its_base_is_on_the_hub(tmp_path: Path, hub: Hub) -> None:
     run = made_run(tmp_path / "run", model="acme/base-1B", lora={"enabled": True, "rank": 4})
     with_model(run, peft_type="LORA", base_model_name_or_path="/root/.cache/base", r=4)
