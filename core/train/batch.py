@@ -166,8 +166,8 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
         if len(failed) > limit * len(own):
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed in their environment '{env}', over "
-                f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} See them "
-                "with `grpo show`, fix the environment, then resume the run."
+                f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} `grpo show "
+                "RUN` has them. Fix the environment, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         outcomes = batch.outcomes_of(reward.name)
@@ -177,7 +177,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
                 f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: "
-                f"{_sentence(failures[0].reason)} See them with `grpo show --failures`, fix the reward, then "
+                f"{_sentence(failures[0].reason)} `grpo show RUN --failures` has them. Fix the reward, then "
                 "resume the run."
             )
 
