@@ -54,7 +54,17 @@ _PLACES = {"out", "server_url", "report_to", "project", "run_name", "run_group",
 _STATUSES = ("running", "done", "interrupted", "failed", "killed")
 _VERSION = re.compile(r"[0-9][\w.+!-]{0,60}")
 # What the lock of a plugin says, by plugins/_lock.py.
-_LOCKED = ("kind", "name", "plugin", "version", "distribution", "distribution_version", "options", "weight", "reads")
+_LOCKED: tuple[str, ...] = (
+    "kind",
+    "name",
+    "plugin",
+    "version",
+    "distribution",
+    "distribution_version",
+    "options",
+    "weight",
+    "reads",
+)
 _LOCKED += ("sha256", "combine", "gate", "passes")
 
 

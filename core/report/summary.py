@@ -15,6 +15,7 @@ from grpo.core.report.scan import Scan
 from grpo.core.run.health import LOGP_DIFFERENCE
 
 DIGITS = 6  # of a metric; a curve shows four
+COARSEST = "bfloat16"
 LARGEST = 2**53  # up to here a browser has every whole number
 
 
@@ -81,11 +82,7 @@ def rollouts_summary(
 def arithmetic_of(config: Mapping[str, Any]) -> str:
     """Returns the dtype that a run trained in; the coarsest, which alarms least, where it names none that is known."""
     found = config["train"].get("dtype")
-    return (
-        found
-        if isinstance(found, str) and found in LOGP_DIFFERENCE
-        else max(LOGP_DIFFERENCE, key=LOGP_DIFFERENCE.__getitem__)
-    )
+    return found if isinstance(found, str) and found in LOGP_DIFFERENCE else COARSEST
 
 
 def weights_of(versions: Mapping[str, Any]) -> dict[str, float]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.checkpoint import NAMED, checkpoint_step
 from grpo.core.record.run_dir import RunDir
+from grpo.core.report.template import Renderer
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 TOKENIZER = "tokenizer_config.json"
 WORD_START = "\u2581"
+MOST_TOKENS = 2**31  # an id beyond is none, and no tokenizer takes it
+_RENDERER = Renderer()
 
 
 class RunTokenizer:
@@ -38,13 +41,12 @@ class RunTokenizer:
         """Returns the text that the model read for a prompt, which is chat messages as JSON."""
         if self._tokenizer is None:
             return None
-        messages: list[Any] = json.loads(prompt)
         try:
-            text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        except Exception as error:  # a template is a program of the model's author
-            self.missing = f"the chat template failed: {type(error).__name__}: {error}"
+            template = self._tokenizer.get_chat_template()
+            return _RENDERER.rendered(template, json.loads(prompt), self._tokenizer.special_tokens_map)
+        except (ValueError, TypeError, RecursionError, OSError) as error:  # the messages may be anything, too
+            self.missing = f"the chat template failed: {error}"
             return None
-        return str(text)
 
     def pieces(self, token_ids: Iterable[int]) -> list[str] | None:
         """Returns the text of each token, half a character as U+FFFD; None without a tokenizer."""
@@ -53,6 +55,8 @@ class RunTokenizer:
         return [self._piece(self._tokenizer, token) for token in token_ids]
 
     def _piece(self, tokenizer: PreTrainedTokenizerBase, token: int) -> str:
+        if not 0 <= token < MOST_TOKENS:
+            return "\ufffd"
         if token not in self._pieces:
             text = str(tokenizer.decode([token], clean_up_tokenization_spaces=False))
             # A tokenizer of SentencePiece's kind drops the space before the first word of a text.

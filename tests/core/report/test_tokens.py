@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import shutil
+import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.run_dir import RolloutRow, RunDir
 from grpo.core.report.blocks import pack_rollouts
 from grpo.core.report.scan import Scan, recorded_steps
+from grpo.core.report.template import Renderer
 from grpo.core.report.tokens import RunTokenizer
 
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
@@ -55,6 +57,46 @@ def test_a_template_that_refuses_is_told_and_stops_nothing(run: RunDir) -> None:
     found = RunTokenizer(run)
     assert found.rendered(json.dumps(MESSAGES)) is None
     assert found.missing == "the chat template failed: TemplateError: no system message"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}x", "it takes more than 0.3 s"),
+        ("{{ 'A' * 3000000000 }}", "MemoryError"),
+        ("{{ 'A' * 3000000 }}", "it wrote 3000000 characters"),
+    ],
+    ids=["time", "memory", "length"],
+)
+def test_a_template_that_takes_too_much_is_given_up_and_hinders_no_other(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str, why: str
+) -> None:
+    monkeypatch.setattr("grpo.core.report.template.SECONDS", 0.3)
+    monkeypatch.setattr("grpo.core.report.tokens._RENDERER", Renderer())
+    kept = RunTokenizer(run)
+    shutil.copytree(run.path, tmp_path / "hostile")
+    (tmp_path / "hostile" / "model" / "chat_template.jinja").write_text(template)
+    hostile = RunTokenizer(RunDir(tmp_path / "hostile"))
+    assert hostile.rendered(json.dumps(MESSAGES)) is None
+    assert why in (hostile.missing or "")
+    began = time.monotonic()
+    for number in range(30):
+        assert hostile.rendered(json.dumps([*MESSAGES, {"role": "user", "content": str(number)}])) is None
+    assert time.monotonic() - began < 1.0
+    assert "Be brief." in (kept.rendered(json.dumps(MESSAGES)) or "")
+    assert kept.missing is None
+
+
+def test_an_id_that_no_tokenizer_has_is_half_a_character(run: RunDir) -> None:
+    assert RunTokenizer(run).pieces([-1, 2**40]) == ["\ufffd", "\ufffd"]
+
+
+@pytest.mark.parametrize("prompt", ["[" * 100_000, "null", "3", '[{"role": null}]', "{"])
+def test_messages_that_are_none_stop_nothing(run: RunDir, prompt: str) -> None:
+    found = RunTokenizer(run)
+    assert found.rendered(prompt) is None
+    assert (found.missing or "").startswith("the chat template failed: ")
 
 
 def test_a_log_probability_that_nobody_told_is_none_and_no_certainty(run: RunDir, tmp_path: Path) -> None:
