@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from grpo.core.record.run_dir import is_run
 from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec_text import parse
 from grpo.plugins.errors import GrpoError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
@@ -34,12 +37,24 @@ def _rewards(host: Host, config: Mapping[str, Any]) -> Iterator[BoundReward]:
     envs = config["env"] if isinstance(config["env"], list) else [config["env"]]
     for source in (*config["rewards"], *(own for each in config.get("env_rewards", {}).values() for own in each)):
         try:
-            yield host.reward(source)
+            if not _brought_along(source):
+                yield host.reward(source)
         except GrpoError:
             continue
     if not config["rewards"]:
         for source in envs:
             try:
-                yield from host.default_rewards(host.env(source))
+                if not _brought_along(source):
+                    yield from host.default_rewards(host.env(source))
             except GrpoError:
                 continue
+
+
+def _brought_along(source: Any) -> bool:
+    """True for a plugin of a file in a run directory: a run may be anybody's, and to bind a plugin runs its file.
+
+    Raises:
+        UsageError: the text does not follow the syntax.
+    """
+    path = parse(source).path
+    return bool(path) and any(map(is_run, Path(path).expanduser().resolve().parents))
