@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from grpo.core.run.trends import GAIN, RISE, SOLVED, WINDOW, Trends
+from grpo.core.run.trends import GAIN, RISE, SOLVED, WINDOW, Course, Trends
 from grpo.core.text.stats import mean
 from grpo.plugins.types import Completion
 
-FIRST_STEPS = 10  # look for broken output in these
+HEALTH = "the watch over health"
+FIRST_STEPS = WINDOW  # look for broken output in these
 STREAK = 5  # steps in a row before a flat reward counts
 REACH = 0.02  # a mean accuracy of the first steps below this leaves hardly anything to reinforce
 EMPTY_SHARE = 0.5
@@ -31,8 +32,8 @@ class HealthWatch:
         self._trends = Trends()
         self._zero_steps = 0
         self._flat_steps = 0
-        self._rewards: list[float] = []
-        self._accuracies: list[float] = []
+        self._rewards = Course()
+        self._accuracies = Course()
 
     def batch(self, step: int, completions: Sequence[Completion], totals: Sequence[float | None]) -> list[str]:
         """Looks at the texts and totals of one generation; returns new warnings."""
@@ -104,29 +105,30 @@ class HealthWatch:
             )
         reward, accuracy = row.get("reward"), row.get("accuracy")
         if reward is not None and accuracy is not None:
-            self._rewards.append(reward)
-            self._accuracies.append(accuracy)
+            self._rewards.add(reward)
+            self._accuracies.add(accuracy)
             warnings += self._out_of_reach() + self._diverging(int(step or 0))
         for key, warning in self._trends.look(row):
             warnings += self._once(key, warning)
         return warnings
 
     def _out_of_reach(self) -> list[str]:
-        if len(self._accuracies) != FIRST_STEPS or mean(self._accuracies) >= REACH:
+        share = mean(self._accuracies.first)
+        if self._accuracies.count != FIRST_STEPS or share >= REACH:
             return []
         return self._once(
             "reach",
-            f"{mean(self._accuracies):.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO "
+            f"{share:.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO "
             "strengthens what a policy sometimes does and can hardly teach what it never does: take easier problems, a "
             "stronger model, or --warmup-steps first.",
         )
 
     def _diverging(self, step: int) -> list[str]:
-        if len(self._rewards) < 2 * WINDOW:
+        rewards, accuracies = self._rewards.windows(), self._accuracies.windows()
+        if rewards is None or accuracies is None:
             return []
-        before, after = mean(self._rewards[:WINDOW]), mean(self._rewards[-WINDOW:])
-        was, now = mean(self._accuracies[:WINDOW]), mean(self._accuracies[-WINDOW:])
-        spread = max(self._rewards) - min(self._rewards)
+        (before, after), (was, now) = rewards, accuracies
+        spread = self._rewards.highest - self._rewards.lowest
         if after - before > RISE * spread and now - was < GAIN and now < SOLVED:
             return self._once(
                 "diverging",

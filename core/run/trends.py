@@ -10,8 +10,10 @@ Three things that a mean reward does not show, each looked for in windows of WIN
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from grpo.core.text.stats import mean
 
@@ -27,20 +29,49 @@ OF_REWARDS = OF_DIFFERENCES, LOWEST, LOWEST_TIME = "of_differences", "lowest", "
 WHOLE = ("entropy", "accuracy", "reward")
 
 
+@dataclass(slots=True)
+class Course:
+    """What is remembered of a metric, however many steps there are.
+
+    Attributes:
+        count: of its values.
+        first, last: up to WINDOW of them.
+        lowest, highest: of all.
+    """
+
+    count: int = 0
+    first: list[float] = field(default_factory=list)
+    last: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    lowest: float = math.inf
+    highest: float = -math.inf
+
+    def add(self, value: float) -> None:
+        """Takes in the value of a step."""
+        self.count += 1
+        if self.count <= WINDOW:
+            self.first.append(value)
+        self.last.append(value)
+        self.lowest, self.highest = min(self.lowest, value), max(self.highest, value)
+
+    def windows(self) -> tuple[float, float] | None:
+        """Returns the means of the first and of the last steps, None before they are apart."""
+        return None if self.count < 2 * WINDOW else (mean(self.first), mean(self.last))
+
+
 class Trends:
     """Remembers the metrics of a run."""
 
     def __init__(self) -> None:
-        self._values: defaultdict[str, list[float]] = defaultdict(list)
+        self._courses: defaultdict[str, Course] = defaultdict(Course)
 
     def look(self, row: Mapping[str, float | int | None]) -> Iterator[tuple[str, str]]:
         """Yields what is to be warned of after a step: a key, and the words."""
         for name, value in row.items():
             if value is not None and (name in WHOLE or name.rpartition("/")[2] in OF_REWARDS):
-                self._values[name].append(float(value))
+                self._courses[name].add(float(value))
         step = row["step"]
         yield from self._collapsed(step)
-        for name in [*self._values]:
+        for name in [*self._courses]:
             reward, _, what = name.removeprefix("rewards/").rpartition("/")
             if what == OF_DIFFERENCES:
                 yield from self._taken_over(step, name, reward)
@@ -48,7 +79,7 @@ class Trends:
                 yield from self._slow_zeros(step, name, reward)
 
     def _collapsed(self, step: object) -> Iterator[tuple[str, str]]:
-        windows = self._windows("entropy")
+        windows = self._courses["entropy"].windows()
         if windows and windows[0] > 0 and windows[1] < COLLAPSED * windows[0] and not self._gained():
             yield (
                 "entropy",
@@ -58,7 +89,7 @@ class Trends:
             )
 
     def _taken_over(self, step: object, name: str, reward: str) -> Iterator[tuple[str, str]]:
-        windows = self._windows(name)
+        windows = self._courses[name].windows()
         if windows and windows[0] < EVEN and windows[1] > ALONE and not self._gained():
             yield (
                 f"alone {reward}",
@@ -68,7 +99,7 @@ class Trends:
             )
 
     def _slow_zeros(self, step: object, name: str, reward: str) -> Iterator[tuple[str, str]]:
-        windows, times = self._windows(name), self._values.get(f"rewards/{reward}/{LOWEST_TIME}", [])[-WINDOW:]
+        windows, times = self._courses[name].windows(), self._courses[f"rewards/{reward}/{LOWEST_TIME}"].last
         if windows and windows[1] > windows[0] + MORE and times and mean(times) > SLOWER:
             yield (
                 f"slow {reward}",
@@ -79,14 +110,8 @@ class Trends:
 
     def _gained(self) -> bool:
         """True where the run became better: by accuracy where that is known, else by its reward."""
-        if accuracies := self._windows("accuracy"):
+        if accuracies := self._courses["accuracy"].windows():
             return accuracies[1] - accuracies[0] >= GAIN or accuracies[1] >= SOLVED
-        rewards, every = self._windows("reward"), self._values["reward"]
-        return rewards is not None and rewards[1] - rewards[0] > RISE * (max(every) - min(every))
-
-    def _windows(self, name: str) -> tuple[float, float] | None:
-        """Returns the means of the first and of the last steps, None before they are apart."""
-        values = self._values.get(name, [])
-        if len(values) < 2 * WINDOW:
-            return None
-        return mean(values[:WINDOW]), mean(values[-WINDOW:])
+        course = self._courses["reward"]
+        rewards = course.windows()
+        return rewards is not None and rewards[1] - rewards[0] > RISE * (course.highest - course.lowest)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from grpo.core.run.health import HealthWatch
-from grpo.core.run.trends import WINDOW
+from grpo.core.run.trends import WINDOW, Course
+from grpo.core.text.stats import mean
 
 Row = dict[str, float | int | None]
 STEPS = 40
@@ -75,3 +76,14 @@ def test_nothing_is_said_before_the_windows_are_apart() -> None:
     watch = HealthWatch("float32")
     rows = [{"step": step, "accuracy": 0.3, "reward": 0.5, "entropy": 1.0 / step**2} for step in range(1, 2 * WINDOW)]
     assert [said for row in rows for said in watch.metrics(row)] == []
+
+
+def test_a_course_knows_its_ends_and_extremes_without_what_lies_between() -> None:
+    noise, course = random.Random(0), Course()
+    values = [noise.gauss(0, 1) for _ in range(500)]
+    for count, value in enumerate(values, start=1):
+        course.add(value)
+        assert (course.windows() is None) == (count < 2 * WINDOW)
+        assert (course.lowest, course.highest) == (min(values[:count]), max(values[:count]))
+    assert course.windows() == (mean(values[:WINDOW]), mean(values[-WINDOW:]))
+    assert len(course.first) + len(course.last) == 2 * WINDOW
