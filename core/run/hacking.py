@@ -22,13 +22,13 @@ nobody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import variance
 
 from grpo.core.run.betting import Bets
 from grpo.core.run.pattern import pattern
-from grpo.core.run.surface import FEATURES, Seen, agreement, answer_of, counted, repeated
+from grpo.core.run.surface import FEATURES, Seen, agreement, answer_of, counted, known, repeated, stuck
 from grpo.core.text.stats import mean
 
 LEVEL = 0.05  # chance that a run in which every hypothesis holds has any alarm
@@ -103,8 +103,9 @@ class HackingWatch:
 
         Args:
             step: its number.
-            seen: its completions, in the order in which they are recorded.
+            seen: its completions, in the order in which they are recorded; a reward that cannot be squared is none.
         """
+        seen = [one if one.reward is None else replace(one, reward=known(one.reward)) for one in seen]
         if not seen:
             return []
         now = _step_of(seen)
@@ -279,7 +280,7 @@ def _ordered(one: _Step, name: str) -> list[float]:
 
 
 def _repeats(said: Seen) -> bool:
-    return said.turns == 1 and repeated(said.text) > REPEATED
+    return said.turns == 1 and (repeated(said.text) > REPEATED or stuck(said.text))
 
 
 def _unscored(groups: Iterable[Sequence[Seen]]) -> dict[str, list[float]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo.core.run.surface import FEATURES, Seen, correlation, counted, parts_of
+from grpo.core.run.surface import FEATURES, Seen, correlation, counted, known, parts_of
 
 CLEAR = 0.5  # correlation within groups from which something is named
 BETTER = 0.1  # by how much a word has to explain a reward better than a count does
@@ -35,7 +35,7 @@ def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
     Args:
         groups: completions of one prompt each; those without a reward are left out.
     """
-    paid = [known for group in groups if len(known := [one for one in group if one.reward is not None]) > 1]
+    paid = [have for group in groups if len(have := [one for one in group if one.reward is not None]) > 1]
     totals = [[one.reward or 0.0 for one in group] for group in paid]
     decides = _decides(paid, totals)
     pays = _pays(paid, totals)
@@ -57,7 +57,7 @@ def _decides(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]
         return ""
     follows = {
         name: correlation(
-            [([one.scores.get(name) or 0.0 for one in g], t) for g, t in zip(groups, totals, strict=True)]
+            [([known(one.scores.get(name)) or 0.0 for one in g], t) for g, t in zip(groups, totals, strict=True)]
         )
         for name in names
     }

@@ -8,6 +8,7 @@ A reward that is exploited often pays for one of these. They are named in the wo
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
@@ -15,13 +16,19 @@ from itertools import combinations, pairwise
 from grpo.core.text.stats import mean
 
 FEW_PAIRS = 10  # of words; shorter texts do not repeat themselves
+UNBROKEN = 500  # characters without a space; fewer are a number, a row of a table or a line of code
+SPAN = 16  # characters; even random zeros and ones hardly have the same so often
+STUCK = 0.05  # distinct spans among all of them: half a thousand characters that repeat 25 of them
 DIGITS = 15  # of a number
 LENGTH = "the length"
 READ = 4_000  # characters of a text that are looked at
+LARGEST = 1e100  # the squares of larger numbers overflow
+UNSEEN = ("Cf", "Mn")  # categories of characters of no width
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(r"\d+")
 _TAG = re.compile(r"</?[\w.-]+>")
 _SIGN = re.compile(r"[^\w\s<>/]")
+_RULE = re.compile(r"([^\w\s]|_)\1+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,11 @@ class Seen:
     turns: int = 1
 
 
+def known(number: float | None) -> float | None:
+    """Returns a number that can be reckoned with; None for NaN, infinity and what cannot be squared."""
+    return number if number is not None and abs(number) < LARGEST else None
+
+
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
@@ -59,9 +71,34 @@ def _again(text: str) -> tuple[int, int]:
 
 
 def repeated(text: str) -> float:
-    """Returns the share of pairs of neighbouring words that occurred before; 0 for a few words."""
-    again, pairs = _again(text[:READ])
-    return again / pairs if pairs >= FEW_PAIRS else 0.0
+    """Returns the share of pairs of neighbouring words that occurred before; 0 for a few words.
+
+    Of a long text it is that of its beginning or of its end, whichever repeats more.
+    """
+    found = map(_again, _ends(text))
+    return max(again / pairs if pairs >= FEW_PAIRS else 0.0 for again, pairs in found)
+
+
+def stuck(text: str) -> bool:
+    """True where the longest stretch without a space, first or last, is a few characters over and over."""
+    return any(_cycles(max(end.split(), key=len, default="")) for end in _ends(text))
+
+
+def _cycles(word: str) -> bool:
+    if len(word) < UNBROKEN:
+        return False
+    count = len(word) - SPAN + 1
+    spans: set[str] = set()
+    for start in range(count):
+        spans.add(word[start : start + SPAN])
+        if len(spans) > STUCK * count:  # soon, but for what does repeat itself
+            return False
+    return True
+
+
+def _ends(text: str) -> tuple[str, ...]:
+    """Returns the beginning and the end of a text that are looked at, which may be the same."""
+    return (text[:READ], text[-READ:]) if len(text) > READ else (text,)
 
 
 def _answered(text: str) -> float:
@@ -95,11 +132,26 @@ def counted(name: str, prompt: str, text: str) -> float:
 
 
 def answer_of(text: str) -> str:
-    """Returns what a text ends with: its last line that is more than a tag, without its tags and spaces."""
-    for line in reversed(text[-READ:].splitlines()):
-        if said := _TAG.sub(" ", line).split():
+    """Returns what a text ends with: its last line that is more than a tag, without its tags and spaces.
+
+    Characters of no width are left out, and a line of one sign over and over, such as dots, is passed over where
+    another has more to say. Lines of several signs stay: there are tasks whose answers are brackets, or Morse code.
+    """
+    last = ""
+    for line in reversed(text.rstrip()[-READ:].splitlines()):
+        said = _TAG.sub(" ", _visible(line)).split()
+        if said and not _RULE.fullmatch("".join(said)):
             return " ".join(said)
-    return ""
+        last = last or " ".join(said)
+    return last
+
+
+def _visible(line: str) -> str:
+    if line.isascii():
+        return line
+    whole = unicodedata.normalize("NFKC", line)
+    unseen = {ord(sign): None for sign in set(whole) if unicodedata.category(sign) in UNSEEN}
+    return whole.translate(unseen) if unseen else whole
 
 
 def parts_of(text: str) -> set[str]:

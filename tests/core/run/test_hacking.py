@@ -103,6 +103,52 @@ def test_each_pattern_rings_once_and_is_named(makes: Makes, signal: str, words: 
     assert len({suspicion.signal for suspicion in found}) == len(found)
 
 
+@pytest.mark.parametrize(
+    "tail",
+    [" a b" * 2000, "a-b-" * 300, "!" * 600],
+    ids=["after the characters that are read first", "without spaces", "one sign"],
+)
+def test_loops_ring_wherever_and_of_whatever_they_are(tail: str) -> None:
+    def stuck(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        words = " ".join(str(noise.random()) for _ in range(250 if tail.startswith(" ") else 15))
+        more = tail if noise.random() < over else ""
+        return said(noise, group, gold, noise.random() < 0.5, noise.random(), words + more)
+
+    assert "looping" in {one.signal for one in run(stuck, steps=16)}
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [lambda n: "\u200b" * n, lambda n: "\u034f" * n, lambda n: f"\n{'.' * (n + 1)}", lambda n: " " * 5000 + "\n" * n],
+    ids=["zero width", "combining", "dots", "spaces"],
+)
+def test_equal_answers_ring_whatever_is_put_behind_them(tail: Callable[[int], str]) -> None:
+    def same(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        one = constant(noise, over, group, gold)
+        return replace(one, text=one.text + tail(noise.randrange(32)))
+
+    assert "alike" in {one.signal for one in run(same, steps=24)}
+
+
+def test_different_answers_before_the_same_line_of_dashes_are_different() -> None:
+    def ruled(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        one = said(noise, group, gold, noise.random() < 0.5, noise.random())
+        return replace(one, text=one.text + ("\n---" if noise.random() < 2 * over else ""))
+
+    assert run(ruled) == []
+
+
+@pytest.mark.parametrize("large", [1e155, 1e200, float("inf")])
+def test_rewards_that_cannot_be_squared_count_as_none_and_others_are_looked_at(large: float) -> None:
+    def rewarded(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        one = backwards(noise, over, group, gold)
+        paid = replace(one, scores={"mine": one.reward, "huge": large})
+        return replace(paid, reward=noise.choice([-large, large])) if noise.random() < 0.2 else paid
+
+    assert "against" in {one.signal for one in run(rewarded)}
+    assert run(lambda *args: replace(rewarded(*args), reward=-large)) == []
+
+
 def test_every_signal_has_a_pattern() -> None:
     assert set(SIGNALS) == {"against", "unrelated", "falling", "alike", "surface", "silent", "looping"}
 
