@@ -7,16 +7,19 @@ and runs of older releases have them too.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from grpo.core.record.browse import from_table
 from grpo.core.record.list import RunLine
 from grpo.core.report.scan import OUTCOME
-from grpo.core.run.alarm import alarm_text, of_record
+from grpo.core.run.alarm import ALARM, alarm_text, of_record
+from grpo.core.run.guarded import Guarded
 from grpo.core.run.hacking import HackingWatch
-from grpo.core.run.health import HealthWatch
+from grpo.core.run.health import HEALTH, HealthWatch
 from grpo.core.text.printable import counted
 from grpo.plugins.types import Completion
 
@@ -57,7 +60,7 @@ class _Failures:
 
 @dataclass(slots=True)
 class AlarmWatch:
-    """Looks at a run again, step by step.
+    """Looks at a run again, step by step; a watch that an error of its own ends says so in an alarm.
 
     Attributes:
         dtype: of the run's arithmetic.
@@ -68,27 +71,30 @@ class AlarmWatch:
     metrics: Sequence[Mapping[str, Any]]
     _health: HealthWatch = field(init=False)
     _hacking: HackingWatch = field(init=False, default_factory=HackingWatch)
-    _rows: list[Mapping[str, Any]] = field(init=False)
+    _guarded: Mapping[str, Guarded] = field(init=False)
+    _rows: deque[Mapping[str, Any]] = field(init=False)
     _found: list[Alarm] = field(init=False, default_factory=list)
     _failures: dict[str, _Failures] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._health = HealthWatch(self.dtype)
-        self._rows = [row for row in self.metrics if row["step"] > 0]
+        self._guarded = {
+            "health": Guarded(HEALTH, lambda step, text: self._add(step, "health", [text])),
+            "hacking": Guarded(ALARM, lambda step, text: self._add(step, "hacking", [text])),
+        }
+        self._rows = deque(row for row in self.metrics if row["step"] > 0)
 
     def more(self, metrics: Sequence[Mapping[str, Any]]) -> None:
         """Takes in what a run that goes on has measured by now, which begins with what was known."""
-        self._rows += [row for row in metrics[len(self.metrics) :] if row["step"] > 0]
+        self._rows.extend(row for row in metrics[len(self.metrics) :] if row["step"] > 0)
         self.metrics = metrics
 
     def rollouts(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Looks at the rollouts of a step, after the metrics of the steps before it."""
         self._up_to(step - 1)
         if rows:
-            warnings = self._health.batch(step, [_completion(row) for row in rows], [row["reward"] for row in rows])
-            self._found += [Alarm(step, "health", text) for text in warnings]
-        seen = [of_record(from_table(number, row)) for number, row in enumerate(rows)]
-        self._found += [Alarm(step, "hacking", alarm_text(one)) for one in self._hacking.look(step, seen)]
+            self._look(step, "health", lambda: self._sick(step, rows))
+        self._look(step, "hacking", lambda: self._hacked(step, rows))
         for row in rows:
             failed = [
                 (name.removeprefix(OUTCOME), row[f"reason.{name.removeprefix(OUTCOME)}"])
@@ -119,8 +125,21 @@ class AlarmWatch:
 
     def _up_to(self, step: int | None) -> None:
         while self._rows and (step is None or self._rows[0]["step"] <= step):
-            row = self._rows.pop(0)
-            self._found += [Alarm(row["step"], "health", text) for text in self._health.metrics(row)]
+            row = self._rows.popleft()
+            self._look(row["step"], "health", partial(self._health.metrics, row))
+
+    def _sick(self, step: int, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        return self._health.batch(step, [_completion(row) for row in rows], [row["reward"] for row in rows])
+
+    def _hacked(self, step: int, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        seen = [of_record(from_table(number, row)) for number, row in enumerate(rows)]
+        return [alarm_text(one) for one in self._hacking.look(step, seen)]
+
+    def _look(self, step: int, kind: str, looks: Callable[[], Sequence[str]]) -> None:
+        self._add(step, kind, self._guarded[kind].look(step, looks))
+
+    def _add(self, step: int, kind: str, texts: Sequence[str]) -> None:
+        self._found += [Alarm(step, kind, text) for text in texts]
 
 
 def _completion(row: Mapping[str, Any]) -> Completion:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,12 @@ from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
 from grpo.core.record.browse import Rollout, read_step
 from grpo.core.record.run_dir import RunDir, rollout_steps
+from grpo.core.run.guarded import Guarded
 from grpo.core.run.hacking import HackingWatch, Suspicion
 from grpo.core.run.progress import Progress
 from grpo.core.run.surface import Seen
 from grpo.core.scoring.scorer import Scorer
+from grpo.core.text.printable import one_line
 from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
@@ -30,6 +32,7 @@ from grpo.plugins.types import Completion, Message
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch
 
+ALARM = "the alarm for reward hacking"
 SECONDS = 5.0  # to look for a smaller text in
 CALLS = 400
 SHOWN = 160  # characters of it
@@ -38,6 +41,8 @@ SAME = 1e-9
 
 class RunAlarm:
     """The alarm of one run; the first process alone looks, and all of them stop together.
+
+    An error in it is told of and ends it, and not the run.
 
     Args:
         plan: with the rewards.
@@ -51,9 +56,10 @@ class RunAlarm:
         self._path = run_dir.path
         self._progress = progress
         self._watch = HackingWatch()
+        self._guarded = Guarded(ALARM, lambda _, text: progress.warned(text))
         self._found: str | None = None
         for step in rollout_steps(run_dir):
-            self._watch.look(step, [of_record(one) for one in read_step(run_dir, step)[1]])
+            self._look(step, map(of_record, read_step(run_dir, step)[1]))
 
     def received(self, batch: Batch, right: Sequence[bool | None]) -> list[Suspicion]:
         """Looks at a batch; returns what it suspects.
@@ -62,13 +68,16 @@ class RunAlarm:
             batch: of all processes.
             right: whether each completion is right, None where nobody knows.
         """
-        suspicions = self._watch.look(batch.step, _of_batch(batch, right))
+        suspicions = self._look(batch.step, _of_batch(batch, right))
         for suspicion in suspicions:
             text = alarm_text(suspicion)
             show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` has them."
             self._progress.warned(f"{text} {show} {self._smallest(suspicion, batch)}".rstrip())
             self._found = self._found or text
         return list(suspicions)
+
+    def _look(self, step: int, seen: Iterable[Seen]) -> Sequence[Suspicion]:
+        return self._guarded.look(step, lambda: self._watch.look(step, list(seen)))
 
     def stop(self) -> None:
         """Ends a run that is to end with its first alarm, on all processes alike.
@@ -93,7 +102,10 @@ class RunAlarm:
         score, completion = batch.outcomes[name][place].score, batch.completions[place]
         if score is None or completion.turns > 1:
             return ""
-        text = smallest(bound, completion, score, time.monotonic() + SECONDS)
+        try:
+            text = smallest(bound, completion, score, time.monotonic() + SECONDS)
+        except Exception as error:  # the suspicion is to be told of all the same
+            return f"No smaller text was looked for: {type(error).__name__}: {one_line(str(error))}."
         shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
         return f"The smallest text found with the score {score:.3g} of '{name}' is {shown!r}."
 
@@ -133,10 +145,10 @@ def _prompt(messages: Sequence[Message]) -> str:
     return "\n".join(str(message.get("content") or "") for message in messages)
 
 
-def _of_batch(batch: Batch, right: Sequence[bool | None]) -> list[Seen]:
+def _of_batch(batch: Batch, right: Sequence[bool | None]) -> Iterator[Seen]:
     totals: Sequence[float] = batch.advantages.totals.tolist()
-    return [
-        Seen(
+    for place, completion in enumerate(batch.completions):
+        yield Seen(
             _prompt(completion.prompt),
             completion.text,
             place // batch.group_size,
@@ -145,8 +157,6 @@ def _of_batch(batch: Batch, right: Sequence[bool | None]) -> list[Seen]:
             {name: said[place].score for name, said in batch.outcomes.items() if said[place] != ELSEWHERE},
             completion.turns,
         )
-        for place, completion in enumerate(batch.completions)
-    ]
 
 
 def of_record(rollout: Rollout) -> Seen:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.scores import ELSEWHERE
@@ -15,7 +15,8 @@ from grpo.core.plan import Plan
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_rollouts
 from grpo.core.record.trained import TrainedRow, write_trained
 from grpo.core.run.forecast import forecast, is_due
-from grpo.core.run.health import HealthWatch
+from grpo.core.run.guarded import Guarded
+from grpo.core.run.health import HEALTH, HealthWatch
 from grpo.core.run.plot import plot_metrics
 from grpo.core.run.progress import Progress
 from grpo.core.scoring.outcome import Outcome
@@ -48,6 +49,7 @@ class Books:
         self._run_dir = run_dir
         self._progress = progress
         self._health = HealthWatch(plan.config.train.dtype)
+        self._guarded = Guarded(HEALTH, lambda _, text: progress.warned(text))
         self._batch: Batch | None = None
         self._rows: list[dict[str, Any]] = list(read_metrics(run_dir))
         import torch  # by now it is loaded
@@ -71,8 +73,8 @@ class Books:
         if batch.wasted:  # before the others, by which a step counts as recorded
             write_rollouts(self._run_dir, batch.step, wasted_rows(batch), wasted=True)
         write_rollouts(self._run_dir, batch.step, rows)
-        for warning in self._health.batch(batch.step, batch.completions, [row.reward for row in rows]):
-            self._progress.warned(warning)
+        totals = [row.reward for row in rows]
+        self._warn(batch.step, lambda: self._health.batch(batch.step, batch.completions, totals))
         metrics = {"accuracy": proportion(right).mean} if self._plan.verifiers else {}
         if len(self._plan.envs) > 1:
             metrics |= env_metrics(batch, [part.name for part in self._plan.envs], right)
@@ -95,8 +97,7 @@ class Books:
             said = {name: outcomes[shown] for name, outcomes in batch.outcomes.items()}
             scores = {name: _shown(outcome) for name, outcome in said.items() if outcome != ELSEWHERE}
             self._progress.stepped(row, batch.completions[shown], scores)
-        for warning in self._health.metrics(row):
-            self._progress.warned(warning)
+        self._warn(row["step"], lambda: self._health.metrics(row))
         config = self._plan.config
         if is_due(row["step"], config.train.steps):
             found = forecast(
@@ -108,6 +109,10 @@ class Books:
             )
             if found is not None:
                 self._progress.foreseen(found.text())
+
+    def _warn(self, step: int, looks: Callable[[], Sequence[str]]) -> None:
+        for warning in self._guarded.look(step, looks):
+            self._progress.warned(warning)
 
     def plot(self) -> None:
         """Draws reward.png; a run that is over is not a failed one because its picture is."""

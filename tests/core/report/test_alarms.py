@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
+import pytest
 from made_run import failed, made_run
 
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_json
 from grpo.core.report.alarms import Alarm, AlarmWatch
 from grpo.core.report.scan import recorded_steps
+from grpo.core.run.hacking import HackingWatch
+from grpo.core.run.health import HealthWatch
 
 
 def alarms_of(run: RunDir) -> list[Alarm]:
@@ -79,3 +83,39 @@ def test_a_reward_that_prefers_wrong_answers_is_told_of_with_its_rollouts(tmp_pa
     [alarm] = [one for one in alarms if one.kind == "hacking" and "prefers wrong completions" in one.text]
     assert f"Step {alarm.step}: " in alarm.text
     assert " of the step." in alarm.text
+
+
+def test_totals_that_overflow_are_looked_at_as_none(tmp_path: Path) -> None:
+    def change(row: RolloutRow, number: int) -> RolloutRow:
+        return replace(row, reward=float("inf") if number % 2 else float("-inf")) if row.step > 1 else row
+
+    assert alarms_of(made_run(tmp_path / "run", steps=8, change=change)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "watch", "method"),
+    [("hacking", HackingWatch, "look"), ("health", HealthWatch, "batch"), ("health", HealthWatch, "metrics")],
+)
+def test_a_watch_that_fails_is_an_alarm_and_the_others_go_on(
+    kind: str, watch: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("nobody thought of this")
+
+    monkeypatch.setattr(watch, method, fails)
+    run = made_run(tmp_path / "run", change=lambda row, number: failed(row, "broke") if number == 3 else row)
+    told, failure = alarms_of(run)
+    assert (told.step, told.kind) == (1, kind)
+    assert "has ended for this run" in told.text
+    assert "ValueError: nobody thought of this" in told.text
+    assert failure.kind == "failure"
+
+
+def test_the_metrics_of_many_steps_take_a_moment_each(tmp_path: Path) -> None:
+    """Each step used to be compared with all before it, and 20,000 took 17 s."""
+    rows = [{"step": step, "reward": 0.5, "accuracy": 0.5, "entropy": 1.0} for step in range(1, 20_001)]
+    watch = AlarmWatch("float32", rows)
+    [line] = list_runs(made_run(tmp_path / "run").path)
+    begun = process_time()
+    assert watch.alarms(line) == []
+    assert process_time() - begun < 5

@@ -21,6 +21,7 @@ from grpo.core.report.alarms import AlarmWatch
 from grpo.core.report.scan import recorded_steps
 from grpo.core.run.alarm import RunAlarm, smallest
 from grpo.core.run.books import rollout_rows
+from grpo.core.run.hacking import HackingWatch
 from grpo.core.run.progress import Silent
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import Batch, advantages_of
@@ -37,6 +38,18 @@ from grpo import reward
 def grounded(completion: str, question: str) -> float:
     found = re.search(r"<answer>\\s*(\\d+)", completion)
     return float(found is not None and found[1] in re.findall(r"\\d+", question))
+"""
+
+
+LARGE = """
+from grpo import reward
+
+calls = []
+
+@reward(version=1, isolation="inline")
+def large(completion: str) -> float:
+    calls.append(1)
+    return (1e200 if len(calls) > 64 * 2 else 1.0) * (len(completion) % 7 - 3)
 """
 
 
@@ -111,6 +124,38 @@ def test_a_run_that_goes_on_remembers_what_was_recorded_and_does_not_ring_again(
     assert heard.said == []
 
 
+def fails(*_: object, **__: object) -> None:
+    raise ValueError("nobody thought of this")
+
+
+def test_an_error_in_the_alarm_ends_it_with_one_warning_and_not_the_run(
+    plan: Plan, run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_rollouts(run_dir, 1, rollout_rows(*batch_of(plan, 1)))
+    monkeypatch.setattr(HackingWatch, "look", fails)
+    for begun in (run_dir, create_run_dir(run_dir.path.with_name("new"), {}, {})):
+        heard = Heard()
+        alarm = RunAlarm(plan, begun, heard)
+        for step in (2, 3):
+            assert alarm.received(*batch_of(plan, step)) == []
+            alarm.stop()
+        [said] = heard.said
+        assert "the alarm for reward hacking has ended for this run" in said
+        assert "ValueError: nobody thought of this" in said
+
+
+def test_a_suspicion_is_told_of_though_the_search_for_a_smaller_text_fails(
+    plan: Plan, run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo.core.run.alarm.shrink", fails)
+    heard = Heard()
+    alarm = RunAlarm(plan, run_dir, heard)
+    for step in range(1, ENOUGH):
+        alarm.received(*batch_of(plan, step))
+    [said] = [text for text in heard.said if "prefers wrong completions" in text]
+    assert said.endswith("No smaller text was looked for: ValueError: nobody thought of this.")
+
+
 def test_no_smaller_text_is_looked_for_when_the_time_is_over(plan: Plan) -> None:
     completion = Completion(WRONG, row={"answer": "4"})
     assert smallest(plan.rewards[0], completion, share(WRONG), time.monotonic()) == WRONG
@@ -134,3 +179,16 @@ def test_a_run_whose_reward_is_exploited_ends_with_the_alarm_and_the_report_tell
         watch.rollouts(step, rows)
     [line] = list_runs(out)
     assert "hacking" in {alarm.kind for alarm in watch.alarms(line)}
+
+
+@pytest.mark.slow
+def test_rewards_that_overflow_end_a_run_and_its_resumption_in_words_and_are_reported(tmp_path: Path) -> None:
+    from grpo.core.cli.main import cli
+
+    (tmp_path / "mine.py").write_text(LARGE)
+    out = tmp_path / "run"
+    command = f"run --env gsm8k --reward {tmp_path}/mine.py:large --steps 6 --eval-size 0 --out {out} --quiet"
+    for arguments in (command.split(), ["run", "--resume", str(out), "--quiet"]):
+        with pytest.raises(RunError, match="the rewards of a step overflow"):
+            cli(arguments, standalone_mode=False)
+    assert not cli(["report", str(out), "--output", str(tmp_path / "page.html")], standalone_mode=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.record.run_dir import RunDir, create_run_dir, read_metrics, read_rollouts
 from grpo.core.run.books import Books
+from grpo.core.run.health import HealthWatch
 from grpo.core.run.progress import Silent
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import Batch, advantages_of
@@ -85,3 +87,26 @@ def test_a_picture_that_cannot_be_drawn_is_a_warning(plan: Plan, run_dir: RunDir
     books.step_ended({"step": 1, "reward": 0.5})
     books.plot()
     assert "reward.png could not be drawn" in heard.said
+
+
+def test_a_watch_over_health_that_fails_ends_with_one_warning_and_the_books_go_on(
+    plan: Plan, run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("nobody thought of this")
+
+    class Heard(Silent):
+        said: ClassVar[list[str]] = []
+
+        def warned(self, text: str) -> None:
+            self.said.append(text)
+
+    monkeypatch.setattr(HealthWatch, "batch", fails)
+    monkeypatch.setattr(HealthWatch, "metrics", fails)
+    books = Books(plan, Host([]), run_dir, Heard())
+    rows, _ = books.received(batch_of(plan, [1.0, 0.0, 0.0, 1.0]), [True] * 4)
+    books.step_ended({"step": 1, "reward": 0.5})
+    assert len(rows) == len(read_rollouts(run_dir, 1)) == 4
+    [said] = Heard.said
+    assert "the watch over health has ended for this run" in said
+    assert "ValueError: nobody thought of this" in said
