@@ -62,6 +62,12 @@ def test_secrets_of_any_form_go(said: str) -> None:
     assert "HUSH" not in public_text(said)
 
 
+@pytest.mark.parametrize("secret", ["HUSH-1234", "hf_HUSHHUSHHUSHHUSH"])
+def test_what_stands_behind_a_secret_stays_as_it_is(secret: str) -> None:
+    assert public_text(f"Authorization: Bearer {secret} at noon") == f"Authorization: {HIDDEN} at noon"
+    assert public_text(f"Bearer {secret} at noon") == f"Bearer {HIDDEN} at noon"
+
+
 @pytest.mark.parametrize(
     ("text", "public"),
     [
