@@ -25,7 +25,8 @@ _NAME = (
 _IS = r"['\"]?\s{0,8}[=:](?!=)\s{0,8}"
 _MARKED = r"(?!\((?:secret|left out)\))"
 _TYPE = r"(?!(?:str|int|float|bool|bytes|None|none|null|True|False|Any|Optional)\b)"
-_VALUE = rf"""{_MARKED}{_TYPE}(?:"[^"]*"|'[^']*'|(?:bearer|basic|token)\s+(?:\((?:secret|left out)\)|\S+)|(?:(?!,\s?[\w-]+=)[^\s&])+)"""
+_SCHEME = r"(?:bearer|basic|token)\s+(?:\((?:secret|left out)\)|\S+)"
+_VALUE = rf"""{_MARKED}{_TYPE}(?:"[^"]*"|'[^']*'|{_SCHEME}|(?:(?!,\s?[\w-]+=)[^\s&])+)"""
 # After "token", a number is a count, and a sign is what a parser did not expect.
 _TOLD = rf"{_TOKEN}(?={_IS}[\"'\w])(?!{_IS}[\d.]+(?![\w.-]))"
 _NAMED = re.compile(rf"(?i)({_NAME}|{_TOLD})({_IS}){_VALUE}")
