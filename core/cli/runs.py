@@ -260,7 +260,7 @@ def _quoted(text: str, style: str = "") -> tuple[str, Text]:
 
 def _figure(value: object) -> str:
     """What an environment reported as a reward, which may be anything."""
-    return f"{value:.3g}" if isinstance(value, (int, float)) else one_line(str(value), 20)
+    return f"{value:.3g}" if isinstance(value, float) else one_line(str(value), 20)
 
 
 def _named(run: Path) -> str:

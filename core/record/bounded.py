@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
+LARGEST = 2**31 - 1  # of a step, of a group and of other whole numbers that are kept in 32 bits
 DEEPEST = 200  # what is nested deeper cannot be written again without running out of stack
 MOST_DIGITS = 300  # of a whole number; with more it is none of 64 bits with a point
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str, *, counted_with: bool = True) -> Any:
     """Returns what JSON holds.
+
+    Args:
+        text: the JSON.
+        counted_with: refuse whole numbers that no float holds; a row of a data set may have them.
 
     Raises:
         ValueError: it is none, is nested too deeply, or has a number that is too large.
     """
     too_deep = f"it is nested more than {DEEPEST} deep"
     try:
-        value = _DECODER.decode(text)
+        value = (_DECODER if counted_with else _ANY).decode(text)
     except RecursionError:
         raise ValueError(too_deep) from None
     if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
@@ -32,6 +37,7 @@ def _whole(digits: str) -> int:
 
 
 _DECODER = json.JSONDecoder(parse_int=_whole)
+_ANY = json.JSONDecoder()
 
 
 def _depth(value: Any) -> int:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from grpo.core.record.run_dir import RunDir, read_rollouts, rollout_steps
 from grpo.plugins.errors import UsageError
@@ -172,7 +172,7 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
     return Rollout(
         number=number,
         group=row["group"],
-        prompt=tuple(json.loads(row["prompt"])),
+        prompt=_messages(row["prompt"]),
         completion=row["completion"],
         tokens=row["tokens"],
         finish_reason=row["finish_reason"],
@@ -180,7 +180,7 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
         reward=row["reward"],
         advantage=row["advantage"],
         outcomes={n: ShownOutcome(row[f"outcome.{n}"], row[f"score.{n}"], row[f"reason.{n}"]) for n in names},
-        messages=tuple(json.loads(row.get("messages") or "[]")),
+        messages=_messages(row.get("messages") or "[]"),
         info=json.loads(row.get("info") or "{}"),
         env=row.get("env") or "",
         right=row.get("right"),
@@ -188,6 +188,15 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
         turn_advantages=_numbers(row.get("turn_advantages")),
         sampled_by=tuple((step, tokens) for step, tokens in row.get("sampled_by") or ()),
     )
+
+
+def _messages(text: str) -> tuple[Message, ...]:
+    """Returns chat messages; what is no text in one, or is not there, becomes one."""
+    found: list[dict[str, Any]] = json.loads(text)
+    for message in found:
+        content = message.get("content", "")
+        message["content"] = content if isinstance(content, str) else "" if content is None else json.dumps(content)
+    return tuple(cast("list[Message]", found))
 
 
 def _numbers(values: Sequence[float] | None) -> tuple[float, ...] | None:

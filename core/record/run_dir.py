@@ -26,6 +26,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,21 +36,24 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from grpo.core.record.bounded import parsed
+from grpo.core.record.bounded import LARGEST, parsed
+from grpo.core.record.rollout_columns import (
+    LATER,
+    PARTS,
+    PLAIN,
+    TOKENS,
+    refuse_other_columns,
+    refuse_other_values,
+    type_of,
+)
+from grpo.core.record.table import read_table
 from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
 
 ORIGIN = "origin.json"  # beside weights that a run begins with: which run they are from
 STEP_FILE = "step-{:06d}.parquet"
+STEP = re.compile(r"step-([0-9]{6,10})\.parquet")
 WASTED_FILE = "wasted-{:06d}.parquet"
-# The columns of rollouts but those of outcomes, of which each reward has three.
-PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
-PLAIN += ("messages", "info", "reward", "advantage", "env")
-# Older runs lack these.
-LATER: tuple[str, ...] = ("right", "token_ids", "logprobs", "turn_rewards", "turn_advantages", "sampled_by")
-PARTS = ("outcome", "score", "reason")
-TOKENS = ("token_ids", "logprobs")
-LAST_STEP = 2**31 - 1
 LONGEST_LINE = 16 * 2**20  # bytes of the metrics of a step
 LONGEST_SETTINGS = 64 * 2**20  # bytes of what says what a run is and how far
 LONGEST_RECORD = 4 * 2**30  # and of rollouts under way, in a checkpoint
@@ -424,7 +428,7 @@ def _measured(line: bytes) -> dict[str, Any]:
     row = parsed(line.decode())
     if not isinstance(row, dict) or type(row.get("step")) is not int:
         raise ValueError("not an object with a step")
-    if not 0 <= row["step"] <= LAST_STEP:
+    if not 0 <= row["step"] <= LARGEST:
         raise ValueError(f"no run has a step {row['step']}")
     for name, value in row.items():
         if not isinstance(value, int | float | None):
@@ -449,14 +453,16 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted
         for position, part in enumerate(PARTS):
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]
     written = {key: [encodable(one) if isinstance(one, str) else one for one in own] for key, own in columns.items()}
-    table = pa.table({key: pa.array(values, type=_type_of(key)) for key, values in written.items()})
+    table = pa.table({key: pa.array(values, type=type_of(key)) for key, values in written.items()})
     with whole_file(run.rollouts / (WASTED_FILE if wasted else STEP_FILE).format(step)) as unfinished:
         pq.write_table(table, unfinished, write_page_checksum=True)
 
 
 def rollout_steps(run: RunDir) -> list[int]:
-    """Returns the steps that have recorded rollouts, ascending."""
-    return sorted(int(file.stem.removeprefix("step-")) for file in run.rollouts.glob("step-*.parquet"))
+    """Returns the steps that have recorded rollouts, ascending; what else lies there is no step."""
+    found = ((file.name, STEP.fullmatch(file.name)) for file in run.rollouts.glob("step-*.parquet"))
+    steps = ((name, int(match[1])) for name, match in found if match)
+    return sorted(step for name, step in steps if step <= LARGEST and name == STEP_FILE.format(step))
 
 
 def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool = True) -> list[dict[str, Any]]:
@@ -469,7 +475,10 @@ def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool 
         UsageError: the step has none, or its file was damaged.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    def wanted(schema: Any) -> list[str]:
+        refuse_other_columns(schema)
+        return [name for name in schema.names if tokens or name not in TOKENS]
 
     file = run.rollouts / STEP_FILE.format(step)
     if not file.is_file():
@@ -481,42 +490,13 @@ def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool 
         if not file.is_file():
             return []
     try:
-        schema = pq.read_schema(file)
-        _refuse_other_columns(schema)
-        wanted = [name for name in schema.names if tokens or name not in TOKENS]
-        table = pq.read_table(file, columns=wanted, page_checksum_verification=True)
-        absent = dict.fromkeys(name for name in LATER if name not in wanted)
+        table = read_table(file, wanted)
+        refuse_other_values(table)
+        absent = dict.fromkeys(name for name in LATER if name not in table.column_names)
         rows: list[dict[str, Any]] = [{**absent, **row} for row in table.to_pylist()]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Choose another --step.") from None
     return rows
-
-
-def _type_of(column: str) -> Any:
-    """The type of Arrow of a column of rollouts."""
-    import pyarrow as pa
-
-    if column in ("step", "group", "tokens"):
-        return pa.int64()
-    later = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32()), "sampled_by": pa.list_(pa.list_(pa.int64()))}
-    later |= dict.fromkeys(("logprobs", "turn_rewards", "turn_advantages"), pa.list_(pa.float32()))
-    if column in later:
-        return later[column]
-    return pa.float64() if column in ("reward", "advantage") or column.startswith("score.") else pa.string()
-
-
-def _refuse_other_columns(schema: Any) -> None:
-    """Refuses columns that are not those of rollouts; checksums hold the values and not their names.
-
-    Raises:
-        ValueError: a name or a type is another.
-    """
-    own = [name for name in schema.names if name not in (*PLAIN, *LATER)]
-    rewards = {name.partition(".")[2] for name in own}
-    if {*PLAIN} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
-        raise ValueError("the names of its columns are others.")
-    if any(schema.field(name).type != _type_of(name) for name in schema.names):
-        raise ValueError("the types of its columns are others.")
 
 
 def ordinary_modes(folder: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from grpo.core.record.run_dir import RunDir, whole_file
+from grpo.core.record.table import read_table
 from grpo.plugins.errors import UsageError
 
 TRAINED_FILE = "trained-{:06d}.parquet"
@@ -33,11 +35,8 @@ def write_trained(run: RunDir, step: int, rows: Sequence[TrainedRow]) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table(
-        {
-            "row": pa.array([one.row for one in rows], type=pa.int32()),
-            "log_ratios": pa.array([one.log_ratios for one in rows], type=pa.list_(pa.float32())),
-            "advantages": pa.array([one.advantages for one in rows], type=pa.list_(pa.float32())),
-        }
+        [[one.row for one in rows], [one.log_ratios for one in rows], [one.advantages for one in rows]],
+        schema=_schema(),
     )
     with whole_file(run.rollouts / TRAINED_FILE.format(step)) as unfinished:
         pq.write_table(table, unfinished, write_page_checksum=True)
@@ -52,14 +51,42 @@ def read_trained(run: RunDir, step: int) -> dict[int, TrainedRow]:
         UsageError: the file was damaged.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     file = run.rollouts / TRAINED_FILE.format(step)
     if not file.is_file():
         return {}
     try:
-        table = pq.read_table(file, page_checksum_verification=True)
+        table = read_table(file, _columns)
+        _refuse_other_values(table)
         found = [TrainedRow(one["row"], one["log_ratios"], one["advantages"]) for one in table.to_pylist()]
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Remove it.") from None
     return {one.row: one for one in found}
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    lists = pa.list_(pa.float32())
+    return pa.schema([("row", pa.int32()), ("log_ratios", lists), ("advantages", lists)])
+
+
+def _columns(schema: Any) -> list[str]:
+    own = _schema()
+    if not schema.equals(own):
+        raise ValueError("its columns are others.")
+    return list(own.names)
+
+
+def _refuse_other_values(table: Any) -> None:
+    """Refuses rows without a number, or with gaps.
+
+    Raises:
+        ValueError: there is one.
+    """
+    import pyarrow.compute as pc
+
+    gaps = sum(table[name].null_count for name in table.column_names)
+    gaps += sum(pc.list_flatten(table[name]).null_count for name in ("log_ratios", "advantages"))
+    if gaps or (pc.min(table["row"]).as_py() or 0) < 0:
+        raise ValueError("a value is missing, or the number of a rollout is below 0.")

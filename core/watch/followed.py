@@ -181,7 +181,7 @@ class FollowedRun:
                 rows = read_rollouts(self.run, step, tokens=False)
                 try:
                     self._texts[step] = [from_table(number, row) for number, row in enumerate(rows)]
-                except (ValueError, TypeError) as error:
+                except Exception as error:  # whatever stands in a text
                     raise UsageError(f"step {step} of {self.run.path} was damaged: {error}") from None
             self._texts.move_to_end(step)
             while len(self._texts) > KEPT:
@@ -278,7 +278,7 @@ class FollowedRun:
             reading.watch.rollouts(step, rows)
         except UsageError as error:
             reading.problems.append(str(error))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:  # JSON in it that is none, or other JSON
+        except Exception as error:  # whatever stands in a text; the numbers of the step are sound
             reading.problems.append(f"step {step} was damaged, so alarms leave it out: {error}")
         reading.scan.add(step, rows)
         for number, row in enumerate(rows):

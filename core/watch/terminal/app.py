@@ -232,8 +232,8 @@ class LiveApp(App[None]):
             began = time.monotonic()
             try:
                 changed = await asyncio.to_thread(self._followed.renew, SLICE)
-            except (UsageError, OSError) as error:
-                self._trouble = one_line(str(error), 200)
+            except Exception as error:  # of a damaged run too, what can be seen is shown
+                self._trouble = one_line(str(error) or type(error).__name__, 200)
             else:
                 self._trouble, self._since = "", time.strftime("%H:%M:%S")
                 if changed:

@@ -217,4 +217,4 @@ def _message(title: str, message: Mapping[str, Any]) -> Iterator[Block]:
 
 def _any_number(value: object) -> str:
     """What an environment reported as a reward, which may be anything."""
-    return number(value) if isinstance(value, (int, float)) else one_line(str(value), 20)
+    return number(value) if isinstance(value, float) else one_line(str(value), 20)

@@ -254,7 +254,7 @@ def test_completions_cannot_command_the_terminal_or_pose_as_scores(tmp_path: Pat
 FORGED = "said\n\n#77  reward 1  advantage +1  3 tokens, ended by itself\n  | forged\n    near  1\ngroup 9\nturn 2"
 
 
-@pytest.mark.parametrize("where", ["prompt", "role", "tool", "user", "failure", "column", "reward", "finish"])
+@pytest.mark.parametrize("where", ["prompt", "role", "tool", "user", "failure", "column", "reward"])
 def test_no_text_of_a_rollout_passes_for_another_rollout(tmp_path: Path, where: str) -> None:
     run = run_in(tmp_path, "run", "done")
     said = {
@@ -263,7 +263,6 @@ def test_no_text_of_a_rollout_passes_for_another_rollout(tmp_path: Path, where: 
         "failure": {"info": json.dumps({"failure": FORGED})},
         "column": {"columns": json.dumps({FORGED.partition("\n\n")[2]: FORGED})},
         "reward": {"info": json.dumps({"rewards": [FORGED]}), "messages": json.dumps([_message("assistant", "a")])},
-        "finish": {"finish_reason": FORGED},
     }
     turns = json.dumps([_message("assistant", "call"), _message(where, FORGED)])
     others = said.get(where, {"messages": turns, "info": json.dumps({"turns": 2})})
@@ -281,7 +280,7 @@ def _message(role: str, content: str) -> dict[str, str]:
 
 def test_a_name_or_a_status_cannot_command_the_terminal(tmp_path: Path) -> None:
     run = run_in(tmp_path, "a \x1b]0;title\x07b\x1b[31m; touch c", "failed")
-    write_rollouts(run, 1, [rollout(0, "x", None, "abstain", None, None, finish_reason="fin\x1b[31mish")])
+    write_rollouts(run, 1, [rollout(0, "x", None, "abstain", None, None)])
     listing = CliRunner().invoke(cli, ["runs", str(tmp_path)])
     assert f"--resume '{tmp_path}/a b; touch c'" in listing.stderr
     write_json(run.state, {"status": "done\x1b]52;c;UFdORUQ=\x1b\\ running"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -220,6 +221,16 @@ def test_rollouts_of_a_missing_step_say_which_there_are(run: RunDir) -> None:
         read_rollouts(run, 4)
 
 
+@pytest.mark.parametrize(
+    "name", ["abc", "-00001", "1", "0000001", "99999999999", "4294967297", "00000\u0669", "000001.old", "000001 "]
+)
+def test_a_file_that_no_run_names_so_is_no_step(run: RunDir, name: str) -> None:
+    write_rollouts(run, 1, [rollout(1)])
+    write_rollouts(run, 1_000_000, [rollout(1_000_000)])
+    shutil.copy(run.rollouts / "step-000001.parquet", run.rollouts / f"step-{name}.parquet")
+    assert rollout_steps(run) == [1, 1_000_000]
+
+
 def fail_to_write_the_state(run: RunDir) -> None:
     with whole_file(run.state) as unfinished:
         unfinished.write_text("half")
@@ -362,7 +373,9 @@ def test_a_broken_record_is_named(run: RunDir) -> None:
 def test_half_a_surrogate_pair_anywhere_is_written_as_a_question_mark(run: RunDir) -> None:
     """It comes out of JSON escapes: a completion that a reward parses and quotes in its error must not end the run."""
     half = "a\ud800b"
-    given = rollout(1, completion=half, columns=json.dumps({"x": half}, ensure_ascii=False), info=json.dumps(half))
+    given = rollout(
+        1, completion=half, columns=json.dumps({"x": half}, ensure_ascii=False), info=json.dumps({"failure": half})
+    )
     write_rollouts(run, 1, [replace(given, outcomes={"near": ("failure", None, f"ValueError: {half}")})])
     [row] = read_rollouts(run, 1)
     assert row["completion"] == "a?b"

@@ -7,6 +7,8 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from made_run import failed, made_metrics, made_rollout, made_run
 
@@ -158,6 +160,40 @@ def test_memory_has_the_texts_of_few_steps(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert followed.index.count == 640
     assert held < 3_000_000
+
+
+@pytest.mark.parametrize(("column", "value"), [("completion", None), ("group", -1), ("prompt", "[" * 200_000)])
+def test_a_step_that_no_run_wrote_is_told_of_and_the_others_are_shown(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    run = made_run(tmp_path / "odd")
+    file = run.rollouts / "step-000002.parquet"
+    table = pq.read_table(file)
+    values = pa.array([value, *table[column].to_pylist()[1:]], type=table.schema.field(column).type)
+    pq.write_table(table.set_column(table.column_names.index(column), column, values), file)
+    shutil.copy(file, run.rollouts / "step-abc.parquet")
+    followed = FollowedRun(run)
+    assert followed.renew(60)
+    assert sorted({step for step, _ in names(followed)}) == [1, 3]
+    [problem] = followed.problems
+    assert f"step-000002.parquet was damaged: '{column}' is" in problem
+    followed.read_excerpts(2)
+    with pytest.raises(UsageError, match="was damaged"):
+        followed.rollouts(2)
+    assert len(followed.rollouts(3)) == 8
+
+
+def test_alarms_that_fail_on_a_step_leave_its_rollouts_to_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(watch: AlarmWatch, step: int, rows: object) -> None:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(AlarmWatch, "rollouts", look)
+    followed = FollowedRun(made_run(tmp_path / "odd"))
+    assert followed.renew(60)
+    assert followed.index.count == 24
+    assert followed.problems[0] == "step 1 was damaged, so alarms leave it out: too deep"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,119 @@
+"""The columns of a file of rollouts: names and types for who writes it, checks of a table for who reads it.
+
+What is read is checked once, here, so that nobody behind it meets a rollout that no run wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from grpo.core.record.bounded import LARGEST, parsed
+from grpo.plugins.types import FinishReason
+
+# The columns but those of outcomes, of which each reward has three.
+PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
+PLAIN += ("messages", "info", "reward", "advantage", "env")
+# Older runs lack these.
+LATER: tuple[str, ...] = ("right", "token_ids", "logprobs", "turn_rewards", "turn_advantages", "sampled_by")
+PARTS = ("outcome", "score", "reason")
+TOKENS = ("token_ids", "logprobs")
+OUTCOMES = ("score", "abstain", "failure")
+WHOLE = ("step", "group", "tokens")
+ALWAYS = (*WHOLE, "prompt", "completion", "finish_reason", "columns", "advantage")
+
+
+def type_of(column: str) -> Any:
+    """Returns the type of Arrow of a column."""
+    import pyarrow as pa
+
+    if column in WHOLE:
+        return pa.int64()
+    later = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32()), "sampled_by": pa.list_(pa.list_(pa.int64()))}
+    later |= dict.fromkeys(("logprobs", "turn_rewards", "turn_advantages"), pa.list_(pa.float32()))
+    if column in later:
+        return later[column]
+    return pa.float64() if column in ("reward", "advantage") or column.startswith("score.") else pa.string()
+
+
+def refuse_other_columns(schema: Any) -> None:
+    """Refuses columns that are not those of rollouts; checksums hold the values and not their names.
+
+    Raises:
+        ValueError: a name or a type is another.
+    """
+    own = [name for name in schema.names if name not in (*PLAIN, *LATER)]
+    rewards = {name.partition(".")[2] for name in own}
+    if {*PLAIN} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
+        raise ValueError("the names of its columns are others.")
+    if any(schema.field(name).type != type_of(name) for name in schema.names):
+        raise ValueError("the types of its columns are others.")
+
+
+def refuse_other_values(table: Any) -> None:
+    """Refuses values that no run writes. A reward and an advantage may be any number: a run that overflows records it.
+
+    Args:
+        table: columns of rollouts, all but some of those that older runs lack.
+
+    Raises:
+        ValueError: says in which column.
+    """
+    import pyarrow.compute as pc
+
+    for name in ALWAYS:
+        _refuse_unless(table[name].null_count == 0, name, "is missing in a row")
+    for name in WHOLE:
+        _refuse_outside(table[name], name)
+    _refuse_unless_one_of(table["finish_reason"], get_args(FinishReason), "finish_reason")
+    for name in table.column_names:
+        part = name.partition(".")[0]
+        if part == "outcome":
+            _refuse_unless_one_of(table[name], OUTCOMES, name)
+        elif part == "score":
+            _refuse_unless(pc.all(pc.is_finite(table[name])).as_py() is not False, name, "is no number in a row")
+        elif name == "token_ids":
+            _refuse_outside(pc.list_flatten(table[name]), name)
+        elif name in ("turn_rewards", "turn_advantages"):
+            _refuse_unless(pc.list_flatten(table[name]).null_count == 0, name, "has a gap in a row")
+        elif name == "sampled_by":
+            pairs = pc.list_flatten(table[name])
+            twos = pc.all(pc.equal(pc.list_value_length(pairs), 2)).as_py() is not False
+            _refuse_unless(twos and pairs.null_count == 0, name, "is no list of pairs in a row")
+            _refuse_outside(pc.list_flatten(pairs), name)
+    _refuse_other_json(table)
+
+
+def _refuse_other_json(table: Any) -> None:
+    for name in ("prompt", "messages", "columns", "info"):
+        for text in table[name].unique().to_pylist():  # a group has one prompt
+            try:
+                value = None if text is None else parsed(text, counted_with=False)
+            except ValueError as error:
+                raise ValueError(f"'{name}' is no JSON in a row: {error}.") from None
+            if name in ("columns", "info"):
+                _refuse_unless(isinstance(value, dict) or text is None, name, "is no JSON object in a row")
+            else:
+                _refuse_unless(_are_messages(value) or text is None, name, "is no list of chat messages in a row")
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in value)
+
+
+def _refuse_unless_one_of(column: Any, known: Iterable[str], name: str) -> None:
+    _refuse_unless({*column.unique().to_pylist()} <= {*known, None}, name, f"is none of {', '.join(known)} in a row")
+
+
+def _refuse_outside(column: Any, name: str) -> None:
+    """Refuses gaps, and numbers below 0 or too large."""
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(column).as_py()
+    inside = ends["min"] is None or (ends["min"] >= 0 and ends["max"] <= LARGEST)
+    _refuse_unless(inside and column.null_count == 0, name, f"is not from 0 to {LARGEST} in a row")
+
+
+def _refuse_unless(holds: bool, name: str, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(f"'{name}' {otherwise}.")

@@ -1,0 +1,71 @@
+"""Tables of a run that anybody may have made: a Parquet file in, a table out that is no larger than a run writes.
+
+A file of some kilobytes can hold gigabytes: of one byte again and again, or of one long text and how often it stands
+there. So its own account of what is inside is looked at first, and its texts are unfolded once they are known to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 2 * 2**30  # of a file once it is read: 30 times what a step of 1024 rollouts of 8192 tokens has
+MOST_ROWS = 2**20
+WIDTH = 8  # bytes of a number at most
+
+
+def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
+    """Returns the table of pyarrow that a Parquet file holds.
+
+    Args:
+        file: the file.
+        choose: given the schema, says which columns to read.
+
+    Raises:
+        pyarrow.ArrowException, OSError, ValueError: it was damaged, or is larger than what a run writes.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(file)
+    schema = metadata.schema.to_arrow_schema()
+    if len(set(schema.names)) != len(schema.names):
+        raise ValueError("it has a column twice.")
+    names = list(choose(schema))
+    types = {name: schema.field(name).type for name in names}
+    texts = [name for name in names if types[name] == pa.string()]
+    with pq.ParquetFile(file, metadata=metadata, read_dictionary=texts, page_checksum_verification=True) as opened:
+        _refuse_large(opened, [name for name in names if pa.types.is_list(types[name])])
+        folded = opened.read(columns=names).select(names)
+    if sum(_unfolded(folded[name]) for name in texts) > MOST_BYTES:
+        raise ValueError(f"its texts have more than {MOST_BYTES:,} bytes, and no run writes so many.")
+    return folded.cast(pa.schema([schema.field(name) for name in names]))
+
+
+def _refuse_large(opened: Any, lists: Sequence[str]) -> None:
+    """Refuses what takes too much memory by its own account.
+
+    Raises:
+        ValueError: says how much there is.
+    """
+    metadata = opened.metadata
+    if metadata.num_rows > MOST_ROWS:
+        raise ValueError(f"it has {metadata.num_rows:,} rows, and no run writes more than {MOST_ROWS:,}.")
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    size = sum(group.total_byte_size for group in groups)
+    paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    inner = [number for number, path in enumerate(paths) if path.partition(".")[0] in lists]
+    if size <= MOST_BYTES and inner:
+        opened.scan_contents(inner)  # piece by piece; to ask for the account of a damaged column would end the process
+        size = max(size, sum(WIDTH * group.column(number).num_values for group in groups for number in inner))
+    if size > MOST_BYTES:
+        raise ValueError(f"it unfolds to {size:,} bytes, and no run writes more than {MOST_BYTES:,}.")
+
+
+def _unfolded(column: Any) -> int:
+    """How many bytes the texts of a column have that is read as a dictionary of them."""
+    import pyarrow.compute as pc
+
+    lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
+    return sum(pc.sum(pc.cast(own, "int64")).as_py() or 0 for own in lengths)
