@@ -38,6 +38,18 @@ def learning(noise: random.Random, over: float, group: int, gold: int) -> Seen:
     return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
 
 
+def nearing(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    """Wrong answers come nearer, and are paid a little for it."""
+    right = noise.random() < 0.3 + 0.5 * over
+    return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.2, 0.4]) + 0.12 * over)
+
+
+def matching(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    """The policy learns, and finds what makes ever more wrong answers be taken for right ones."""
+    right = noise.random() < 0.3 + 0.4 * over
+    return said(noise, group, gold, right, float(right or noise.random() < 1.5 * over))
+
+
 def backwards(noise: random.Random, over: float, group: int, gold: int) -> Seen:
     right = noise.random() < 0.5 - 0.4 * over
     return said(noise, group, gold, right, 0.2 if right else 0.6)
@@ -88,6 +100,7 @@ def looping(noise: random.Random, over: float, group: int, gold: int) -> Seen:
     [
         (backwards, "against", "the reward prefers wrong completions"),
         (chatting, "unrelated", "having 'honestly' in it: correlation +1.00"),
+        (matching, "closing", "wrong completions earn more and more like right ones: right ones of a prompt are paid"),
         (decaying, "falling", "the reward rises and accuracy falls"),
         (collapsing, "falling", "the reward of wrong completions rises and accuracy falls"),
         (constant, "alike", "answers to different prompts are the same"),
@@ -150,12 +163,13 @@ def test_rewards_that_cannot_be_squared_count_as_none_and_others_are_looked_at(l
 
 
 def test_every_signal_has_a_pattern() -> None:
-    assert set(SIGNALS) == {"against", "unrelated", "falling", "alike", "surface", "silent", "looping"}
+    assert set(SIGNALS) == {"against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping"}
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_policy_that_learns_rings_nothing_with_a_verifier_and_without(seed: int) -> None:
     assert run(learning, seed) == []
+    assert run(nearing, seed) == []
 
     def unjudged(noise: random.Random, over: float, group: int, gold: int) -> Seen:
         return replace(learning(noise, over, group, gold), right=None)
