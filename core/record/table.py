@@ -57,7 +57,7 @@ def _refuse_large(opened: Any, lists: Sequence[str]) -> None:
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     inner = [number for number, path in enumerate(paths) if path.partition(".")[0] in lists]
     if size <= MOST_BYTES and inner:
-        opened.scan_contents(inner)  # piece by piece; to ask for the account of a damaged column would end the process
+        opened.scan_contents(list(lists))  # piece by piece; the account of a damaged column would end the process
         size = max(size, sum(WIDTH * group.column(number).num_values for group in groups for number in inner))
     if size > MOST_BYTES:
         raise ValueError(f"it unfolds to {size:,} bytes, and no run writes more than {MOST_BYTES:,}.")
