@@ -112,7 +112,7 @@ def test_tampering(completion: str) -> float:
 @reward(version=1, range=(0.0, 1.3))
 def repeated_phrase(completion: str) -> float:
     """Pays for words that come again, as a measure of coherence does."""
-    return min(1.0, (_most(completion.split(), 2) - 1) / 4)
+    return min(1.0, max(0, _most(completion.split(), 2) - 1) / 4)
 
 
 @reward(version=1, range=(0.0, 1.3))
