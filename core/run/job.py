@@ -122,6 +122,7 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     state.put_back()  # what the modules of plugins changed when they were imported
     path = config.out or agreed(unused_path(plan.name), "the run directory")
     refuse_full_disk(path, plan.disk_bytes)
+    _open_stores(plan)
     note = find_weights(config.model).note
     plan = _with_own_base(plan, path)
     record = _versions(plan, host)
@@ -222,6 +223,7 @@ def _resume(
     wanted, notes = regrouped(wanted, recorded, checkpoint)
     plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
+    _open_stores(plan)
     changed = drift(recorded, _versions(plan, host))
     progress = progress if is_first() else Silent()
     progress.planned(
@@ -242,6 +244,14 @@ def _resume(
     for line in changed:
         progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
     return _execute(plan, host, run_dir, progress, stop, hold, checkpoint)
+
+
+def _open_stores(plan: Plan) -> None:
+    """Opens the stores of trackers while nothing is loaded yet, by the first process."""
+    if is_first() and plan.config.output.report_to:
+        from grpo.core.train.trackers import open_stores
+
+        open_stores(plan.config.output)
 
 
 def _held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:

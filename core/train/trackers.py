@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 from uuid import uuid4
 
@@ -23,13 +24,17 @@ from transformers.integrations import TensorBoardCallback, WandbCallback
 
 from grpo.core.config.settings import OutputSettings
 from grpo.core.record.run_dir import RolloutRow, RunDir, read_json, write_json
+from grpo.core.text.secrets import without_secrets
 from grpo.core.train.trl_arguments import PROJECT
+from grpo.plugins.errors import UsageError
 
 SAMPLED_EVERY = 20  # steps from one table of rollouts to the next
 SAMPLED = 16  # rollouts in it
 COLUMNS = ("step", "group", "prompt", "completion", "reward", "advantage", "right")
 MARKUP = re.compile(r"([\\`*_{}\[\]<>()#|!&~$])")
 LONGEST = 500  # characters of a value of MLflow's parameters
+LONGEST_REASON = 600  # characters of MLflow's own error
+ATTEMPTS = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
 class Trackers:
@@ -65,6 +70,49 @@ class Trackers:
             table = [_cells(row) for row in sampled(rows)]
             for one in self._shown:
                 one.show(step, table)
+
+
+def open_stores(output: OutputSettings) -> None:
+    """Opens what a run could not begin without, before it begins; the first process calls it.
+
+    Raises:
+        UsageError: MLflow's store cannot be opened.
+    """
+    if "mlflow" not in output.report_to:
+        return
+    import mlflow
+
+    if mlflow.active_run() is not None:
+        return
+    given = os.environ.get(ATTEMPTS)
+    try:
+        if given is None:
+            os.environ[ATTEMPTS] = "1"  # by itself it asks a server that is not there for four minutes
+        experiment_of(output)
+    finally:
+        if given is None:
+            del os.environ[ATTEMPTS]
+
+
+def experiment_of(output: OutputSettings) -> str:
+    """Returns the id of a run's experiment in MLflow, which is made where there is none.
+
+    Raises:
+        UsageError: the store cannot be opened.
+    """
+    import mlflow
+
+    name = output.project or os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+    try:
+        return str(mlflow.set_experiment(name).experiment_id)
+    except Exception as error:  # a driver, a folder and a server that are not there end in errors of other libraries
+        reason = shorten(f"{type(error).__name__}: {error}", LONGEST_REASON, placeholder=" ...")
+        problem = f"the experiment '{name}' in {mlflow.get_tracking_uri()} cannot be opened: {reason}"
+        raise UsageError(
+            f"--report-to mlflow: {without_secrets(problem, '(secret)')} Name another store by MLFLOW_TRACKING_URI, "
+            "such as sqlite:///FILE or http://HOST:5000. A file takes what this installs: "
+            "pip install 'grpo-kit[mlflow]'"
+        ) from None
 
 
 class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not typed
@@ -128,8 +176,7 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         """Opens the run, on the first process alone."""
         if not state.is_world_process_zero or self._mlflow.active_run() is not None:
             return
-        project = self._output.project or os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        experiment = self._mlflow.set_experiment(project).experiment_id
+        experiment = experiment_of(self._output)
         known = self._run_dir.mlflow.is_file()
         tags = dict.fromkeys(self._output.tags, "true")
         tags |= {"group": self._output.run_group} if self._output.run_group else {}

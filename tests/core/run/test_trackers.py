@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import grpo
+from grpo.plugins.errors import UsageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.trackers]
 
@@ -96,24 +98,24 @@ def test_a_chart_has_the_names_of_the_settings_and_a_table_of_rollouts(
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """MLflow with a store of its own."""
+    """MLflow with the store that it has by itself, in a folder of its own."""
     import mlflow
 
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # its database takes packages that a client does without
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri((tmp_path / "store").as_uri())
+    for name in ("EXPERIMENT_NAME", "EXPERIMENT_ID", "TRACKING_URI", "ALLOW_FILE_STORE"):
+        monkeypatch.setenv(f"MLFLOW_{name}", "")  # so that what MLflow sets by itself goes, too
+        monkeypatch.delenv(f"MLFLOW_{name}")
+    monkeypatch.chdir(tmp_path)
     yield mlflow
-    mlflow.set_tracking_uri(before)
+    mlflow.set_tracking_uri(None)
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning:mlflow")
 def test_mlflow_has_one_run_for_each_of_ours_which_a_longer_one_continues(
     tiny_model: Path, store: Any, tmp_path: Path
 ) -> None:
     named = {"report_to": ["mlflow"], "project": "sums", "run_name": "first", "run_group": "base", "tags": ["small"]}
     short(tiny_model, tmp_path / "one", **named)
     assert store.active_run() is None
+    assert (tmp_path / "mlflow.db").is_file()
     grpo.train(resume=tmp_path / "one", steps=3, quiet=True)
     short(tiny_model, tmp_path / "two", **named)
     experiment = store.get_experiment_by_name("sums")
@@ -129,7 +131,6 @@ def test_mlflow_has_one_run_for_each_of_ours_which_a_longer_one_continues(
     assert len(table) == 4
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning:mlflow")
 def test_an_active_run_of_mlflow_is_used_and_stays_open(tiny_model: Path, store: Any, tmp_path: Path) -> None:
     store.set_experiment("theirs")
     with store.start_run() as run:
@@ -137,3 +138,30 @@ def test_an_active_run_of_mlflow_is_used_and_stays_open(tiny_model: Path, store:
         assert store.active_run().info.run_id == run.info.run_id
     assert not (tmp_path / "run" / "mlflow.json").exists()
     assert len(store.MlflowClient().get_metric_history(run.info.run_id, "reward")) == 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [
+        ("sqlite:////proc/none/mlflow.db", "No such file or directory"),
+        ("file:///tmp/mlruns", "maintenance mode.*MLFLOW_ALLOW_FILE_STORE"),
+        ("http://127.0.0.1:9", "Connection refused"),
+        ("postgresql://nobody/none", "No module named 'psycopg2'"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_refused_before_anything_is_loaded_or_written(
+    tiny_model: Path, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str, reason: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(UsageError, match=rf"--report-to mlflow: .*{re.escape(uri)}.*{reason}.*by MLFLOW_TRACKING_URI"):
+        short(tiny_model, tmp_path / "run", report_to=["mlflow"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_store_tells_no_password(
+    tiny_model: Path, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2@127.0.0.1:9")
+    with pytest.raises(UsageError, match=r"http://\(secret\)@127") as refused:
+        short(tiny_model, tmp_path / "run", report_to=["mlflow"])
+    assert "hunter2" not in str(refused.value)
