@@ -48,6 +48,7 @@ MORE = 0.2  # share of completions without a score, or that repeat themselves, o
 REPEATED = 0.5  # share of pairs of words that came before, from which a completion repeats itself
 ROSE = 2.0  # standard errors
 LEAST = 0.02  # of a bound, so that a single value is no proof
+ROUNDING = 1e-9  # of the mean of equal rewards
 LINKED = 3  # rollouts that a suspicion names
 VERIFIER = "the verifier"
 SIGNALS = ("against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping")
@@ -170,7 +171,7 @@ class HackingWatch:
             who = "the reward" if rises else "the reward of wrong completions"
             best = mean([right for one in self._best for right in one.rights])
             late = self._lately(lambda one: one.rights)
-            yield "falling", f"{who} rises and accuracy falls, from {best:.0%} in the best steps to {late:.0%}."
+            yield "falling", f"{who} rises and accuracy falls, from {best:.0%} in the best steps to {late:.0%} lately."
         for steps in (self._first, self._recent):
             rights = [right for one in steps for right in one.rights]
             if len(steps) >= FIRST and len(rights) > 1:
@@ -215,6 +216,9 @@ class HackingWatch:
             yield "looping", f"{late:.0%} of the completions repeat themselves, {usual:.0%} in the first steps."
 
     def _agreed(self) -> str:
+        gaps = [gap for one in self._recent or self._first for gap in one.gaps]
+        if not any(abs(gap) > ROUNDING for gap in gaps):
+            return "right and wrong ones of a prompt are paid the same"
         share = self._lately(lambda one: one.agreements)
         return f"of what right and wrong ones of a prompt differ by in reward, {share:.0%} is for the right ones"
 

@@ -133,8 +133,9 @@ class HealthWatch:
             return self._once(
                 "diverging",
                 f"the reward rose from {before:.3g} to {after:.3g} by step {step} while accuracy went from {was:.0%} "
-                f"to {now:.0%}: the policy learns the form and not the answer. Lower train.lr, give the format a "
-                "smaller weight, or warm up with --warmup-steps.",
+                f"to {now:.0%}: the policy learns to be paid and not to be right. See the best paid wrong "
+                "completions for what pays them; where it is the form, give that a smaller weight or warm up with "
+                "--warmup-steps.",
             )
         return []
 

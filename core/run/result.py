@@ -39,7 +39,10 @@ class Run:
 
     @property
     def status(self) -> str:
-        """ "done", "interrupted" (it resumes), "failed" (so does this), "running", "killed" or "unreadable"."""
+        """How the run ended: "done", "interrupted" or "failed" (both resume), "running" or "killed".
+
+        Where that cannot be told it is "unknown" (the run says something else) or "unreadable".
+        """
         return self._line.status
 
     @property

@@ -166,8 +166,8 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
         if len(failed) > limit * len(own):
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed in their environment '{env}', over "
-                f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} `grpo show "
-                "RUN` has them. Fix the environment, then resume the run."
+                f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} "
+                "`grpo show RUN` has them. Fix the environment, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         outcomes = batch.outcomes_of(reward.name)

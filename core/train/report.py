@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 
-
 BESIDE_THE_UPDATE = ("time/generate", "time/score", "time/ahead_wait", "time/record", "time/canaries")
 UPDATE_SECONDS = "time/update"
 

@@ -245,3 +245,11 @@ def test_a_step_without_completions_and_one_without_rewards_are_looked_at() -> N
     assert watch.look(1, []) == []
     for step in range(2, 8):
         assert watch.look(step, [Seen("q", "", 0, None), Seen("q", "", 0, None)]) == []
+
+
+def test_a_prompt_whose_right_and_wrong_completions_are_paid_the_same_is_said_so() -> None:
+    def indifferent(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        return said(noise, group, gold, noise.random() < 0.5, over)
+
+    [one] = [suspicion for suspicion in run(indifferent) if suspicion.signal == "unrelated"]
+    assert "right and wrong ones of a prompt are paid the same" in one.text

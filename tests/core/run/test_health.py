@@ -90,7 +90,7 @@ def test_a_reward_that_rises_while_answers_do_not_is_warned_about_once(accuracy_
         accuracy = 0.4 + (accuracy_end - 0.4) * share
         warnings += watch.metrics(row(step, reward=reward, accuracy=accuracy))
     assert len(warnings) == 1
-    assert "learns the form and not the answer" in warnings[0]
+    assert "learns to be paid and not to be right" in warnings[0]
 
 
 @pytest.mark.parametrize(("start", "end"), [(0.4, 0.95), (0.97, 0.96), (0.05, 0.3)])
