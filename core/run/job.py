@@ -293,9 +293,10 @@ def _execute(
     _observe(host, RunEnded(str(run_dir.path), step, status))
     progress.ended(status, run_dir.path, step)
     if status == "done" and is_first():
-        times = timeline(read_metrics(run_dir))
+        rows = read_metrics(run_dir)
+        spent, times = timeline(rows, whole=True), timeline(rows)
         advice = advise(times, plan.config, plan.rewards, processors(), idle_processors())
-        progress.timed(times.text(), times.tokens(), advice[0].text() if advice else None)
+        progress.timed(spent.text(), spent.tokens(), advice[0].text() if advice else None)
     wait("the end of the run")
     stop.over()
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
@@ -410,9 +411,10 @@ def _train(
             def begin() -> None:
                 trainer.refuse_unsharded()
                 if checkpoint is None:
+                    began = time.perf_counter()
                     measured = held_out.measure(0, trainer.rollouts)
-                    if is_first():
-                        books.started(measured)
+                    if is_first() and measured:
+                        books.started({**measured, "time/held_out": time.perf_counter() - began})
                 if stop.asked_of_any():  # while somebody else's code swallowed the exception
                     raise KeyboardInterrupt
                 steps.enter_context(stop.finishing_steps())

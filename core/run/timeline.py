@@ -67,16 +67,18 @@ class Timeline:
         return ", ".join(said)
 
 
-def timeline(rows: Sequence[Mapping[str, Any]]) -> Timeline:
+def timeline(rows: Sequence[Mapping[str, Any]], *, whole: bool = False) -> Timeline:
     """Adds up the time of steps.
 
     Args:
-        rows: metrics; those without a step's time (what was measured before the first) do not count, nor does the
-            first and the last of four and more: with them comes what happens once in a run.
+        rows: metrics, as recorded.
+        whole: count all that was measured, also before the first step. Else what steps go on to take: the first and
+            the last of four and more do not count, as with them comes what happens once in a run.
     """
     steps = [row for row in rows if row.get("time/step")]
-    steps = steps[1:-1] if len(steps) > 3 else steps
-    parts = {part: _sum(steps, name) for part, name in (INSIDE | BETWEEN).items()}
+    if not whole:
+        rows = steps = steps[1:-1] if len(steps) > 3 else steps
+    parts = {part: _sum(rows, name) for part, name in (INSIDE | BETWEEN).items()}
     parts[UPDATE] = sum(update_seconds(row) for row in steps)
     rewards = sorted({name for row in steps for name in row if name.startswith(CALLS)})
     calls = {name.removeprefix(CALLS): _sum(steps, name) for name in rewards}

@@ -59,6 +59,15 @@ def test_neither_the_first_nor_the_last_step_counts_where_there_are_enough() -> 
     assert timeline(rows_of(3)).steps == 3
 
 
+def test_the_whole_of_a_run_counts_all_that_was_measured() -> None:
+    rows = rows_of(6)
+    rows[-1]["time/held_out"] = 3.0
+    whole = timeline([{"step": 0, "held_out/accuracy": 0.1, "time/held_out": 5.0}, *rows], whole=True)
+    assert whole.steps == 6
+    assert whole.total == 6 * 2.0 + 3.0 + 5.0
+    assert whole.text().startswith("40% held-out accuracy, 30% sampling")
+
+
 def test_steps_without_a_batch_of_their_own_are_update_alone() -> None:
     rows = [{"step": 1, **STEP}, {"step": 2, "time/step": 0.5, "time/generate": None}]
     assert timeline(rows).parts[UPDATE] == pytest.approx(0.5 + 0.5)

@@ -309,6 +309,17 @@ def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str],
     assert [row["step"] for row in metrics(out)] == list(range(9))
 
 
+def test_the_time_of_a_run_counts_held_out_accuracy_before_the_first_step(small: list[str], tmp_path: Path) -> None:
+    from grpo.core.record.run_dir import RunDir, read_metrics
+    from grpo.core.run.timeline import HELD_OUT, timeline
+
+    here([*small, "--out", str(tmp_path / "run")])
+    rows = read_metrics(RunDir(tmp_path / "run"))
+    measured = [row["time/held_out"] for row in rows if row.get("time/held_out")]
+    assert [row["step"] for row in rows if row.get("time/held_out")] == [0, 3, 6, 8]
+    assert timeline(rows, whole=True).parts[HELD_OUT] == pytest.approx(sum(measured))
+
+
 @pytest.mark.parametrize("how", [[], ["--lora"]], ids=["full", "lora"])
 def test_the_default_job_learns_within_a_third_of_its_steps(
     how: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
