@@ -53,7 +53,7 @@ def policy_source(model: str | None) -> PolicySource:
     """Returns the source for the user's `--model`, or the embedded model for None.
 
     Raises:
-        UsageError: the folder does not hold a model.
+        UsageError: there is no such folder, or it does not hold a model.
     """
     if model is None:
         return PolicySource(str(embedded_model_path()), embedded=True)
@@ -63,6 +63,8 @@ def policy_source(model: str | None) -> PolicySource:
     except OSError as error:
         raise UsageError(f"--model {model}: {error.strerror}. Name a folder or a hub id.") from None
     if local:
+        if not folder.exists():
+            raise UsageError(f"--model {model}: there is no such folder. Name one saved by transformers, or a hub id.")
         if not (folder / "config.json").is_file():
             raise UsageError(f"--model {model}: no config.json in that folder. Name a folder saved by transformers.")
         if not any(file.name.startswith(WEIGHTS) for file in folder.iterdir()):

@@ -87,7 +87,7 @@ BAD = {
     "pair without a value": ("--set loss.beta", "write it as key=value"),
     "missing configuration": ("--config none.toml", "cannot read the configuration none.toml"),
     "broken configuration": ("--config broken.toml", "broken.toml is not valid TOML"),
-    "missing model": ("--model ./none", "no config.json in that folder"),
+    "missing model": ("--model ./none", "there is no such folder"),
     "prompt too long": ("--max-prompt-length 5", "Raise rollout.max_prompt_length to 115"),
     "over the context": ("--max-completion-length 1020", "together over the model's context of 1024"),
     "unwritable": ("--out rows.jsonl/run", "rows.jsonl"),
