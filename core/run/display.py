@@ -81,6 +81,9 @@ class PlainLines(Silent):
         if step % 10 == 0 or step == steps:
             self._say(f"warm-up {step}/{steps}  loss {loss:.3f}")
 
+    def evaluating(self, done: int, problems: int) -> None:
+        self._say(evaluating(done, problems))
+
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
         self._say(f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}")
 
@@ -114,6 +117,7 @@ class LivePanel(Silent):
     def __init__(self) -> None:
         self._console = Console(file=sys.stdout)
         self._live: Live | None = None
+        self._drawn: Any = Text("starting")
         self._steps = 0
         self._first_step = 0.0
         self._done_before = 0
@@ -134,7 +138,7 @@ class LivePanel(Silent):
             self._console.print(Text(note))
         self._steps = plan.config.train.steps
         if run_dir is not None:
-            self._live = Live(Text("starting"), console=self._console, refresh_per_second=4)
+            self._live = Live(self._drawn, console=self._console, refresh_per_second=4)
             self._live.start()
 
     def loading(self, what: str) -> None:
@@ -142,6 +146,10 @@ class LivePanel(Silent):
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
         self._draw(Text(f"supervised warm-up  {step}/{steps}  loss {loss:.3f}"))
+
+    def evaluating(self, done: int, problems: int) -> None:
+        if self._live is not None:
+            self._live.update(Group(self._drawn, Text(evaluating(done, problems))))
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
         self._held_out.append(f"{_of(env)}{accuracy.mean:.1%} after {step}")
@@ -204,6 +212,7 @@ class LivePanel(Silent):
         return Text(f"step {step}/{self._steps}  {'━' * filled}{'─' * (width - filled)}  {seconds:.1f} s/step  {left}")
 
     def _draw(self, what: Any) -> None:
+        self._drawn = what
         if self._live is not None:
             self._live.update(what)
 
@@ -265,6 +274,11 @@ def _environment(part: RunEnv, *, several: bool) -> str:
 
 def _of(env: str) -> str:
     return f"{env}: " if env else ""
+
+
+def evaluating(done: int, problems: int) -> str:
+    """Returns how far held-out accuracy is."""
+    return f"held-out accuracy: {done} of {counted(problems, 'problem')}"
 
 
 def attempt(plan: Plan) -> str:

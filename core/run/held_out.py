@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+FIRST_WORD = 20.0  # seconds until the first word of how far it is
+NEXT_WORD = 30.0
+
+
 class HeldOut:
     """The held-out episodes of a run.
 
@@ -32,6 +37,7 @@ class HeldOut:
         end_ids: the tokens that end a completion.
         judge: says of completions whether they are right, None where nobody knows.
         told: receives step, accuracy and environment ("" for all of them together).
+        so_far: receives how many problems are done, of how many, now and then where it takes long.
     """
 
     def __init__(
@@ -41,11 +47,13 @@ class HeldOut:
         end_ids: Sequence[int],
         judge: Callable[[Sequence[Completion]], list[bool | None]],
         told: Callable[[int, Estimate, str], None],
+        so_far: Callable[[int, int], None] = lambda done, problems: None,
     ) -> None:
         self._plan = plan
         self._tokenizer = tokenizer
         self._judge = judge
         self._told = told
+        self._so_far = so_far
         self._params = SamplingParams(
             max_tokens=plan.config.rollout.max_completion_length,
             eos_ids=tuple(end_ids),
@@ -68,10 +76,11 @@ class HeldOut:
         """
         parts = [part for part in self._plan.envs if part.held_out]
         several = len(self._plan.envs) > 1
+        said = self._now_and_then(sum(len(part.held_out) for part in parts))
         every: list[bool | None] = []
         metrics: dict[str, float] = {}
         for part in parts:
-            right = self._right(part, rollouts)
+            right = self._right(part, rollouts, said)
             every += right
             if several:
                 found = proportion(right)
@@ -84,7 +93,20 @@ class HeldOut:
             self._told(step, accuracy, "")
         return {HELD_OUT: accuracy.mean, HELD_OUT_LOW: accuracy.low, HELD_OUT_HIGH: accuracy.high, **metrics}
 
-    def _right(self, part: RunEnv, rollouts: SyncedRollouts) -> list[bool | None]:
+    def _now_and_then(self, problems: int) -> Callable[[int], None]:
+        """Returns what is told of each batch, and passes it on after FIRST_WORD, and then after every NEXT_WORD."""
+        done, due = 0, time.monotonic() + FIRST_WORD
+
+        def on_batch(size: int) -> None:
+            nonlocal done, due
+            done = min(done + size * count(), problems)  # the other processes are about as far
+            if done < problems and time.monotonic() >= due:
+                due = time.monotonic() + NEXT_WORD
+                self._so_far(done, problems)
+
+        return on_batch
+
+    def _right(self, part: RunEnv, rollouts: SyncedRollouts, on_batch: Callable[[int], None]) -> list[bool | None]:
         """Whether the greedy answers to an environment's held-out episodes are right; the processes share them."""
         config = self._plan.config
         mine = part.held_out[rank() :: count()]
@@ -98,6 +120,7 @@ class HeldOut:
             episodes=mine,
             params=self._params,
             batch_size=batch_size,
+            on_batch=on_batch,
             player=player,
         )
         with preserved_randomness():

@@ -356,7 +356,14 @@ def _train(
 
             spans = StepSpans(plan.config.output, run_dir, progress.warned, charts)
         canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
-        held_out = HeldOut(plan, tokenizer, end_ids(tokenizer, model), scoring.judge_held_out, progress.evaluated)
+        held_out = HeldOut(
+            plan,
+            tokenizer,
+            end_ids(tokenizer, model),
+            scoring.judge_held_out,
+            progress.evaluated,
+            progress.evaluating,
+        )
 
         def unsaved() -> bool:
             if upkeep is not None:

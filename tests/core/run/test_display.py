@@ -82,6 +82,7 @@ def commands(text: str) -> list[str]:
 def test_plain_lines_say_what_happened_one_line_an_event(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     lines = PlainLines()
     lines.planned(plan, Path("runs/[1]"), ["resuming after step 2"])
+    lines.evaluating(40, 200)
     lines.evaluated(0, proportion([True, False, None]))
     lines.stepped(ROW, None, {})
     for step in (1, 10, 12):
@@ -93,6 +94,7 @@ def test_plain_lines_say_what_happened_one_line_an_event(plan: Plan, capsys: pyt
     assert "float32, loss grpo, advantage group_mean (scale=none)\n" in out
     assert "directory   runs/[1]" in out
     assert "resuming after step 2" in out
+    assert "held-out accuracy: 40 of 200 problems\n" in out
     assert "held-out accuracy after 0 steps: 50.0% (9.5% to 90.5%, 2 problems, 1 left out)" in out
     expected = (
         "step 3  reward 0.123  accuracy 0.5  near 0.1  length 1234  no signal 0  loss -0.002  far failed 0.25  1.2 s"
@@ -171,6 +173,17 @@ def test_the_panel_shows_progress_and_a_sparkline_for_each_reward(plan: Plan) ->
     shown = text.getvalue()
     assert "step 4/10" in shown
     assert "▁▃▆█" in shown
+
+
+def test_the_panel_shows_how_far_held_out_accuracy_is_below_the_last_step(plan: Plan) -> None:
+    display, text = panel()
+    display.planned(plan, Path("runs/x"), [])
+    display.stepped(ROW, None, {})
+    display.evaluating(40, 200)
+    display.evaluating(80, 200)
+    display.close()
+    assert (last := text.getvalue().rpartition("step 3/10")[2]).count("held-out accuracy: ") == 1
+    assert "held-out accuracy: 80 of 200 problems" in last
 
 
 def test_below_a_cell_hostile_text_is_inert_and_the_end_says_how_to_go_on(plan: Plan) -> None:

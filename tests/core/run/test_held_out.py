@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,3 +91,23 @@ def test_the_answers_are_greedy_and_training_draws_the_same_numbers_afterwards(
     torch.set_rng_state(before)
     measured.measure(2, rollouts)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_how_far_it_is_is_said_after_a_while_and_then_now_and_then(
+    plan: Plan, rollouts: SyncedRollouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grpo.core.policy.load import load_tokenizer
+
+    told: list[tuple[int, int]] = []
+    single = {"rollout": plan.config.rollout.model_copy(update={"batch_size": 1})}
+    alone = dataclasses.replace(plan, config=plan.config.model_copy(update=single))
+    tokenizer = load_tokenizer(plan.source.path)
+    clock = iter(range(0, 1000, 12))  # a batch of one problem takes 12 s
+    monkeypatch.setattr("grpo.core.run.held_out.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    ends = (tokenizer.eos_token_id,)
+    HeldOut(alone, tokenizer, ends, halves, lambda *_: None, lambda *so_far: told.append(so_far)).measure(0, rollouts)
+    assert told == [(2, 4)]
+    monkeypatch.setattr("grpo.core.run.held_out.FIRST_WORD", 0.0)
+    monkeypatch.setattr("grpo.core.run.held_out.NEXT_WORD", 12.0)
+    HeldOut(alone, tokenizer, ends, halves, lambda *_: None, lambda *so_far: told.append(so_far)).measure(0, rollouts)
+    assert told[1:] == [(1, 4), (2, 4), (3, 4)]
