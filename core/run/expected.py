@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION
+from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION, SAVE_EVERY
 from grpo.core.config.schema import RunConfig
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, read_json, read_metrics
-from grpo.core.run.forecast import FIRST_TIME, judged, seconds_of, short, span
+from grpo.core.run.forecast import FIRST_TIME, HELD_OUT, Schedule, judged, seconds_of, short, span
 from grpo.core.run.target import Range
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
@@ -117,21 +117,29 @@ def expected(config: RunConfig, judges: Sequence[str], runs: Path, *, gpus: int 
     return replace(
         plain,
         like=like,
-        seconds=seconds_of(rows, made, of_last=len(rows)),
+        seconds=seconds_of(rows, made, of_last=len(rows), due=_due(config)),
         tokens=each * made * fmean(lengths) if lengths else None,
         calls=calls * made,
         dollars=None if dollars is None else dollars * made,
     )
 
 
+def _due(config: RunConfig) -> dict[str, int] | None:
+    """Returns how often held-out accuracy and checkpoints come in the run; None where its rows decide its steps."""
+    if config.train.steps is None:
+        return None
+    due = Schedule(config.train.steps, config.evaluation.every, config.output.save_every or SAVE_EVERY).due(0)
+    return due if config.evaluation.size else due | {HELD_OUT: 0}
+
+
 def _like(config: RunConfig, runs: Path) -> tuple[Path | None, list[Mapping[str, Any]]]:
-    """Returns the newest run that is like this one, and the metrics of its steps."""
+    """Returns the newest run that is like this one, and its metrics."""
     wanted = config.model_dump(mode="json")
     for line in reversed(list_runs(runs)) if runs.is_dir() else ():
         recorded = read_json(RunDir(line.path).config) if line.problem is None else None
         if recorded is None or not _alike(wanted, recorded):
             continue
-        rows: list[Mapping[str, Any]] = [row for row in read_metrics(RunDir(line.path)) if row["step"] > 0]
+        rows: list[Mapping[str, Any]] = list(read_metrics(RunDir(line.path)))
         if sum(bool(row.get("time/step")) for row in rows) >= FIRST_TIME:
             return line.path, rows
     return None, []

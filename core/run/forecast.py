@@ -1,8 +1,8 @@
 """What is still to come: the metrics of the steps so far in; time, tokens and the step of a target accuracy out.
 
-Time: steps that are left times what steps took lately, and what held-out accuracy and checkpoints took each time. The
-interval is that of the means of several steps in a row, and a fifth more on both sides: a machine that gets busier, or
-completions that get much longer, are outside of it.
+Time: steps that are left times what steps took lately, and what held-out accuracy and checkpoints took each time, as
+often as they are due. The interval is that of the means of several steps in a row, and a fifth more on both sides: a
+machine that gets busier, or completions that get much longer, are outside of it.
 
 Accuracy: core/run/target.py.
 """
@@ -24,6 +24,29 @@ BLOCK = 5  # steps whose mean is compared
 SLACK = 0.2
 ASKS = "/completion_tokens"  # what a reward's metric is called that asks a model
 REPEATS = 4  # forecasts in a run after the first ones
+HELD_OUT, CHECKPOINT = "time/held_out", "time/checkpoint"  # what is done beside steps
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When what is done beside the steps of a run is due.
+
+    Attributes:
+        steps: of the whole run.
+        every: steps from one measurement of held-out accuracy to the next; 0: only before the first and after the last.
+        save_every: steps from one checkpoint to the next.
+    """
+
+    steps: int
+    every: int
+    save_every: int
+
+    def due(self, step: int) -> dict[str, int]:
+        """Returns how often each is still to come after a step; 0 is the beginning of the run."""
+        measured = self.steps // self.every - step // self.every if self.every else 0
+        measured += not self.every or self.steps % self.every > 0
+        measured += step == 0
+        return {HELD_OUT: measured, CHECKPOINT: self.steps // self.save_every - step // self.save_every}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +102,13 @@ def is_due(step: int, steps: int) -> bool:
 
 
 def forecast(
-    rows: Sequence[Mapping[str, Any]], *, steps: int, completions: int, target: float | None = None, gpus: int = 0
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    steps: int,
+    completions: int,
+    target: float | None = None,
+    gpus: int = 0,
+    schedule: Schedule | None = None,
 ) -> Forecast | None:
     """Makes a forecast; None where there is nothing to make it from, or nothing left.
 
@@ -89,6 +118,7 @@ def forecast(
         completions: that each of them samples.
         target: an accuracy to look out for.
         gpus: that the run takes.
+        schedule: of held-out accuracy and checkpoints; None: they come as often as until now.
     """
     made = [row for row in rows if row["step"] > 0]
     if not made or made[-1]["step"] >= steps:
@@ -106,7 +136,7 @@ def forecast(
     calls, dollars = judged(made[-LATELY:], completions * waste)
     return Forecast(
         step=step,
-        seconds=seconds_of(made, left),
+        seconds=seconds_of(rows, left, due=None if schedule is None else schedule.due(step)),
         tokens=left * completions * waste * fmean(lengths) if lengths else 0.0,
         target=None if step < FIRST_ACCURACY else target,
         reached=reached,
@@ -132,24 +162,32 @@ def judged(rows: Sequence[Mapping[str, Any]], completions: float) -> tuple[float
     return calls, sum(dollars) if dollars else None
 
 
-def seconds_of(made: Sequence[Mapping[str, Any]], left: int, *, of_last: int = LATELY) -> Range:
+def seconds_of(
+    rows: Sequence[Mapping[str, Any]], left: int, *, of_last: int = LATELY, due: Mapping[str, int] | None = None
+) -> Range:
     """Returns the seconds of so many more steps and of what is done beside them, as the last of these were.
 
     Args:
-        made: the metrics of steps, of which FIRST_TIME at least have a time.
-        left: how many more.
-        of_last: so many steps say how long one takes.
+        rows: the metrics of a run, of which FIRST_TIME at least have the time of a step.
+        left: how many more steps.
+        of_last: so many rows say how long one takes.
+        due: how often what is done beside steps is still to come; None: as often as until now.
     """
-    times = [float(row["time/step"]) for row in made[-of_last:] if row.get("time/step")]
-    beside = _beside(made, left)
+    times = [float(row["time/step"]) for row in rows[-of_last:] if row.get("time/step")]
+    beside = _beside(rows, left, due)
     means = [fmean(times[at : at + BLOCK]) for at in range(len(times) - BLOCK + 1)]
     return Range(left * min(means) * (1 - SLACK) + beside * (1 - SLACK), (left * max(means) + beside) * (1 + SLACK))
 
 
-def _beside(made: Sequence[Mapping[str, Any]], left: int) -> float:
-    """Returns the seconds of held-out accuracy and checkpoints in so many more steps, as often as until now."""
-    spent = sum(float(row.get(name) or 0.0) for row in made for name in ("time/held_out", "time/checkpoint"))
-    return spent * left / len(made)
+def _beside(rows: Sequence[Mapping[str, Any]], left: int, due: Mapping[str, int] | None) -> float:
+    """Returns the seconds of held-out accuracy and checkpoints in so many more steps, each as long as until now."""
+    seconds = 0.0
+    for name in (HELD_OUT, CHECKPOINT):
+        done = [row for row in rows if row.get(name)]
+        between = [row for row in done if row["step"] > 0]
+        times = left * len(between) / sum(row["step"] > 0 for row in rows) if due is None else due[name]
+        seconds += times * fmean(float(row[name]) for row in done) if done else 0.0
+    return seconds
 
 
 def span(seconds: Range) -> str:

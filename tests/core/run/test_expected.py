@@ -63,6 +63,17 @@ def test_an_earlier_run_that_is_like_it_says_how_long(tmp_path: Path) -> None:
     assert found.lines()[-1] == f"3 to 4 min (0.044 to 0.067 GPU-hours), as {run} took for each step"
 
 
+def test_held_out_accuracy_counts_as_often_as_this_run_measures_it(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "before", config(evaluation={"every": 0}))
+    first = json.dumps({"step": 0, "held_out/accuracy": 0.5, "time/held_out": 30.0})
+    rows = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(f"{first}\n{rows}")
+    for evaluation, times in (({"every": 40}, 4), ({"every": 0}, 2), ({"size": 0}, 0)):
+        found = expected(config(evaluation=evaluation), (), tmp_path)
+        assert found.seconds is not None
+        assert found.seconds.low == pytest.approx(0.8 * (200 + times * 30))
+
+
 @pytest.mark.parametrize(
     "other",
     [

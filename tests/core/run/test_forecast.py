@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grpo.core.run.forecast import forecast, is_due
+from grpo.core.run.forecast import Schedule, forecast, is_due
 from grpo.core.run.target import Range, reaches
 
 PROMPTS, GROUP = 8, 8
@@ -98,6 +98,24 @@ def test_time_and_tokens_to_the_end_are_those_of_the_steps_that_are_left() -> No
     assert beside is not None
     assert beside.seconds.low == pytest.approx(0.8 * (100 + 20 * 50 / 10))
     assert beside.tokens == 1.5 * 50 * 64 * 100
+
+
+def test_evaluations_that_are_due_are_counted_before_one_was_made_between_steps() -> None:
+    rows = rows_of(10, seconds=1.0)
+    rows[0]["time/held_out"] = 10.0
+    rows[4]["time/checkpoint"] = 2.0
+    found = forecast(rows, steps=60, completions=64, schedule=Schedule(60, every=25, save_every=20))
+    assert found is not None
+    assert found.seconds.low == pytest.approx(0.8 * (50 * 1.0 + 3 * 10.0 + 3 * 2.0))  # after 25, 50 and 60; 20, 40, 60
+
+
+@pytest.mark.parametrize(
+    ("every", "step", "times"), [(25, 0, 4), (25, 24, 3), (25, 25, 2), (30, 0, 3), (30, 59, 1), (0, 0, 2), (0, 5, 1)]
+)
+def test_held_out_accuracy_is_due_before_the_first_step_every_so_many_and_after_the_last(
+    every: int, step: int, times: int
+) -> None:
+    assert Schedule(60, every=every, save_every=20).due(step)["time/held_out"] == times
 
 
 def test_a_step_that_took_long_widens_the_interval() -> None:
