@@ -58,6 +58,12 @@ def test_what_it_checks_holds(
     assert " hold" in capsys.readouterr().out
 
 
+def test_a_job_that_needs_a_server_says_so_before_its_command() -> None:
+    before = PAGE.partition("    grpo run --env email")[0].rpartition("## ")[2]
+    assert "needs a judge" in before
+    assert "http://localhost:8000/v1" in before
+
+
 # The others need a judge (tests/rewards/judge/test_mail.py) and a real model (tests/core/run/test_real_model.py).
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [job for job in JOBS if ".toml" not in job])
