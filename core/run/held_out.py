@@ -37,7 +37,7 @@ class HeldOut:
         end_ids: the tokens that end a completion.
         judge: says of completions whether they are right, None where nobody knows.
         told: receives step, accuracy and environment ("" for all of them together).
-        so_far: receives how many problems are done, of how many, now and then where it takes long.
+        so_far: receives how many problems are done, of how many, now and then where it takes long; None: nobody does.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class HeldOut:
         end_ids: Sequence[int],
         judge: Callable[[Sequence[Completion]], list[bool | None]],
         told: Callable[[int, Estimate, str], None],
-        so_far: Callable[[int, int], None] = lambda done, problems: None,
+        so_far: Callable[[int, int], None] | None = None,
     ) -> None:
         self._plan = plan
         self._tokenizer = tokenizer
@@ -100,7 +100,7 @@ class HeldOut:
         def on_batch(size: int) -> None:
             nonlocal done, due
             done = min(done + size * count(), problems)  # the other processes are about as far
-            if done < problems and time.monotonic() >= due:
+            if self._so_far is not None and done < problems and time.monotonic() >= due:
                 due = time.monotonic() + NEXT_WORD
                 self._so_far(done, problems)
 

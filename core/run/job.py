@@ -58,7 +58,7 @@ from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.advice import advise, idle_processors
 from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths
-from grpo.core.run.progress import Progress, Silent
+from grpo.core.run.progress import Progress, ShowsHowFar, Silent
 from grpo.core.run.regrouped import regrouped, sharded_as
 from grpo.core.run.timeline import timeline
 from grpo.core.run.upkeep import Upkeep
@@ -362,7 +362,7 @@ def _train(
             end_ids(tokenizer, model),
             scoring.judge_held_out,
             progress.evaluated,
-            progress.evaluating,
+            progress.evaluating if isinstance(progress, ShowsHowFar) else None,
         )
 
         def unsaved() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from grpo.core.plan import Plan
 from grpo.core.text.stats import Estimate
@@ -22,9 +22,6 @@ class Progress(Protocol):
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
         """A supervised step ended."""
-
-    def evaluating(self, done: int, problems: int) -> None:
-        """So many held-out problems are done, where it takes long."""
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
         """Held-out accuracy after `step` steps; `env` names the environment where there are several."""
@@ -48,13 +45,20 @@ class Progress(Protocol):
         """Gives the terminal back, also after an error."""
 
 
+@runtime_checkable
+class ShowsHowFar(Progress, Protocol):
+    """A display that also shows how far a long measurement is; a notebook and runs on Ray do without."""
+
+    def evaluating(self, done: int, problems: int) -> None:
+        """So many held-out problems are done."""
+
+
 class Silent:
     """Tells nobody anything; also what every process but the first uses."""
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None: ...
     def loading(self, what: str) -> None: ...
     def warmed(self, step: int, steps: int, loss: float) -> None: ...
-    def evaluating(self, done: int, problems: int) -> None: ...
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None: ...
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None: ...
     def foreseen(self, text: str) -> None: ...

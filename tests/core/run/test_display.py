@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from grpo.core.config.settings import Settings
 from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
+from grpo.core.run.desk import DeskProgress
 from grpo.core.run.display import LivePanel, PlainLines, Quiet, describe, display_for, headline, number, sparkline
 from grpo.core.run.notebook import NotebookPanel, display_here
+from grpo.core.run.progress import ShowsHowFar
 from grpo.core.text.stats import proportion
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
@@ -184,6 +187,12 @@ def test_the_panel_shows_how_far_held_out_accuracy_is_below_the_last_step(plan: 
     display.close()
     assert (last := text.getvalue().rpartition("step 3/10")[2]).count("held-out accuracy: ") == 1
     assert "held-out accuracy: 80 of 200 problems" in last
+
+
+def test_how_far_it_is_is_shown_on_a_terminal_and_in_a_pipe_and_missed_nowhere_else() -> None:
+    for display, shows in ((LivePanel(), True), (PlainLines(), True), (Quiet(), False), (NotebookPanel(), False)):
+        assert isinstance(display, ShowsHowFar) == shows
+    assert not isinstance(DeskProgress(SimpleNamespace(ask=None)), ShowsHowFar)  # type: ignore[arg-type]
 
 
 def test_below_a_cell_hostile_text_is_inert_and_the_end_says_how_to_go_on(plan: Plan) -> None:
