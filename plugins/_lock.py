@@ -34,8 +34,9 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
 
     Its keys: kind, name (the alias, if there is one), plugin (the spec's name), version, distribution,
     distribution_version, options (defaults included), weight (None where there is none), reads (where it is not the
-    last turn), sha256 (None where the source is not at hand), and for a rubric combine and components (their records,
-    with the weights and gates inside the rubric).
+    last turn), sha256 (None where the source is not at hand), of a reward given (which of the options were), columns
+    (that it reads; None where it reads the whole row) and scope (where it is "group"), and for a rubric combine and
+    components (their records, with the weights and gates inside the rubric).
     """
     from pydantic_core import to_json
 
@@ -55,6 +56,10 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
     }
     if getattr(bound, "reads", "turn") != "turn":
         record["reads"] = "rollout"
+    if isinstance(bound, BoundReward):
+        names = [name for column in bound.spec.columns for name in column.names]
+        record |= {"given": list(bound.options), "columns": None if bound.spec.whole else names}
+        record |= {"scope": "group"} if bound.grouped else {}
     if isinstance(bound, BoundReward) and isinstance(bound.spec, RubricSpec):
         record |= {
             "options": {},

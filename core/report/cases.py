@@ -1,60 +1,41 @@
-"""What a regression case of a run's rewards needs: a configuration in, columns and options of each reward out."""
+"""What a regression case of a run's rewards needs: the locks of its plugins in, columns and options of each reward out.
+
+Nothing is loaded for it: a run may be anybody's, and a plugin is code.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from grpo.core.record.run_dir import is_run
-from grpo.plugins._binding import BoundReward
-from grpo.plugins._spec_text import parse
-from grpo.plugins.errors import GrpoError
-from grpo.plugins.host import Host
-from grpo.plugins.rubric import parts
 
+def cases_of(versions: Any) -> dict[str, dict[str, Any]]:
+    """Returns by reward what the page writes a `Case` with.
 
-def cases_of(host: Host, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Returns by reward what the page writes a `Case` with; a reward that is not installed here is left out.
+    A run of an older release did not record which columns its rewards read; a case then has all of them.
 
     Args:
-        host: finds the rewards.
-        config: of a run, as config.json has it.
+        versions: as versions.json has them; what no run writes is left out.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for reward in _rewards(host, config):
-        for part in parts(reward):
-            found[part.name] = {
-                "columns": None if part.spec.whole else [name for column in part.spec.columns for name in column.names],
-                "options": repr(dict(part.options)) if part.options else None,
-                "grouped": part.grouped,
-            }
-    return found
+    plugins = versions.get("plugins") if isinstance(versions, Mapping) else None
+    locks = plugins.values() if isinstance(plugins, Mapping) else ()
+    return {lock["name"]: _case(lock) for outer in locks for lock in _parts(outer)}
 
 
-def _rewards(host: Host, config: Mapping[str, Any]) -> Iterator[BoundReward]:
-    """Yields the rewards of a run that can be found here: its own, those of its environments, else their defaults."""
-    envs = config["env"] if isinstance(config["env"], list) else [config["env"]]
-    for source in (*config["rewards"], *(own for each in config.get("env_rewards", {}).values() for own in each)):
-        try:
-            if not _brought_along(source):
-                yield host.reward(source)
-        except GrpoError:
-            continue
-    if not config["rewards"]:
-        for source in envs:
-            try:
-                if not _brought_along(source):
-                    yield from host.default_rewards(host.env(source))
-            except GrpoError:
-                continue
+def _parts(lock: Any) -> Iterator[Mapping[str, Any]]:
+    """Yields the lock of a reward and, of a rubric, those of its components at every depth."""
+    if isinstance(lock, Mapping) and lock.get("kind") == "reward" and isinstance(lock.get("name"), str):
+        yield lock
+        components = lock.get("components")
+        for component in components if isinstance(components, list) else ():
+            yield from _parts(component)
 
 
-def _brought_along(source: Any) -> bool:
-    """True for a plugin of a file in a run directory: a run may be anybody's, and to bind a plugin runs its file.
+def _case(lock: Mapping[str, Any]) -> dict[str, Any]:
+    options, given, columns = lock.get("options"), _names(lock.get("given")), _names(lock.get("columns"))
+    chosen = {name: options[name] for name in given or () if name in options} if isinstance(options, Mapping) else {}
+    return {"columns": columns, "options": repr(chosen) if chosen else None, "grouped": lock.get("scope") == "group"}
 
-    Raises:
-        UsageError: the text does not follow the syntax.
-    """
-    path = parse(source).path
-    return bool(path) and any(map(is_run, Path(path).expanduser().resolve().parents))
+
+def _names(value: Any) -> list[str] | None:
+    return value if isinstance(value, list) and all(isinstance(name, str) for name in value) else None

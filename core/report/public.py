@@ -65,7 +65,7 @@ _LOCKED: tuple[str, ...] = (
     "weight",
     "reads",
 )
-_LOCKED += ("sha256", "combine", "gate", "passes")
+_LOCKED += ("sha256", "combine", "gate", "passes", "given", "columns", "scope")
 
 
 def public_text(text: str) -> str:

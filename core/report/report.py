@@ -166,7 +166,7 @@ def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
         difference = compared(run, config, host, new)
         changes = difference.changes
         summary["difference"] = difference_summary(new, difference)
-    return _Read(summary, scan, alarms, RunTokenizer(run), cases_of(host, config), changes)
+    return _Read(summary, scan, alarms, RunTokenizer(run), cases_of(versions), changes)
 
 
 def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:

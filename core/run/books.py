@@ -14,7 +14,7 @@ from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_rollouts
 from grpo.core.record.trained import TrainedRow, write_trained
-from grpo.core.run.forecast import forecast, is_due
+from grpo.core.run.forecast import Schedule, forecast, is_due
 from grpo.core.run.guarded import Guarded
 from grpo.core.run.health import HEALTH, HealthWatch
 from grpo.core.run.plot import plot_metrics
@@ -59,7 +59,9 @@ class Books:
     def started(self, held_out: Mapping[str, float]) -> None:
         """Writes what was measured before the first step, as step 0 of the metrics."""
         if held_out:
-            append_metrics(self._run_dir, metrics_row(0, held_out))
+            row = metrics_row(0, held_out)
+            append_metrics(self._run_dir, row)
+            self._rows.append(row)
 
     def received(self, batch: Batch, right: Sequence[bool | None]) -> tuple[Sequence[RolloutRow], dict[str, float]]:
         """Writes the rollouts of a batch and looks at its health; returns them, and metrics.
@@ -106,6 +108,7 @@ class Books:
                 completions=config.train.prompts_per_step * config.train.group_size,
                 target=config.evaluation.target,
                 gpus=self._gpus,
+                schedule=Schedule(config.train.steps, config.evaluation.every, config.output.save_every),
             )
             if found is not None:
                 self._progress.foreseen(found.text())

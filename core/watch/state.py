@@ -24,7 +24,6 @@ from grpo.core.report.scan import Scan
 from grpo.core.report.summary import rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
 from grpo.core.watch.followed import FollowedRun
-from grpo.plugins.host import Host
 
 PATIENCE = 2.0  # seconds of reading until a page is told what there is so far
 STATES = 2  # whose columns are kept
@@ -86,9 +85,9 @@ class _Blocks:
 class _Watched:
     """A run with what its blocks are made with."""
 
-    def __init__(self, run: RunDir, host: Host) -> None:
+    def __init__(self, run: RunDir) -> None:
         self.followed = FollowedRun(run)
-        self.cases = cases_of(host, self.followed.config)
+        self.cases = cases_of(self.followed.versions)
         self.tokenizer = RunTokenizer(run)
         self.blocks = _Blocks(self.followed.reading, self.followed.scan)
 
@@ -113,9 +112,8 @@ class WatchedRuns:
     """
 
     def __init__(self, runs: Sequence[RunDir]) -> None:
-        host = Host.discover()
         self._names = names_of([run.path for run in runs])
-        self._runs = [_Watched(run, host) for run in runs]
+        self._runs = [_Watched(run) for run in runs]
         self._reading = threading.Lock()
         self._packing = threading.Lock()
         self._state: State | None = None

@@ -34,7 +34,7 @@ def made_run(
         "train": {"steps": steps, "dtype": "float32", "lr": 3e-05},
         **config,
     }
-    plugins = {"reward proximity": {"kind": "reward", "name": "proximity", "weight": 1.0}}
+    plugins = {"reward proximity": {"kind": "reward", "name": "proximity", "weight": 1.0, "columns": ["answer"]}}
     run = create_run_dir(path, settings, {"libraries": {"torch": "2.13.0"}, "plugins": plugins})
     append_metrics(run, {"step": 0, **held_out(0.4)})
     for step in range(1, steps + 1):

@@ -44,6 +44,8 @@ def test_the_record_holds_what_decides_a_score(path: Path) -> None:
         "options": {"limit": 3},
         "weight": 2.0,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "given": [],
+        "columns": [],
     }
     assert json.loads(json.dumps(record)) == record
 

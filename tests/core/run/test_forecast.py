@@ -152,3 +152,22 @@ def test_a_run_and_its_continuation_tell_what_is_to_come(tmp_path: Path, capsys:
     cli(["run", "--resume", out, "--steps", "21"], standalone_mode=False)
     after = capsys.readouterr().out
     assert "accuracy 90% " in next(line for line in after.splitlines() if line.startswith("forecast   "))
+
+
+@pytest.mark.slow
+def test_a_run_foresees_its_last_measurement_of_held_out_accuracy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grpo.core.cli.main import cli
+    from grpo.core.run import books
+
+    seen: list[Any] = []
+
+    def recording(rows: Any, **named: Any) -> Any:
+        seen.append((named["schedule"].due(rows[-1]["step"]), [row["step"] for row in rows if "time/held_out" in row]))
+        return forecast(rows, **named)
+
+    monkeypatch.setattr(books, "forecast", recording)
+    made = "--env gsm8k --reward proximity --prompts-per-step 2 --group-size 4 --max-completion-length 16 --eval-size 4"
+    cli(["run", *made.split(), "--steps", "6", "--out", str(tmp_path / "run")], standalone_mode=False)
+    assert seen == [({"time/held_out": 1, "time/checkpoint": 0}, [0])]
