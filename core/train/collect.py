@@ -122,7 +122,7 @@ class Collector:
                 **batch_metrics(batch, self._plan.rewards),
                 **sampling_metrics(batch, self._plan.batch_size, filled=generation.outcomes is not None),
                 **_speed(generation, [len(one.token_ids) for one in batch.sampled], sampled - began - early),
-                "sampling/score_queue": float(generation.waiting),
+                "time/score_queue": float(generation.waiting),
             },
         )
 
