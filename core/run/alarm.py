@@ -16,6 +16,7 @@ from grpo.core.check.shrink import shrink
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
+from grpo.core.processes.rank import is_first
 from grpo.core.record.browse import Rollout, read_step
 from grpo.core.record.run_dir import RunDir, rollout_steps
 from grpo.core.run.guarded import Guarded
@@ -58,7 +59,7 @@ class RunAlarm:
         self._watch = HackingWatch()
         self._guarded = Guarded(ALARM, lambda _, text: progress.warned(text))
         self._found: str | None = None
-        for step in rollout_steps(run_dir):
+        for step in rollout_steps(run_dir) if is_first() else ():  # it rewinds the record, so others might miss steps
             self._look(step, map(of_record, read_step(run_dir, step)[1]))
 
     def received(self, batch: Batch, right: Sequence[bool | None]) -> list[Suspicion]:
