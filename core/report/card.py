@@ -16,7 +16,7 @@ from grpo.core.policy.load import HUB_ID
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, read_json, read_metrics
 from grpo.core.report.alarms import Alarm, AlarmWatch
-from grpo.core.report.public import public_status, public_text, public_versions
+from grpo.core.report.public import public_text, public_versions
 from grpo.core.report.scan import recorded_steps
 from grpo.core.report.summary import LARGEST, arithmetic_of
 from grpo.core.text.printable import counted, one_line
@@ -84,7 +84,7 @@ def card_of(run: RunDir, contents: Contents) -> str:
     blocks = [
         *_front_matter(contents, plugins, adapted=bool(_section(config, "lora").get("enabled"))),
         "# A model trained by GRPO",
-        _opening(contents, config, line.step, line.steps, public_status(line.status)),
+        _opening(contents, config, line.step, line.steps, line.status),
         "## Result",
         *_result(metrics),
         "## Trained with",

@@ -51,7 +51,6 @@ _DRIVE = re.compile(rf"(?<!\w)[A-Za-z]:[\\/]{{1,2}}{_REST_WINDOWS}")
 _SHARE = re.compile(rf"(?<![\w\\}}])(?:\\\\){{1,2}}[\w.-]{{2,}}\\{{1,2}}{_REST_WINDOWS}")
 # Keys of a configuration that say where a run stood, and who watched it.
 _PLACES = {"out", "server_url", "report_to", "project", "run_name", "run_group", "tags"}
-_STATUSES = ("running", "done", "interrupted", "failed", "killed")
 _VERSION = re.compile(r"[0-9][\w.+!-]{0,60}")
 # What the lock of a plugin says, by plugins/_lock.py.
 _LOCKED: tuple[str, ...] = (
@@ -140,11 +139,6 @@ def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any
             kept[name] = {key: value for key, value in section.items() if key not in _PLACES}
     shown: dict[str, Any] = public_value(kept)
     return {**shown, "model": model}
-
-
-def public_status(status: str) -> str:
-    """Returns the status of a run where it is one that a run can have, else "unknown"."""
-    return status if status in _STATUSES else "unknown"
 
 
 def public_versions(versions: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from grpo.core.report.blocks import PackedRollouts, pack_rollouts, packed_json
 from grpo.core.report.cases import cases_of
 from grpo.core.report.keep import choose
 from grpo.core.report.page import Named, page
-from grpo.core.report.public import public_status, public_value, public_versions
+from grpo.core.report.public import public_value, public_versions
 from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.summary import arithmetic_of, rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
@@ -85,7 +85,6 @@ class _Read:
             | {
                 "name": "run",
                 "model": settings["model"] or "embedded",
-                "status": public_status(self.summary["status"]),
                 "config": settings,
                 "versions": public_versions(self.summary["versions"]),
             }
