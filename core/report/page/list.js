@@ -135,7 +135,7 @@ class Filters {
   search() {
     const take = (quiet) => {
       clearTimeout(this.waiting);
-      choose({ q: node.value.trim() || null, at: null }, quiet);
+      if (node.isConnected) choose({ q: node.value.trim() || null, at: null }, quiet); // else the reader is elsewhere by now
     };
     const node = el("input", {
       type: "search",
