@@ -11,6 +11,7 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,10 @@ class Job:
 
     def reward(self, change: str = "pass", isolation: str = "inline") -> None:
         (self.folder / "mine.py").write_text(HEAD.format(change=change, isolation=isolation))
+
+    def slow_steps(self) -> None:
+        """Makes a step take 0.4 s or more, longer than a terminal waits before it is painted again."""
+        self.reward("time.sleep(0.05)")
 
     def arguments(self, *more: str, out: Path | None = None) -> list[str]:
         text = (
@@ -123,6 +128,7 @@ def checkpoint(job: Job, step: int) -> Path:
 def test_a_signal_ends_the_step_and_the_run_resumes_as_if_nothing_had_been(
     number: signal.Signals, job: Job, undisturbed: Path
 ) -> None:
+    job.slow_steps()
     command = job.start(job.arguments("--save-every", "100"))
     job.until_step(command, 3)
     command.signal(number)
@@ -136,6 +142,7 @@ def test_a_signal_ends_the_step_and_the_run_resumes_as_if_nothing_had_been(
 
 def test_a_terminal_that_was_closed_stops_the_run_and_it_resumes(job: Job, undisturbed: Path) -> None:
     """Its signal comes, and whatever is written from then on fails."""
+    job.slow_steps()
     terminal, side = os.openpty()
     command = job.start(job.arguments(), output=os.ttyname(side), session=True)
     read_until(terminal, rb"step [1-3]/")
@@ -234,6 +241,15 @@ def remove(folder: Path) -> None:
     shutil.rmtree(gone)
 
 
+def replace_by_a_file(folder: Path) -> None:
+    """Puts a file where the folder was, however often the run makes it again in between."""
+    while not folder.is_file():
+        if folder.is_dir():
+            remove(folder)
+        with suppress(IsADirectoryError):
+            folder.write_text("another thing")
+
+
 def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
     command = job.start(job.arguments("--steps", "40", "--save-every", "100"))
     job.until_step(command, 3)
@@ -251,8 +267,7 @@ def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
 def test_a_removed_run_directory_that_cannot_be_made_again_is_a_line(job: Job) -> None:
     command = job.start(job.arguments("--steps", "40", "--save-every", "100"))
     job.until_step(command, 2)
-    remove(job.out)
-    job.out.write_text("another thing")
+    replace_by_a_file(job.out)
     assert command.wait(60) == 1
     assert f"the run directory {job.out} was removed, or cannot be reached any more" in job.checked(command)
 
