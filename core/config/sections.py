@@ -426,8 +426,9 @@ class RolloutSection(Section):
         Count,
         About(
             "Processes that step multi-turn environments; 0: threads of the process that trains.",
-            "For environments that compute in Python or may crash; see [environments.md](environments.md). With "
-            "`--on ray` they are spread over the nodes.",
+            "For environments that compute in Python or may crash; see "
+            "[writing-environments.md](writing-environments.md#several-turns). With `--on ray` they are spread over "
+            "the nodes.",
             flag=Flag("--env-processes"),
         ),
     ] = 0

@@ -1,4 +1,4 @@
-"""docs/environments.md: its Python runs, its table lists every option, its example is an environment."""
+"""The two pages on environments: their Python runs, a table lists every option, the examples are environments."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ from grpo.envs.wordle.words import WORDS
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.specs import EnvSpec
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "environments.md").read_text(encoding="utf-8")
+WRITING = (DOCS / "writing-environments.md").read_text(encoding="utf-8")
 OPTIONS = [
     [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("| `")]
     for table in PAGE.split("| option |")[1:]
 ]
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE + WRITING, re.DOTALL)
 
 
 def test_the_example_of_validation_holds() -> None:

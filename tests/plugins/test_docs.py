@@ -1,4 +1,4 @@
-"""docs/plugins.md is complete and true: every hook and name is in it, and its examples run."""
+"""docs/writing-rewards.md and docs/plugins.md: complete and true, every hook and name is there, their examples run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "plugins.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+TEXTS = {page: (ROOT / page).read_text() for page in ("docs/writing-rewards.md", "docs/plugins.md")}
+TEXT = "\n".join(TEXTS.values())
+BLOCKS = [
+    (page, *block)
+    for page, text in TEXTS.items()
+    for block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+]
 
 
 def blocks(language: str) -> list[str]:
-    return [body for name, body in BLOCKS if name == language]
+    return [body for _, name, body in BLOCKS if name == language]
 
 
 def test_the_public_names_can_be_had() -> None:
@@ -107,11 +112,11 @@ def test_the_examples_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     namespace: dict[str, object] = vars(module)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     parser = doctest.DocTestParser()
-    for language, body in BLOCKS:
+    for page, language, body in BLOCKS:
         if language == "python":
-            exec(compile(body, "docs/plugins.md", "exec"), namespace)
+            exec(compile(body, page, "exec"), namespace)
         elif language == "pycon":
-            example = parser.get_doctest(body, namespace, "docs/plugins.md", "docs/plugins.md", 0)
+            example = parser.get_doctest(body, namespace, page, page, 0)
             result = runner.run(example, clear_globs=False)
             assert result.attempted > 0
             assert result.failed == 0, capsys.readouterr().out

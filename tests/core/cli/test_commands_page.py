@@ -1,4 +1,4 @@
-"""docs/commands.md is true: a section for each command, every option of the newer ones, commands that parse."""
+"""The two pages of commands are true: a section for each, every option of the newer ones, commands that parse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grpo.core.cli.show import found
 from grpo.plugins.host import Host
 
 PAGES = Path(__file__).resolve().parents[3] / "docs"
-PAGE = (PAGES / "commands.md").read_text(encoding="utf-8")
+PAGE = "\n".join((PAGES / name).read_text(encoding="utf-8") for name in ("commands.md", "runs.md"))
 SECTIONS = dict(re.findall(r"^## ([\w-]+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 SHOWN = re.findall(r"^    \$ grpo (.+)$", PAGE, re.MULTILINE)
 
@@ -57,7 +57,7 @@ def test_plugins_that_a_page_shows_have_that_name() -> None:
         name for page in pages for name in re.findall(r"grpo plugins show ([a-z][\w:.-]*)", page.read_text("utf-8"))
     }
     assert len(named) >= 4
-    for name in named - {"closeness"}:  # the example of plugins.md
+    for name in named - {"closeness"}:  # the example of writing-rewards.md
         assert found(Host.discover(), name)
 
 
