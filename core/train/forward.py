@@ -55,7 +55,7 @@ def completion_logps(
         found = model(
             input_ids=packed.input_ids,
             position_ids=packed.position_ids,
-            attention_mask=packed.attention_mask,
+            **_seen(packed),
             logp_labels=packed.labels,
             logp_entropy=entropy,
             logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
@@ -119,6 +119,14 @@ def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tens
         return coefficients(known.view_as(packed.present)).flatten()[order[rows]]
 
     return of_rows
+
+
+def _seen(packed: Packed) -> dict[str, Any]:
+    """What tells attention which tokens see which."""
+    if packed.blocks is None:
+        return {}
+    # A mask of four axes is passed on as it is: without one, transformers would make one for the sequences of the row.
+    return {"attention_mask": packed.input_ids.new_zeros(1, 1, 1, 1), "attention_blocks": packed.blocks}
 
 
 def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:

@@ -1,8 +1,9 @@
 """The policy's output layer, used without making logits: a model with labels in, log-probabilities and entropies out.
 
-`attach_logps(model)` teaches a model's forward one more way to be called: with `logp_labels`, it runs the backbone
-and hands the labelled positions to `grpo.kernels.linear_logp`. The call goes through the model's own forward, so that
-whatever wraps it (PEFT, DDP, FSDP, autocast) does its part. Without labels nothing changes.
+`attach_logps(model)` teaches a model's forward one more way to be called: with `logp_labels`, it runs the backbone,
+over packed rows where the model takes them (core/train/packing.py), and hands the labelled positions to
+`grpo.kernels.linear_logp`. The call goes through the model's own forward, so that whatever wraps it (PEFT, DDP, FSDP,
+autocast) does its part. Without labels nothing changes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from grpo.core.train.packing import IGNORED
+from grpo.core.policy.attention import attend_in_blocks
+from grpo.core.train.packing import IGNORED, can_pack
 from grpo.kernels import linear_logp
 from grpo.kernels.fused import Coefficients
 from grpo.kernels.logp import Entropy
@@ -44,6 +46,8 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
         temperature: divides the logits.
         gather: given parameters, a context in which they are whole (ZeRO-3).
     """
+    if can_pack(model.config):
+        attend_in_blocks(model.config)
     inner = model.forward
     softcap, scale = logit_shape(model.config.get_text_config())
 

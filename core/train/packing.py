@@ -1,23 +1,26 @@
 """Lays prompts and completions out for a forward pass: a padded batch in, rows without what need not be computed out.
 
-In: rows of prompt and completion. Out: rows with their positions and attention mask, in which every token sees exactly
-what it saw before, and the way back to [B, T].
+In: rows of prompt and completion. Out: rows in which every token sees exactly what it saw before, and the way back to
+[B, T].
 
 Theory of operation. The plain layout moves each row to the left. What is padding then stands after all real tokens, a
-causal model never looks at it, and no mask is needed: attention runs its fastest kernel. A packed layout puts several
-blocks into a row. A block is a prompt without its last token, then one segment for each of some completions: the
-prompt's last token again, followed by the completion. A segment sees the prefix of its block and itself. The repeated
-token predicts the first token of its completion, so the shift by one stays inside a segment. Positions are those of the
-plain row, hence RoPE and the log-probabilities are unchanged up to rounding.
+causal model never looks at it, and no mask is needed: attention runs its fastest kernel. The packed layout puts all
+tokens into one row without any padding. It consists of sequences: a prompt and its completion as they are, or, where
+completions share a prompt, the prompt without its last token and then a segment for each of them, the prompt's last
+token again followed by the completion. A segment sees that prefix and itself. The repeated token predicts the first
+token of its completion, so the shift by one stays inside a segment. Positions are those of the plain row, hence RoPE
+and the log-probabilities are unchanged up to rounding.
 
-So a prompt is computed once for the completions of its group, and rows of unlike length fill each other's padding. More
-in a row saves more, but the mask hides most of it from each token and attention still computes it. `pack` weighs both,
-per layer and in multiply-adds: 12 H^2 per token for the projections (a dense transformer's usual count), and for
-attention L^2 H per plain row of length L, where a causal kernel leaves out half, or 2 L^2 H per packed row.
+So a prompt is computed once for the completions of its group. Attention computes a row sequence by sequence
+(core/policy/attention.py), those of like length together, and so it does not grow with the row. What is cheapest is
+found by a count of multiply-adds of a layer: 12 H^2 per token for the projections (a dense transformer's usual count);
+for attention H L^2 per sequence of length L, where a causal kernel leaves out half, 2 H T (P + T) per segment of T
+tokens after a prefix of P, whose mask leaves out nothing; and a fixed amount for each call.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,15 +28,13 @@ from typing import Any
 
 import torch
 
+from grpo.core.policy.blocks import ATTENTION, Blocks, Part
+
 IGNORED = -100
 SUPPORTED = frozenset({"llama", "qwen2", "qwen3"})  # families whose packed and plain results the tests compare
-ATTENTION = frozenset({"sdpa", "eager"})  # implementations that take a mask of four axes as it is
-MASK_SIZE = 2**28  # entries of the largest attention mask that is made; `grpo plan` counts it
-MASK_STEP = 8  # lengths of masked rows: CUDA's kernels copy, in every layer, a mask whose rows are not aligned
-ROOM = (1.0, 1.5, 2.0, 3.0, 4.0)  # row lengths that are tried, in lengths of the longest block
-
-Block = Sequence[int]  # completions, by their number in the batch, of one prompt
-Layout = Sequence[Sequence[Block]]  # the blocks of each row
+MASK_SIZE = 2**28  # entries of the largest attention masks that are made for a batch; `grpo plan` counts them
+MASK_STEP = 8  # the width of a mask: CUDA's kernels copy, in every layer, one whose rows are not aligned
+CALL = 2**22  # multiply-adds that take as long as what a call costs besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,7 @@ class Packed:
     Attributes:
         input_ids: [R, L] int64.
         position_ids: [R, L] int64, or None: they count from 0 in each row.
-        attention_mask: [R, 1, L, L], 0 where the query (third axis) sees the key (fourth), else minus infinity; or
-            None: every token sees what stands before it.
+        blocks: which tokens of the only row see which; None: every token sees what stands before it in its row.
         labels: [R, L] int64, the token that each position predicts, -100 where it predicts none.
         source: [B, T] int64, where in the flattened [R * L] each completion token was predicted.
         present: [B, T] bool, False for padding.
@@ -53,7 +53,7 @@ class Packed:
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor | None
-    attention_mask: torch.Tensor | None
+    blocks: Blocks | None
     labels: torch.Tensor
     source: torch.Tensor
     present: torch.Tensor
@@ -72,22 +72,33 @@ class _Batch:
     completions: torch.Tensor
     lengths: Sequence[int]
 
-    def length(self, block: Block) -> int:
-        """Tokens of a block."""
-        return len(self.prompts[block[0]]) - 1 + sum(1 + self.lengths[index] for index in block)
 
-    def longest(self, layout: Layout) -> int:
-        """Tokens of the longest row."""
-        return max(sum(self.length(block) for block in row) for row in layout)
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """Tokens that stand together in the packed row.
+
+    Attributes:
+        prompt: of which they are tokens.
+        first: the first of them.
+        completion: the number of the completion that follows, or None: it is a prefix, without the prompt's last token.
+        after: the length of the prefix that they see besides.
+        length: how many they are.
+    """
+
+    prompt: tuple[int, ...]
+    first: int
+    completion: int | None
+    after: int
+    length: int
 
 
 def can_pack(config: Any) -> bool:
-    """True for models that attend fully in every layer and take a mask of our making."""
+    """True for models that attend fully in every layer, in a way that can be told what sees what."""
     text = config.get_text_config()
     layers = getattr(text, "layer_types", None) or []
     return (
         text.model_type in SUPPORTED
-        and text._attn_implementation in ATTENTION
+        and text._attn_implementation in ("sdpa", ATTENTION)
         and all(layer == "full_attention" for layer in layers)
     )
 
@@ -104,7 +115,7 @@ def pack(
         completion: T.
         hidden: the model's hidden size H, to weigh attention against projections; None: plain rows, which any causal
             model takes.
-        dtype: of the model's queries and keys, for the mask.
+        dtype: of the model's queries and keys, for the masks.
 
     Returns:
         None for what cannot be laid out anew: an empty prompt, or a gap among the tokens of a completion.
@@ -112,10 +123,12 @@ def pack(
     batch = _read(input_ids, attention_mask, completion)
     if batch is None:
         return None
-    layout: Layout = [[[index]] for index in range(len(input_ids))]
     if hidden is not None:
-        layout = min((layout, *_packed_layouts(batch)), key=lambda one: _cost(batch, one, hidden))
-    return _build(batch, layout, input_ids.device, dtype)
+        sequences = list(_sequences(batch, hidden))
+        parts = list(_parts(sequences, hidden))
+        if _is_cheaper(batch, sequences, parts, hidden):
+            return _in_one_row(batch, sequences, parts, input_ids.device, dtype)
+    return _plain(batch, input_ids.device)
 
 
 def _read(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> _Batch | None:
@@ -130,98 +143,166 @@ def _read(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int
     return _Batch(prompts, ids[:, width:], lengths.tolist())
 
 
-def _masked(layout: Layout) -> bool:
-    return any(len(row) > 1 or len(row[0]) > 1 for row in layout)
-
-
-def _length(batch: _Batch, layout: Layout) -> int:
-    longest = batch.longest(layout)
-    return math.ceil(longest / MASK_STEP) * MASK_STEP if _masked(layout) else longest
-
-
-def _cost(batch: _Batch, layout: Layout, hidden: int) -> float:
-    """Multiply-adds of a layer, divided by H."""
-    length = _length(batch, layout)
-    if not _masked(layout):
-        return len(layout) * (12.0 * length * hidden + length**2)
-    if len(layout) * length**2 > MASK_SIZE:
-        return math.inf
-    return len(layout) * (12.0 * length * hidden + 2.0 * length**2)
-
-
-def _packed_layouts(batch: _Batch) -> Iterator[Layout]:
-    """Ways to pack: how many completions share a prompt at most, and how long a row may be."""
+def _sequences(batch: _Batch, hidden: int) -> Iterator[_Sequence]:
+    """The sequences of the packed row, in their order; a prompt is shared where that is cheaper."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, prompt in enumerate(batch.prompts):
         groups.setdefault(prompt, []).append(index)
-    largest = max(len(members) for members in groups.values())
-    for size in sorted({math.ceil(largest / parts) for parts in (1, 2, 4, 8, largest)}):
-        blocks = [members[i : i + size] for members in groups.values() for i in range(0, len(members), size)]
-        longest = max(batch.length(block) for block in blocks)
-        for factor in ROOM:
-            yield _filled(batch, blocks, round(factor * longest))
+    for prompt, members in groups.items():
+        last = len(prompt) - 1
+        alone = [_Sequence(prompt, 0, index, 0, len(prompt) + batch.lengths[index]) for index in members]
+        together = [_Sequence(prompt, last, index, last, 1 + batch.lengths[index]) for index in members]
+        if last:
+            together.insert(0, _Sequence(prompt, 0, None, 0, last))
+        shares = CALL if last else 0
+        yield from alone if _work(alone, hidden) <= _work(together, hidden) + shares else together
 
 
-def _filled(batch: _Batch, blocks: Sequence[Block], room: int) -> Layout:
-    """Puts each block, the longest first, into the first row that has room for it."""
-    rows: list[list[Block]] = []
-    free: list[int] = []
-    for block in sorted(blocks, key=batch.length, reverse=True):
-        length = batch.length(block)
-        at = next((number for number, left in enumerate(free) if left >= length), len(rows))
-        if at == len(rows):
-            rows.append([])
-            free.append(room)
-        rows[at].append(block)
-        free[at] -= length
-    return rows
+def _is_cheaper(
+    batch: _Batch, sequences: Sequence[_Sequence], parts: Sequence[Sequence[_Sequence]], hidden: int
+) -> bool:
+    """Whether one row costs less than a row for each completion, and its masks are not too large."""
+    masks = {(part[0].after, _width(part)) for part in parts if part[0].after}
+    if sum((width - after) * width for after, width in masks) > MASK_SIZE:
+        return False
+    calls = sum(CALL + _attention(len(part), max(map(_length, part)), part[0].after, hidden) for part in parts)
+    longest = max(len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True))
+    plain = len(batch.prompts) * (12.0 * hidden**2 * longest + _attention(1, longest, 0, hidden))
+    return 12.0 * hidden**2 * sum(map(_length, sequences)) + calls < plain + CALL
 
 
-def _build(batch: _Batch, layout: Layout, device: torch.device, dtype: torch.dtype) -> Packed:
-    """Lays the rows out. Every prefix and every segment has a number of its own; padding has -1."""
-    masked, length = _masked(layout), _length(batch, layout)
-    shape = (len(layout), length)
-    tokens, positions = torch.zeros(2, *shape, dtype=torch.long)
-    labels = torch.full(shape, IGNORED, dtype=torch.long)
-    own, prefix = torch.full((2, *shape), -1, dtype=torch.long)
-    source = torch.zeros(batch.completions.shape, dtype=torch.long)
-    present = torch.zeros(batch.completions.shape, dtype=torch.bool)
-    number = 0
-    for row, blocks in enumerate(layout):
-        at = 0
-        for block in blocks:
-            prompt = torch.tensor(batch.prompts[block[0]], dtype=torch.long)
-            shared, begin, at = number, at, at + len(prompt) - 1
-            tokens[row, begin:at] = prompt[:-1]
-            positions[row, begin:at] = torch.arange(at - begin)
-            own[row, begin:at] = shared
-            for index in block:
-                number += 1
-                written = batch.lengths[index]
-                end = at + 1 + written
-                tokens[row, at] = prompt[-1]
-                tokens[row, at + 1 : end] = batch.completions[index, :written]
-                positions[row, at:end] = torch.arange(len(prompt) - 1, len(prompt) + written)
-                own[row, at:end] = number
-                labels[row, at : end - 1] = batch.completions[index, :written]
-                source[index, :written] = row * length + torch.arange(at, end - 1)
-                present[index, :written] = True
-                at = end
-            prefix[row, begin:at] = shared
-            number += 1
-    return Packed(
-        input_ids=tokens.to(device),
-        position_ids=positions.to(device) if masked else None,
-        attention_mask=_mask(own.to(device), prefix.to(device), dtype) if masked else None,
-        labels=labels.to(device),
-        source=source.to(device),
-        present=present.to(device),
-        padding=int((own < 0).sum()),
-    )
+def _work(sequences: Sequence[_Sequence], hidden: int) -> float:
+    """Multiply-adds of a layer, attention to each sequence by itself."""
+    return sum(12.0 * hidden**2 * one.length + _attention(1, one.length, one.after, hidden) for one in sequences)
 
 
-def _mask(own: torch.Tensor, prefix: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _attention(number: int, length: int, after: int, hidden: int) -> float:
+    """Multiply-adds of attention in a layer, for so many sequences of this length after a prefix."""
+    return number * hidden * (2.0 * length * (after + length) if after else length**2)
+
+
+def _parts(sequences: Sequence[_Sequence], hidden: int) -> Iterator[list[_Sequence]]:
+    """Puts sequences that see the same prefix, or none, into calls of attention: those of like length together."""
+    same: dict[tuple[int, ...], list[_Sequence]] = {}
+    for one in sequences:
+        same.setdefault(one.prompt if one.after else (), []).append(one)
+    for some in same.values():
+        some.sort(key=_length)
+        lengths = [len(list(alike)) for _, alike in itertools.groupby(some, key=_length)]
+        ends = list(itertools.accumulate(lengths, initial=0))
+        # For the sequences up to each end: the least that they cost, and where the last of their calls begins.
+        least: list[tuple[float, int]] = [(0.0, 0)]
+        for end in ends[1:]:
+            longest, after = some[end - 1].length, some[end - 1].after
+            least.append(
+                min(
+                    (before + CALL + _attention(end - begin, longest, after, hidden), number)
+                    for number, ((before, _), begin) in enumerate(zip(least, ends, strict=False))
+                )
+            )
+        number = len(lengths)
+        while number:
+            begin = least[number][1]
+            yield some[ends[begin] : ends[number]]
+            number = begin
+
+
+def _length(one: _Sequence) -> int:
+    return one.length
+
+
+def _width(part: Sequence[_Sequence]) -> int:
+    """The keys of a call: with a mask, as many as its rows are aligned for."""
+    length, after = max(map(_length, part)), part[0].after
+    return math.ceil((after + length) / MASK_STEP) * MASK_STEP if after else length
+
+
+def _plain(batch: _Batch, device: torch.device) -> Packed:
+    """One row for each completion."""
+    lengths = [len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True)]
+    rows = _Rows(batch, len(lengths), max(lengths))
+    for index, prompt in enumerate(batch.prompts):
+        rows.put(index, 0, _Sequence(prompt, 0, index, 0, lengths[index]))
+    return rows.packed(device)
+
+
+def _in_one_row(
+    batch: _Batch,
+    sequences: Sequence[_Sequence],
+    parts: Sequence[Sequence[_Sequence]],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Packed:
+    """All sequences one after the other."""
+    ends = list(itertools.accumulate(map(_length, sequences)))
+    rows = _Rows(batch, 1, ends[-1])
+    begins = {id(one): end - one.length for one, end in zip(sequences, ends, strict=True)}
+    prefixes = {one.prompt: begins[id(one)] for one in sequences if one.completion is None}
+    for one in sequences:
+        rows.put(0, begins[id(one)], one)
+    masks: dict[tuple[int, int], torch.Tensor] = {}
+    where, before = torch.zeros(ends[-1], dtype=torch.long), 0
+    found = []
+    for part in parts:
+        after, width = part[0].after, _width(part)
+        columns = torch.arange(width - after)
+        begin = torch.tensor([begins[id(one)] for one in part])[:, None]
+        own = torch.tensor(list(map(_length, part)))[:, None]
+        places = before + torch.arange(len(part))[:, None] * len(columns) + columns
+        where[(begin + columns)[columns < own]] = places[columns < own]
+        before += places.numel()
+        if after and (after, width) not in masks:
+            masks[after, width] = _mask(after, width, dtype).to(device)
+        prefix = prefixes[part[0].prompt] if after else 0
+        found.append(
+            Part(
+                prefix=(prefix, prefix + after),
+                segments=(begin + columns.minimum(own - 1)).to(device),
+                mask=masks[after, width] if after else None,
+            )
+        )
+    return rows.packed(device, Blocks(found, where.to(device)))
+
+
+def _mask(after: int, width: int, dtype: torch.dtype) -> torch.Tensor:
     """A mask of numbers: attention turns one of bools into numbers anew in every layer, and keeps each."""
-    keys = own[:, None, :]
-    seen = (keys == own[:, :, None]).logical_or_(keys == prefix[:, :, None]).tril_()
-    return torch.zeros(seen.shape, dtype=dtype, device=own.device).masked_fill_(~seen, -torch.inf)[:, None]
+    return torch.full((width - after, width), -torch.inf, dtype=dtype).triu_(after + 1)
+
+
+class _Rows:
+    """R rows of L positions that sequences are put into."""
+
+    def __init__(self, batch: _Batch, rows: int, length: int) -> None:
+        self._batch = batch
+        self._ids, self._positions = torch.zeros(2, rows, length, dtype=torch.long)
+        self._labels = torch.full((rows, length), IGNORED, dtype=torch.long)
+        self._source = torch.zeros(batch.completions.shape, dtype=torch.long)
+        self._present = torch.zeros(batch.completions.shape, dtype=torch.bool)
+        self._tokens = 0
+
+    def put(self, row: int, at: int, one: _Sequence) -> None:
+        """Puts a sequence into a row, from a position on."""
+        end = at + one.length
+        written = 0 if one.completion is None else self._batch.lengths[one.completion]
+        begins = end - written  # of the completion
+        self._ids[row, at:begins] = torch.tensor(one.prompt[one.first : one.first + begins - at], dtype=torch.long)
+        self._positions[row, at:end] = torch.arange(one.first, one.first + one.length)
+        self._tokens += one.length
+        if one.completion is not None:
+            tokens = self._batch.completions[one.completion, :written]
+            self._ids[row, begins:end] = tokens
+            self._labels[row, begins - 1 : end - 1] = tokens
+            self._source[one.completion, :written] = row * self._ids.shape[1] + torch.arange(begins - 1, end - 1)
+            self._present[one.completion, :written] = True
+
+    def packed(self, device: torch.device, blocks: Blocks | None = None) -> Packed:
+        """The rows, on a device."""
+        return Packed(
+            input_ids=self._ids.to(device),
+            position_ids=self._positions.to(device) if blocks is not None else None,
+            blocks=blocks,
+            labels=self._labels.to(device),
+            source=self._source.to(device),
+            present=self._present.to(device),
+            padding=self._ids.numel() - self._tokens,
+        )

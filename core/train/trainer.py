@@ -163,7 +163,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._doubted = False  # whether the weights that the backend was handed are in doubt
         self._step_began: float | None = None
         self._save_began: float | None = None
-        packs = plan.config.train.share_prompts and can_pack(model.config)
+        packs = plan.config.train.share_prompts and self._own_head and can_pack(model.config)
         pack_for = model.config.get_text_config().hidden_size if packs else None
         ours = LogProbs(pack_for, self.args.per_device_train_batch_size, self.accelerator.autocast)
         self._logps: Callable[[Any, Tensors], torch.Tensor] = ours if self._own_head else self._trl_logps

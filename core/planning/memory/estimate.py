@@ -7,8 +7,8 @@ without data (core/planning/memory/activations.py). The rest is arithmetic:
   a tile of 4096 x 32768 logits, the gradient of the hidden states in float32 and again in b, and that of a trained
   head in float32. grpo: a tile, a row of H for each token (or its gradient), and the gradient of a trained head
   before it joins the others, see grpo.kernels.
-- attention mask of packed rows (core/train/packing.py): packing n sequences of w tokens is chosen where its R rows of L
-  tokens cost less, R (12 L H + 2 L^2) < n (12 w H + w^2), so its mask has fewer than n w (6 H + w / 2) numbers.
+- attention masks of the packed row (core/train/packing.py): one for each length of completions that share a prompt, so
+  no more than there are sequences, and each of at most w + 8 columns and rows for sequences of w tokens.
 - cache of keys and values, L tokens, l layers, k key-value heads of d: 2 l k d L b for each sequence.
 """
 
@@ -24,7 +24,7 @@ from grpo.core.config.sections import LoraSection
 from grpo.core.config.settings import Checkpointing
 from grpo.core.planning.memory.activations import Activations, count_activations, empty_policy
 from grpo.core.train.adamw import STATES
-from grpo.core.train.packing import MASK_SIZE, SUPPORTED
+from grpo.core.train.packing import MASK_SIZE, MASK_STEP, SUPPORTED
 from grpo.kernels.fused import WORKSPACE
 from grpo.kernels.tiles import default_tile
 from grpo.plugins.errors import UsageError
@@ -49,7 +49,7 @@ class Shape:
         head_trains: whether the output layer gets gradients.
         cache: keys and values of one token.
         activations: what a forward pass keeps.
-        packs: whether rows are packed, with an attention mask.
+        packs: whether rows are packed, with attention masks.
         sent: of the copy of the weights as a rollout server was sent them last, where it is in the same memory.
         versions: of the copies of what trains from which batches ahead are sampled.
     """
@@ -102,10 +102,10 @@ class Shape:
         return work + rows * self.hidden * 4 + 2 * tokens * row
 
     def mask(self, context: int, sequences: int) -> int:
-        """Bytes of the largest attention mask for so many sequences; one that is alone has none."""
+        """Bytes of the largest attention masks for so many sequences; one that is alone has none."""
         if not self.packs or sequences == 1:
             return 0
-        return min(MASK_SIZE, round(sequences * context * (6 * self.hidden + context / 2))) * self.itemsize
+        return min(MASK_SIZE, sequences * (context + MASK_STEP) ** 2) * self.itemsize
 
     def update(self, context: int, sequences: int, checkpointing: str, device: str = "cuda", head: str = "grpo") -> int:
         """Bytes at the peak of an update, for a micro batch of so many sequences of `context` tokens."""

@@ -6,11 +6,10 @@ Theory of operation of `sample`. Prompts are left-padded and every row carries i
 exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one
 length are decoded together, and one length after the other. Equal prompts (the members of a group) are prefilled once
 and their cache rows are copied. Keys and values are written into slots that are there before
-(core/rollout/hf/room.py), the heads of a new token read them without copies (core/rollout/hf/grouped_attention.py),
-and an adapter in float32 is added to a copy of the weights for as long as a batch takes (core/rollout/hf/folded.py).
-Rows that ended leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long
-completions do not pay for short ones. Between the turns of a rollout the cache may be kept
-(core/rollout/hf/kept_turns.py).
+(core/rollout/hf/room.py), the heads of a new token read them without copies (core/policy/attention.py), and an adapter
+in float32 is added to a copy of the weights for as long as a batch takes (core/rollout/hf/folded.py). Rows that ended
+leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long completions do not
+pay for short ones. Between the turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
 """
 
 from __future__ import annotations
@@ -113,9 +112,9 @@ def sample(
         return []
     refuse_unfit(prompts, params, context_length(model.config))
     told = on_done or (lambda numbers, done: None)
-    from grpo.core.rollout.hf.grouped_attention import grouped
+    from grpo.core.policy.attention import without_copies
 
-    with evaluating(model), grouped(model), folded(model, packs=params.max_tokens >= FEWEST_TOKENS):
+    with evaluating(model), without_copies(model), folded(model, packs=params.max_tokens >= FEWEST_TOKENS):
         lengths = sorted({len(prompt) for prompt in prompts})
         if not needs_equal_lengths(model):
             return _decode(model, prompts, params, told, kept, padded=True)

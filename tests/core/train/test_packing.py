@@ -99,37 +99,54 @@ def laid_out(ids: torch.Tensor, mask: torch.Tensor, hidden: int | None = HIDDEN)
     return rows
 
 
+@pytest.fixture(params=[0, 20_000, 60_000])
+def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What a call of attention costs besides: nothing, and each length has its own; much, and few are left."""
+    monkeypatch.setattr("grpo.core.train.packing.CALL", request.param)
+    return int(request.param)
+
+
 @pytest.mark.parametrize("lora", [False, True])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("family", ["qwen2", "llama", "qwen3"])
-def test_packed_rows_equal_padded_rows_and_so_do_their_gradients(family: str, attention: str, lora: bool) -> None:
-    model = small_model(family, attention, lora=lora)
-    assert can_pack(model.config)
+def test_packed_rows_equal_padded_rows_and_so_do_their_gradients(family: str, lora: bool, call: int) -> None:
+    model = small_model(family, lora=lora)
     ids, mask = ragged_batch(groups=3, size=4)
     rows = laid_out(ids, mask)
-    assert rows.attention_mask is not None
-    assert rows.input_ids.numel() < ids.numel()
+    assert rows.blocks is not None
+    shared = [part for part in rows.blocks.parts if part.mask is not None]
+    assert shared
+    assert max(len(part.segments) for part in shared) == (1 if call == 0 else 2 if call == 20_000 else 3)
+    assert rows.padding == 0
+    assert rows.input_ids.numel() < int(mask.sum())
     plain = laid_out(ids, mask, hidden=None)
     assert plain.padding == plain.input_ids.numel() - int(mask.sum())
-    assert rows.padding == int((rows.input_ids == 0).sum())  # no token of these is 0
     assert_equal(model, ids, mask, pack_for=HIDDEN)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_prompts_that_nobody_shares_fill_each_others_padding(attention: str) -> None:
+@pytest.mark.usefixtures("call")
+def test_prompts_that_nobody_shares_stand_in_one_row_without_padding() -> None:
     ids, mask = ragged_batch(groups=5, size=1)
     rows = laid_out(ids, mask)
-    assert rows.attention_mask is not None
-    assert len(rows.input_ids) < len(ids)
-    assert rows.input_ids.numel() < int(mask.sum()) * 1.25
-    assert_equal(small_model("qwen2", attention), ids, mask, pack_for=HIDDEN)
+    assert rows.blocks is not None
+    assert rows.input_ids.shape == (1, int(mask.sum()))
+    assert_equal(small_model("qwen2"), ids, mask, pack_for=HIDDEN)
+
+
+@pytest.mark.usefixtures("call")
+def test_a_layer_that_is_computed_again_attends_as_it_did() -> None:
+    """Checkpointing comes back to it in the backward pass, long after the call that said what sees what."""
+    ids, mask = ragged_batch(groups=3, size=4)
+    model = small_model("llama")
+    model.train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    assert_equal(model, ids, mask, pack_for=HIDDEN)
 
 
 @pytest.mark.parametrize("family", ["qwen2", "llama"])
 def test_plain_rows_need_no_mask(family: str) -> None:
     ids, mask = ragged_batch(groups=3, size=2)
     rows = laid_out(ids, mask, hidden=None)
-    assert rows.attention_mask is None
+    assert rows.blocks is None
     assert rows.input_ids.shape == (6, int(mask.sum(dim=1).max()))
     assert_equal(small_model(family), ids, mask, pack_for=None)
 
@@ -165,43 +182,47 @@ def test_a_completion_with_a_gap_is_left_as_it_is() -> None:
     assert_equal(small_model("qwen2"), ids, mask, pack_for=HIDDEN)
 
 
-def test_long_completions_of_a_short_prompt_are_not_packed() -> None:
+def test_long_completions_of_a_short_prompt_do_not_share_it() -> None:
     """Sharing two prompt tokens saves less than a mask costs that hides half of what attention computes."""
     ids = torch.randint(3, VOCABULARY, (8, 2 + 4000))
     ids[:, :2] = 5
     rows = pack(ids, torch.ones_like(ids), 4000, HIDDEN, torch.float32)
     assert rows is not None
-    assert rows.attention_mask is None
+    assert rows.blocks is None
     assert rows.input_ids.shape == ids.shape
 
 
-def test_a_mask_is_never_larger_than_what_was_counted_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def masks(rows: Packed) -> list[torch.Tensor]:
+    assert rows.blocks is not None
+    return [part.mask for part in rows.blocks.parts if part.mask is not None]
+
+
+@pytest.mark.parametrize("call", [20_000], indirect=True)
+def test_masks_are_never_larger_than_what_was_counted_for_them(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ids, mask = ragged_batch(groups=3, size=4)
-    wide = laid_out(ids, mask).attention_mask
-    assert wide is not None
-    assert wide.shape[-1] % 8 == 0
-    monkeypatch.setattr("grpo.core.train.packing.MASK_SIZE", wide.numel() - 1)
-    narrow = laid_out(ids, mask).attention_mask
-    assert narrow is None or narrow.numel() < wide.numel()
+    made = {one.data_ptr(): one for one in masks(laid_out(ids, mask))}
+    assert all(one.shape[-1] % 8 == 0 for one in made.values())
+    monkeypatch.setattr("grpo.core.train.packing.MASK_SIZE", sum(one.numel() for one in made.values()) - 1)
+    assert laid_out(ids, mask).blocks is None
 
 
-def test_attention_keeps_one_mask_for_all_layers() -> None:
+@pytest.mark.parametrize("call", [60_000], indirect=True)
+def test_attention_keeps_one_mask_for_all_layers(call: int) -> None:
     """Given a mask of bools, it would make one of numbers in each layer and keep it for the backward pass."""
     model = small_model("qwen2")
     ids, mask = ragged_batch(groups=3, size=4)
     rows = laid_out(ids, mask)
-    assert rows.attention_mask is not None
-    length = rows.input_ids.shape[1]
-    kept: dict[int, torch.Tensor] = {}
+    shapes = {one.shape for one in masks(rows)}
+    kept: set[int] = set()
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.shape[1:2] == (1,) and tensor.shape[-2:] == (length, length):
-            kept[tensor.untyped_storage().data_ptr()] = tensor
+        if tensor.shape[-2:] in shapes and not tensor.requires_grad:
+            kept.add(tensor.untyped_storage().data_ptr())
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model(rows.input_ids, position_ids=rows.position_ids, attention_mask=rows.attention_mask)
-    assert list(kept) == [rows.attention_mask.untyped_storage().data_ptr()]
+        completion_logps(model, ids, mask, COMPLETION, pack_for=HIDDEN, entropy="none")
+    assert len(kept) == len(shapes)
 
 
 def test_models_that_do_not_attend_fully_are_left_alone() -> None:
@@ -213,6 +234,7 @@ def test_models_that_do_not_attend_fully_are_left_alone() -> None:
     unknown = AutoConfig.for_model("gpt2")
     unknown._attn_implementation = "sdpa"
     assert not can_pack(unknown)
-    flash = AutoConfig.for_model("qwen2")
-    flash._attn_implementation = "flash_attention_2"
-    assert not can_pack(flash)
+    for name in ("flash_attention_2", "eager"):
+        other = AutoConfig.for_model("qwen2")
+        other._attn_implementation = name
+        assert not can_pack(other)

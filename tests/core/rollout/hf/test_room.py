@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
-from grpo.core.rollout.hf.grouped_attention import grouped
+from grpo.core.policy.attention import without_copies
 from grpo.core.rollout.hf.room import RoomyLayer
 from grpo.core.rollout.hf.states import Carried
 
@@ -77,7 +77,7 @@ def test_a_new_token_attends_to_what_its_heads_share_through_a_mask() -> None:
             model(input_ids=ids, attention_mask=mask[:, :-1], past_key_values=cache)
             step = {"input_ids": ids[:, :1], "attention_mask": mask, "past_key_values": cache}
             if attends:
-                with grouped(model):
+                with without_copies(model):
                     assert model.config._attn_implementation != "sdpa"
                     found.append(model(**step).logits)
             else:

@@ -1,0 +1,124 @@
+"""Attention by torch's own kernels where transformers has them copy or compute more than is needed.
+
+- A row that holds many sequences. A mask over it hides most of the row from each token, and attention would compute
+  that nevertheless. `Blocks` says which tokens see which, and the row is taken apart into calls that compute little
+  else. A model takes them as `attention_blocks`, after `attend_in_blocks`.
+- One new token. Several heads of queries share one head of keys and values in most models, and where a mask is needed,
+  transformers copies keys and values once for each of these heads, at every token and in every layer. A single new
+  token needs no copy: the queries that share a head become rows of one small product.
+
+All else is attended to as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from grpo.core.policy.blocks import ATTENTION, Blocks, Part
+
+
+def attend_in_blocks(config: Any) -> None:
+    """Lets a model of this configuration, which attends by "sdpa", take `attention_blocks` from now on."""
+    config.get_text_config()._attn_implementation = ATTENTION
+
+
+@contextmanager
+def without_copies(model: Any) -> Iterator[None]:
+    """Lets a model that attends by "sdpa" read keys and values without copies, while this lasts."""
+    config = model.config
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if config._attn_implementation != "sdpa" or not plain._supports_attention_backend:
+        yield
+        return
+    config._attn_implementation = ATTENTION
+    try:
+        yield
+    finally:
+        config._attn_implementation = "sdpa"
+
+
+def _attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    attention_blocks: Blocks | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attends with queries [B, heads, L, D], keys and values [B, shared heads, W, D]; returns [B, L, heads, D]."""
+    if attention_blocks is not None:
+        rows = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
+        found = [_part(module, part, *rows, **options) for part in attention_blocks.parts]
+        return torch.cat(found).index_select(0, attention_blocks.where.to(query.device))[None], None
+    per_head = attention_mask is not None and attention_mask.shape[1] != 1
+    if query.shape[2] == 1 and query.shape[1] != key.shape[1] and not per_head and options.get("position_bias") is None:
+        return _one_token(query, key, value, attention_mask, options.get("scaling")), None
+    whole: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    return whole
+
+
+def _one_token(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+) -> torch.Tensor:
+    """Returns [B, 1, heads, D] of queries [B, heads, 1, D]."""
+    rows, heads, _, size = query.shape
+    shared = key.shape[1]
+    attended = scaled_dot_product_attention(
+        query.view(rows, shared, heads // shared, size), key, value, mask, scale=scaling
+    )
+    return attended.reshape(rows, 1, heads, value.shape[-1])
+
+
+def _part(
+    module: torch.nn.Module,
+    part: Part,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **_: Any,
+) -> torch.Tensor:
+    """Returns [n T, heads, D] of the part's segments; queries, keys and values are [L, heads, D]."""
+    number, length = part.segments.shape
+    places = part.segments.flatten().to(query.device)
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.index_select(0, places).view(number, length, *tensor.shape[1:]).transpose(1, 2)
+
+    if part.mask is None:
+        alone: torch.Tensor = sdpa_attention_forward(
+            module, own(query), own(key), own(value), None, dropout=dropout, scaling=scaling, is_causal=True
+        )[0]
+        return alone.flatten(0, 1)
+    heads, shared = query.shape[1], key.shape[1]
+
+    def seen(tensor: torch.Tensor) -> torch.Tensor:
+        """[n shared, heads / shared, P + T, D]: the heads of queries that share one read it without a copy."""
+        prefix = tensor[slice(*part.prefix)].transpose(0, 1).expand(number, -1, -1, -1)
+        both = torch.cat([prefix, own(tensor)], dim=2)
+        return both.flatten(0, 1)[:, None].expand(-1, heads // shared, -1, -1)
+
+    attended = scaled_dot_product_attention(
+        own(query).reshape(number * shared, heads // shared, length, -1),
+        seen(key),
+        seen(value),
+        part.mask.to(query.device),
+        dropout_p=dropout,
+        scale=scaling,
+    )
+    return attended.reshape(number, heads, length, -1).transpose(1, 2).flatten(0, 1)
+
+
+AttentionInterface.register(ATTENTION, _attend)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
