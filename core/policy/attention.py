@@ -12,7 +12,7 @@ All else is attended to as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,9 +56,7 @@ def _attend(
 ) -> tuple[torch.Tensor, None]:
     """Attends with queries [B, heads, L, D], keys and values [B, shared heads, W, D]; returns [B, L, heads, D]."""
     if attention_blocks is not None:
-        rows = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
-        found = [_part(module, part, *rows, **options) for part in attention_blocks.parts]
-        return torch.cat(found).index_select(0, attention_blocks.where.to(query.device))[None], None
+        return _in_blocks(module, query, key, value, attention_blocks, **options), None
     per_head = attention_mask is not None and attention_mask.shape[1] != 1
     if query.shape[2] == 1 and query.shape[1] != key.shape[1] and not per_head and options.get("position_bias") is None:
         return _one_token(query, key, value, attention_mask, options.get("scaling")), None
@@ -78,6 +76,40 @@ def _one_token(
     return attended.reshape(rows, 1, heads, value.shape[-1])
 
 
+def _in_blocks(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    blocks: Blocks,
+    *,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **_: Any,
+) -> torch.Tensor:
+    """Returns [1, L, heads, D] of a row."""
+    kind = query.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+    own = [part.number * part.length for part in blocks.parts]
+    seen = [part.after + size for part, size in zip(blocks.parts, own, strict=True)]
+
+    def gathered(tensor: torch.Tensor, places: torch.Tensor, sizes: list[int]) -> Sequence[torch.Tensor]:
+        """[size, heads, D] for each part: gathered at once, or each would have a gradient for the whole row."""
+        return torch.split(tensor[0].transpose(0, 1).to(dtype).index_select(0, places.to(tensor.device)), sizes)
+
+    found = [
+        _part(module, part, *tensors, dropout=dropout, scaling=scaling)
+        for part, *tensors in zip(
+            blocks.parts,
+            gathered(query, blocks.queries, own),
+            gathered(key, blocks.keys, seen),
+            gathered(value, blocks.keys, seen),
+            strict=True,
+        )
+    ]
+    return torch.cat(found).index_select(0, blocks.where.to(query.device))[None]
+
+
 def _part(
     module: torch.nn.Module,
     part: Part,
@@ -85,16 +117,14 @@ def _part(
     key: torch.Tensor,
     value: torch.Tensor,
     *,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **_: Any,
+    dropout: float,
+    scaling: float | None,
 ) -> torch.Tensor:
-    """Returns [n T, heads, D] of the part's segments; queries, keys and values are [L, heads, D]."""
-    number, length = part.segments.shape
-    places = part.segments.flatten().to(query.device)
+    """Returns [n T, heads, D] of queries [n T, heads, D], keys and values [P + n T, shared heads, D]."""
+    number, length = part.number, part.length
 
     def own(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.index_select(0, places).view(number, length, *tensor.shape[1:]).transpose(1, 2)
+        return tensor.view(number, length, *tensor.shape[1:]).transpose(1, 2)
 
     if part.mask is None:
         alone: torch.Tensor = sdpa_attention_forward(
@@ -105,15 +135,15 @@ def _part(
 
     def seen(tensor: torch.Tensor) -> torch.Tensor:
         """[n shared, heads / shared, P + T, D]: the heads of queries that share one read it without a copy."""
-        prefix = tensor[slice(*part.prefix)].transpose(0, 1).expand(number, -1, -1, -1)
-        both = torch.cat([prefix, own(tensor)], dim=2)
+        prefix = tensor[: part.after].transpose(0, 1).expand(number, -1, -1, -1)
+        both = torch.cat([prefix, own(tensor[part.after :])], dim=2)
         return both.flatten(0, 1)[:, None].expand(-1, heads // shared, -1, -1)
 
     attended = scaled_dot_product_attention(
         own(query).reshape(number * shared, heads // shared, length, -1),
         seen(key),
         seen(value),
-        part.mask.to(query.device),
+        part.mask.to(query.device, query.dtype),
         dropout_p=dropout,
         scale=scaling,
     )

@@ -17,14 +17,16 @@ class Part(NamedTuple):
     """Sequences of a row that one call computes.
 
     Attributes:
-        prefix: the positions of the P tokens that all of them see, from and to; P may be 0.
-        segments: [n, T] int64, the positions of their own tokens. A shorter one repeats its last position.
+        after: P, the tokens of the prefix that all of them see; may be 0.
+        number: n, how many they are.
+        length: T, of their own tokens.
         mask: [T, P + T] of the dtype of the queries, 0 where a token sees another, else minus infinity; None where P is
             0, as each token sees what stands before it.
     """
 
-    prefix: tuple[int, int]
-    segments: torch.Tensor
+    after: int
+    number: int
+    length: int
     mask: torch.Tensor | None
 
 
@@ -34,12 +36,17 @@ class Blocks:
     No dataclass: what wraps a model would look for tensors in one, and cast them.
 
     Attributes:
-        parts: their segments, as they stand, cover the row.
-        where: [L] int64, the place of each position among the segments of all parts, one after the other.
+        parts: the calls of attention.
+        queries: int64, the positions in the row of what they attend with: n T for each part. A shorter sequence repeats
+            its last position.
+        keys: int64, of what they attend to: for each part P of its prefix, and then those of its queries.
+        where: [L] int64, the place of each position of the row among `queries`.
     """
 
-    __slots__ = ("parts", "where")
+    __slots__ = ("keys", "parts", "queries", "where")
 
-    def __init__(self, parts: Sequence[Part], where: torch.Tensor) -> None:
+    def __init__(self, parts: Sequence[Part], queries: torch.Tensor, keys: torch.Tensor, where: torch.Tensor) -> None:
         self.parts = parts
+        self.queries = queries
+        self.keys = keys
         self.where = where

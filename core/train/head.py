@@ -18,7 +18,8 @@ import torch
 from torch import nn
 
 from grpo.core.policy.attention import attend_in_blocks
-from grpo.core.train.packing import IGNORED, can_pack
+from grpo.core.policy.blocks import ATTENTION
+from grpo.core.train.packing import IGNORED, SUPPORTED, can_pack
 from grpo.kernels import linear_logp
 from grpo.kernels.fused import Coefficients
 from grpo.kernels.logp import Entropy
@@ -62,6 +63,13 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
     ) -> Any:
         if logp_labels is None:
             return inner(*args, **kwargs)
+        attention = self.config.get_text_config()._attn_implementation
+        if kwargs.get("attention_blocks") is not None and attention != ATTENTION:
+            raise UsageError(
+                f"a model that attends by '{attention}' cannot be told which tokens of a packed row see which. Compute "
+                "plain rows, with pack_for=None, or load a model of these families with attn_implementation='sdpa': "
+                f"{', '.join(sorted(SUPPORTED))}."
+            )
         hidden = self.base_model(*args, **kwargs, use_cache=False).last_hidden_state
         layer = self.get_output_embeddings()
         weight, bias, lora = head_parameters(layer)

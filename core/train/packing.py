@@ -34,7 +34,8 @@ IGNORED = -100
 SUPPORTED = frozenset({"llama", "qwen2", "qwen3"})  # families whose packed and plain results the tests compare
 MASK_SIZE = 2**28  # entries of the largest attention masks that are made for a batch; `grpo plan` counts them
 MASK_STEP = 8  # the width of a mask: CUDA's kernels copy, in every layer, one whose rows are not aligned
-CALL = 2**22  # multiply-adds that take as long as what a call costs besides
+# Multiply-adds that take as long as what a call of attention costs besides: about 0.1 ms.
+CALL = {"cpu": 2**22, "cuda": 2**33}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,15 @@ def pack(
     batch = _read(input_ids, attention_mask, completion)
     if batch is None:
         return None
+    device = input_ids.device
+    best = None
     if hidden is not None:
-        sequences = list(_sequences(batch, hidden))
-        parts = list(_parts(sequences, hidden))
-        if _is_cheaper(batch, sequences, parts, hidden):
-            return _in_one_row(batch, sequences, parts, input_ids.device, dtype)
-    return _plain(batch, input_ids.device)
+        cost = _Cost(hidden, CALL.get(device.type, CALL["cuda"]))
+        row = min((_row(batch, cost, shares=shares) for shares in (True, False)), key=_cost)
+        longest = max(len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True))
+        plain = cost.tokens(len(batch.prompts) * longest) + cost.call(len(batch.prompts), longest, 0)
+        best = row if row.cost < plain else None
+    return _plain(batch, device) if best is None else _in_one_row(batch, best, device, dtype)
 
 
 def _read(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> _Batch | None:
@@ -143,8 +147,63 @@ def _read(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int
     return _Batch(prompts, ids[:, width:], lengths.tolist())
 
 
-def _sequences(batch: _Batch, hidden: int) -> Iterator[_Sequence]:
-    """The sequences of the packed row, in their order; a prompt is shared where that is cheaper."""
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Multiply-adds of a layer.
+
+    Attributes:
+        hidden: H.
+        fixed: what a call of attention costs, whatever it computes.
+    """
+
+    hidden: int
+    fixed: int
+
+    def tokens(self, number: int) -> float:
+        """Of all projections, for so many tokens."""
+        return 12.0 * self.hidden**2 * number
+
+    def call(self, number: int, length: int, after: int) -> float:
+        """Of attention, for so many sequences of this length after a prefix, in one call."""
+        return self.fixed + number * self.hidden * (2.0 * length * (after + length) if after else length**2)
+
+    def sequences(self, some: Sequence[_Sequence]) -> float:
+        """Of a prompt's sequences, where all of like kind come into one call."""
+        calls = {one.after: self.fixed for one in some}
+        each = sum(self.tokens(one.length) + self.call(1, one.length, one.after) - self.fixed for one in some)
+        return each + sum(calls.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What the packed row holds.
+
+    Attributes:
+        sequences: in their order.
+        parts: the same, those that one call of attention computes together.
+        cost: multiply-adds of a layer; infinite where the masks are too large.
+    """
+
+    sequences: Sequence[_Sequence]
+    parts: Sequence[Sequence[_Sequence]]
+    cost: float
+
+
+def _cost(row: _Row) -> float:
+    return row.cost
+
+
+def _row(batch: _Batch, cost: _Cost, *, shares: bool) -> _Row:
+    sequences = list(_sequences(batch, cost, shares=shares))
+    parts = list(_parts(sequences, cost))
+    calls = sum(cost.call(len(part), max(map(_length, part)), part[0].after) for part in parts)
+    masks = {(part[0].after, _width(part)) for part in parts if part[0].after}
+    fits = sum((width - after) * width for after, width in masks) <= MASK_SIZE
+    return _Row(sequences, parts, cost.tokens(sum(map(_length, sequences))) + calls if fits else math.inf)
+
+
+def _sequences(batch: _Batch, cost: _Cost, *, shares: bool) -> Iterator[_Sequence]:
+    """The sequences of the packed row, in their order; a prompt is shared where it may be and that is cheaper."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, prompt in enumerate(batch.prompts):
         groups.setdefault(prompt, []).append(index)
@@ -154,34 +213,10 @@ def _sequences(batch: _Batch, hidden: int) -> Iterator[_Sequence]:
         together = [_Sequence(prompt, last, index, last, 1 + batch.lengths[index]) for index in members]
         if last:
             together.insert(0, _Sequence(prompt, 0, None, 0, last))
-        shares = CALL if last else 0
-        yield from alone if _work(alone, hidden) <= _work(together, hidden) + shares else together
+        yield from together if shares and cost.sequences(together) < cost.sequences(alone) else alone
 
 
-def _is_cheaper(
-    batch: _Batch, sequences: Sequence[_Sequence], parts: Sequence[Sequence[_Sequence]], hidden: int
-) -> bool:
-    """Whether one row costs less than a row for each completion, and its masks are not too large."""
-    masks = {(part[0].after, _width(part)) for part in parts if part[0].after}
-    if sum((width - after) * width for after, width in masks) > MASK_SIZE:
-        return False
-    calls = sum(CALL + _attention(len(part), max(map(_length, part)), part[0].after, hidden) for part in parts)
-    longest = max(len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True))
-    plain = len(batch.prompts) * (12.0 * hidden**2 * longest + _attention(1, longest, 0, hidden))
-    return 12.0 * hidden**2 * sum(map(_length, sequences)) + calls < plain + CALL
-
-
-def _work(sequences: Sequence[_Sequence], hidden: int) -> float:
-    """Multiply-adds of a layer, attention to each sequence by itself."""
-    return sum(12.0 * hidden**2 * one.length + _attention(1, one.length, one.after, hidden) for one in sequences)
-
-
-def _attention(number: int, length: int, after: int, hidden: int) -> float:
-    """Multiply-adds of attention in a layer, for so many sequences of this length after a prefix."""
-    return number * hidden * (2.0 * length * (after + length) if after else length**2)
-
-
-def _parts(sequences: Sequence[_Sequence], hidden: int) -> Iterator[list[_Sequence]]:
+def _parts(sequences: Sequence[_Sequence], cost: _Cost) -> Iterator[list[_Sequence]]:
     """Puts sequences that see the same prefix, or none, into calls of attention: those of like length together."""
     same: dict[tuple[int, ...], list[_Sequence]] = {}
     for one in sequences:
@@ -196,7 +231,7 @@ def _parts(sequences: Sequence[_Sequence], hidden: int) -> Iterator[list[_Sequen
             longest, after = some[end - 1].length, some[end - 1].after
             least.append(
                 min(
-                    (before + CALL + _attention(end - begin, longest, after, hidden), number)
+                    (before + cost.call(end - begin, longest, after), number)
                     for number, ((before, _), begin) in enumerate(zip(least, ends, strict=False))
                 )
             )
@@ -226,24 +261,18 @@ def _plain(batch: _Batch, device: torch.device) -> Packed:
     return rows.packed(device)
 
 
-def _in_one_row(
-    batch: _Batch,
-    sequences: Sequence[_Sequence],
-    parts: Sequence[Sequence[_Sequence]],
-    device: torch.device,
-    dtype: torch.dtype,
-) -> Packed:
+def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dtype) -> Packed:
     """All sequences one after the other."""
-    ends = list(itertools.accumulate(map(_length, sequences)))
+    ends = list(itertools.accumulate(map(_length, row.sequences)))
     rows = _Rows(batch, 1, ends[-1])
-    begins = {id(one): end - one.length for one, end in zip(sequences, ends, strict=True)}
-    prefixes = {one.prompt: begins[id(one)] for one in sequences if one.completion is None}
-    for one in sequences:
+    begins = {id(one): end - one.length for one, end in zip(row.sequences, ends, strict=True)}
+    prefixes = {one.prompt: begins[id(one)] for one in row.sequences if one.completion is None}
+    for one in row.sequences:
         rows.put(0, begins[id(one)], one)
     masks: dict[tuple[int, int], torch.Tensor] = {}
     where, before = torch.zeros(ends[-1], dtype=torch.long), 0
-    found = []
-    for part in parts:
+    parts, queries, keys = [], [], []
+    for part in row.parts:
         after, width = part[0].after, _width(part)
         columns = torch.arange(width - after)
         begin = torch.tensor([begins[id(one)] for one in part])[:, None]
@@ -251,22 +280,22 @@ def _in_one_row(
         places = before + torch.arange(len(part))[:, None] * len(columns) + columns
         where[(begin + columns)[columns < own]] = places[columns < own]
         before += places.numel()
-        if after and (after, width) not in masks:
-            masks[after, width] = _mask(after, width, dtype).to(device)
-        prefix = prefixes[part[0].prompt] if after else 0
-        found.append(
-            Part(
-                prefix=(prefix, prefix + after),
-                segments=(begin + columns.minimum(own - 1)).to(device),
-                mask=masks[after, width] if after else None,
-            )
-        )
-    return rows.packed(device, Blocks(found, where.to(device)))
+        if after:
+            if (after, width) not in masks:
+                masks[after, width] = _mask(after, width, device, dtype)
+            first = prefixes[part[0].prompt]
+            keys.append(torch.arange(first, first + after))
+        queries.append((begin + columns.minimum(own - 1)).flatten())
+        keys.append(queries[-1])
+        parts.append(Part(after, len(part), len(columns), masks[after, width] if after else None))
+    return rows.packed(
+        device, Blocks(parts, torch.cat(queries).to(device), torch.cat(keys).to(device), where.to(device))
+    )
 
 
-def _mask(after: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+def _mask(after: int, width: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
     """A mask of numbers: attention turns one of bools into numbers anew in every layer, and keeps each."""
-    return torch.full((width - after, width), -torch.inf, dtype=dtype).triu_(after + 1)
+    return torch.full((width - after, width), -torch.inf, dtype=dtype, device=device).triu_(after + 1)
 
 
 class _Rows:

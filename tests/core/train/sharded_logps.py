@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
+from grpo.core.train import packing
 from grpo.core.train.forward import completion_logps
 from grpo.core.train.head import attach_logps
 
@@ -110,6 +111,7 @@ def compare(name: str, shard: Callable[[Any], Any], rank: int, *, lora: bool, kn
 
 
 def main() -> None:
+    packing.CALL["cpu"] = 0  # so small a batch would not share its prompt otherwise
     rank, meeting = int(sys.argv[1]), sys.argv[2]
     torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     ways: dict[str, Callable[[Any], Any]] = {"layers": layers_and_rest, "head": head_of_its_own, "flat": flat}

@@ -9,7 +9,8 @@ import torch
 
 from grpo.core.train.forward import completion_logps
 from grpo.core.train.head import attach_logps
-from grpo.core.train.packing import Packed, can_pack, pack
+from grpo.core.train.packing import CALL, Packed, can_pack, pack
+from grpo.plugins.errors import UsageError
 
 PROMPT, COMPLETION, HIDDEN, VOCABULARY = 30, 20, 64, 97
 
@@ -102,7 +103,7 @@ def laid_out(ids: torch.Tensor, mask: torch.Tensor, hidden: int | None = HIDDEN)
 @pytest.fixture(params=[0, 20_000, 60_000])
 def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """What a call of attention costs besides: nothing, and each length has its own; much, and few are left."""
-    monkeypatch.setattr("grpo.core.train.packing.CALL", request.param)
+    monkeypatch.setitem(CALL, "cpu", request.param)
     return int(request.param)
 
 
@@ -115,7 +116,7 @@ def test_packed_rows_equal_padded_rows_and_so_do_their_gradients(family: str, lo
     assert rows.blocks is not None
     shared = [part for part in rows.blocks.parts if part.mask is not None]
     assert shared
-    assert max(len(part.segments) for part in shared) == (1 if call == 0 else 2 if call == 20_000 else 3)
+    assert max(part.number for part in shared) == (1 if call == 0 else 2 if call == 20_000 else 3)
     assert rows.padding == 0
     assert rows.input_ids.numel() < int(mask.sum())
     plain = laid_out(ids, mask, hidden=None)
@@ -203,7 +204,9 @@ def test_masks_are_never_larger_than_what_was_counted_for_them(call: int, monkey
     made = {one.data_ptr(): one for one in masks(laid_out(ids, mask))}
     assert all(one.shape[-1] % 8 == 0 for one in made.values())
     monkeypatch.setattr("grpo.core.train.packing.MASK_SIZE", sum(one.numel() for one in made.values()) - 1)
-    assert laid_out(ids, mask).blocks is None
+    fewer = laid_out(ids, mask)
+    assert masks(fewer) == []
+    assert fewer.padding == 0
 
 
 @pytest.mark.parametrize("call", [60_000], indirect=True)
@@ -238,3 +241,27 @@ def test_models_that_do_not_attend_fully_are_left_alone() -> None:
         other = AutoConfig.for_model("qwen2")
         other._attn_implementation = name
         assert not can_pack(other)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_a_model_that_cannot_be_told_what_sees_what_is_refused(attention: str) -> None:
+    ids, mask = ragged_batch(groups=3, size=4)
+    model = small_model("qwen2", attention)
+    model.set_attn_implementation(attention)  # a model that was attached with "sdpa" would take blocks
+    with pytest.raises(UsageError, match=f"attends by '{attention}' cannot be told .* pack_for=None"):
+        completion_logps(model, ids, mask, COMPLETION, pack_for=HIDDEN, entropy="none")
+    assert_equal(model, ids, mask, pack_for=None)
+
+
+@pytest.mark.parametrize("call", [20_000], indirect=True)
+def test_half_precision_is_as_exact_packed_as_padded(call: int) -> None:
+    ids, mask = ragged_batch(groups=3, size=4)
+    present = mask[:, PROMPT:].bool()
+    model = small_model("llama")
+    with torch.no_grad():
+        exact, _ = by_the_models_own_mask(model, ids, mask)
+        with torch.autocast("cpu", torch.bfloat16):
+            padded, _ = by_the_models_own_mask(model, ids, mask)
+            packed = completion_logps(model, ids, mask, COMPLETION, pack_for=HIDDEN, entropy="none").logps
+    lost = [(one - exact)[present].abs().mean() for one in (padded, packed)]
+    assert lost[1] < 1.5 * lost[0]

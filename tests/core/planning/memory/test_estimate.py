@@ -139,7 +139,7 @@ def test_no_batch_asks_for_larger_attention_masks_than_are_counted(monkeypatch: 
 
     from grpo.core.train import packing
 
-    monkeypatch.setattr(packing, "CALL", 0)  # each length has a mask of its own
+    monkeypatch.setitem(packing.CALL, "cpu", 0)  # each length has a mask of its own
     counted = shape(small(), "float32", NONE)
     assert counted.packs
     generator = torch.Generator().manual_seed(1)
