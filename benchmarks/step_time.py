@@ -8,8 +8,8 @@ process, the sides take turns, and a round's figure is the median step without t
 the changed weights. `sampling` is generation with the handing over of weights, `update` forward and backward passes and
 the optimizer. Plain TRL generates with transformers and scores with the same reward called in a loop; torch's threads
 and memory are as they come there, and as `grpo run` sets them on our side. --vllm adds rollouts by vLLM in the same
-process, every sync proven, and the same one batch ahead (--ahead 1), whose sampling is beside the update. Accuracy of
-any side is not measured here.
+process, every sync proven, and the same one batch ahead (--ahead 1). That samples beside the update, so its tokens are
+those of a second of the step. Accuracy of any side is not measured here.
 """
 
 from __future__ import annotations
@@ -194,9 +194,10 @@ def main() -> None:
             if side == TRL:
                 theirs = step.seconds
             ratios[side].append(theirs / step.seconds)
-            figures = (
-                f"{step.seconds:>9.3f}{step.sampling:>10.3f}{step.tokens / step.sampling:>10.0f}{step.update:>9.3f}"
-            )
+            sampled = f"{step.sampling:>10.3f}{step.tokens / step.sampling:>10.0f}"
+            if "ahead" in ROLLOUTS.get(side, {}):
+                sampled = f"{'beside':>10}{step.tokens / step.seconds:>10.0f}"
+            figures = f"{step.seconds:>9.3f}{sampled}{step.update:>9.3f}"
             print(f"{number:<7}{side:<18}{figures}{peak:>7.0f}{ratios[side][-1]:>15.2f} x", flush=True)
     for side in sides[1:]:
         print(f"plain TRL takes {statistics.median(ratios[side]):.2f} times as long per step as {side} (median)")
