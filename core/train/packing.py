@@ -127,10 +127,10 @@ def pack(
     device = input_ids.device
     best = None
     if hidden is not None:
-        cost = _Cost(hidden, CALL.get(device.type, CALL["cuda"]))
-        row = min((_row(batch, cost, shares=shares) for shares in (True, False)), key=_cost)
+        costs = _Costs(hidden, CALL.get(device.type, CALL["cuda"]))
+        row = min((_row(batch, costs, shares=shares) for shares in (True, False)), key=lambda row: row.cost)
         longest = max(len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True))
-        plain = cost.tokens(len(batch.prompts) * longest) + cost.call(len(batch.prompts), longest, 0)
+        plain = costs.tokens(len(batch.prompts) * longest) + costs.call(len(batch.prompts), longest, 0)
         best = row if row.cost < plain else None
     return _plain(batch, device) if best is None else _in_one_row(batch, best, device, dtype)
 
@@ -148,7 +148,7 @@ def _read(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Cost:
+class _Costs:
     """Multiply-adds of a layer.
 
     Attributes:
@@ -189,20 +189,16 @@ class _Row:
     cost: float
 
 
-def _cost(row: _Row) -> float:
-    return row.cost
-
-
-def _row(batch: _Batch, cost: _Cost, *, shares: bool) -> _Row:
-    sequences = list(_sequences(batch, cost, shares=shares))
-    parts = list(_parts(sequences, cost))
-    calls = sum(cost.call(len(part), max(map(_length, part)), part[0].after) for part in parts)
+def _row(batch: _Batch, costs: _Costs, *, shares: bool) -> _Row:
+    sequences = list(_sequences(batch, costs, shares=shares))
+    parts = list(_parts(sequences, costs))
+    calls = sum(costs.call(len(part), max(map(_length, part)), part[0].after) for part in parts)
     masks = {(part[0].after, _width(part)) for part in parts if part[0].after}
     fits = sum((width - after) * width for after, width in masks) <= MASK_SIZE
-    return _Row(sequences, parts, cost.tokens(sum(map(_length, sequences))) + calls if fits else math.inf)
+    return _Row(sequences, parts, costs.tokens(sum(map(_length, sequences))) + calls if fits else math.inf)
 
 
-def _sequences(batch: _Batch, cost: _Cost, *, shares: bool) -> Iterator[_Sequence]:
+def _sequences(batch: _Batch, costs: _Costs, *, shares: bool) -> Iterator[_Sequence]:
     """The sequences of the packed row, in their order; a prompt is shared where it may be and that is cheaper."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, prompt in enumerate(batch.prompts):
@@ -213,10 +209,10 @@ def _sequences(batch: _Batch, cost: _Cost, *, shares: bool) -> Iterator[_Sequenc
         together = [_Sequence(prompt, last, index, last, 1 + batch.lengths[index]) for index in members]
         if last:
             together.insert(0, _Sequence(prompt, 0, None, 0, last))
-        yield from together if shares and cost.sequences(together) < cost.sequences(alone) else alone
+        yield from together if shares and costs.sequences(together) < costs.sequences(alone) else alone
 
 
-def _parts(sequences: Sequence[_Sequence], cost: _Cost) -> Iterator[list[_Sequence]]:
+def _parts(sequences: Sequence[_Sequence], costs: _Costs) -> Iterator[list[_Sequence]]:
     """Puts sequences that see the same prefix, or none, into calls of attention: those of like length together."""
     same: dict[tuple[int, ...], list[_Sequence]] = {}
     for one in sequences:
@@ -231,7 +227,7 @@ def _parts(sequences: Sequence[_Sequence], cost: _Cost) -> Iterator[list[_Sequen
             longest, after = some[end - 1].length, some[end - 1].after
             least.append(
                 min(
-                    (before + cost.call(end - begin, longest, after), number)
+                    (before + costs.call(end - begin, longest, after), number)
                     for number, ((before, _), begin) in enumerate(zip(least, ends, strict=False))
                 )
             )

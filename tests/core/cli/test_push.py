@@ -187,6 +187,7 @@ def test_a_link_that_stays_in_the_run_is_no_hindrance(full: Path, hub: Hub) -> N
     (full / "versions.json").rename(full / "kept.json")
     (full / "versions.json").symlink_to("kept.json")
     pushed(full, "ann/sums", "--no-report")
+    assert {"README.md", "model.safetensors"} <= set(hub.files("ann/sums"))
 
 
 def test_texts_of_plugins_and_policies_are_no_markup_in_the_card(tmp_path: Path, hub: Hub) -> None:

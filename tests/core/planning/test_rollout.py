@@ -56,7 +56,8 @@ def test_what_could_not_be_right_is_refused(settings: dict[str, Any], what: str)
 
 @pytest.mark.usefixtures("installed")
 def test_filters_at_temperature_one_are_allowed() -> None:
-    decide_rollout(config(rollout={"top_p": 0.8, "top_k": 50}), 1)
+    decided = decide_rollout(config(rollout={"top_p": 0.8, "top_k": 50}), 1)
+    assert decided == decide_rollout(config(), 1)
 
 
 @pytest.mark.usefixtures("installed")
@@ -80,7 +81,7 @@ def test_sleep_without_an_engine_is_refused(backend: str) -> None:
 
 def test_the_process_that_trains_beside_a_server_needs_no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "vllm_version", lambda: None)
-    decide_rollout(config(rollout={"backend": "vllm-server"}), 1)
+    assert decide_rollout(config(rollout={"backend": "vllm-server"}), 1).rollout_correction == "token_truncate"
 
 
 @pytest.mark.parametrize(

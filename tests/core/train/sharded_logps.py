@@ -72,6 +72,11 @@ def loss_of(model: Any, rank: int, pack_for: int | None, *, known: bool) -> tupl
     ids[:, :PROMPT] = ids[0, :PROMPT]
     mask = torch.ones_like(ids)
     mask[0, -2:] = 0
+    if pack_for is not None:
+        row = packing.pack(ids, mask, COMPLETION, pack_for, torch.float32)
+        assert row is not None
+        assert row.blocks is not None
+        assert any(part.after for part in row.blocks.parts), "nothing is shared"
     weights = torch.randn(4, COMPLETION, generator=generator) * mask[:, PROMPT:]
     logps, *_ = completion_logps(
         model,
