@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from grpo.core.train.layers import faster_layers
 from grpo.core.train.packing import IGNORED, Packed, pack
 from grpo.core.train.tensors import Tensors, whole_ids, whole_mask
 from grpo.kernels.fused import Coefficients
@@ -93,7 +94,7 @@ class LogProbs:
     def __call__(self, model: Any, tensors: Tensors) -> torch.Tensor:
         """Returns [N, T] float32 without a gradient; `model` is what `attach_logps` was given, possibly wrapped."""
         ids, mask, length = whole_ids(tensors), whole_mask(tensors), tensors["completion_ids"].shape[1]
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), self._autocast(), faster_layers(model):
             parts = [
                 completion_logps(
                     model,

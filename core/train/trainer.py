@@ -69,6 +69,7 @@ from grpo.core.train.forward import LogProbs
 from grpo.core.train.frozen_copy import FrozenCopies
 from grpo.core.train.guard import StepGuard
 from grpo.core.train.head import attach_logps
+from grpo.core.train.layers import faster_layers
 from grpo.core.train.offload import Offload
 from grpo.core.train.packing import can_pack
 from grpo.core.train.partial import Part, PartialSampler, refuse_uncorrected
@@ -383,7 +384,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         save_whole(policy, self.processing_class, folder, self._dtypes, first=first, shared=shared)
 
     def _backward(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
-        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
+        with faster_layers(model):
+            loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
         self._passes += 1
         return loss
 

@@ -10,7 +10,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from grpo.core.rollout.hf.folded import folded
-from grpo.core.rollout.hf.packed import LEAST, packing
+from grpo.core.rollout.hf.packed import packing
+from grpo.kernels.products import LEAST
 
 LARGE = LlamaConfig(  # every matrix of the MLP and the head is large enough to gain
     vocab_size=1024,

@@ -1,0 +1,95 @@
+"""The linear layers of a policy while it is trained: a model in, the same with faster layers for a while.
+
+Most of an update is products by weight matrices. On a CPU, in float32, they and the arithmetic around a LoRA adapter
+take less time by `grpo.kernels.linear`; the numbers are the same but for rounding. All else is computed as it was:
+other precisions and devices, layers that a module around them shards or moves, adapters that are more than a sum, and
+those with dropout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+
+from grpo.kernels.linear import adapted_linear, linear
+from grpo.kernels.products import LEAST
+
+
+@contextmanager
+def faster_layers(model: Any) -> Iterator[None]:
+    """Lets the layers of a model compute faster while this lasts, forwards and backwards.
+
+    Args:
+        model: a model of transformers, or of PEFT around one, possibly wrapped, whose weights are whole.
+    """
+    changed = [(layer, faster) for layer, faster in _faster(model) if "forward" not in vars(layer)]
+    for layer, faster in changed:
+        layer.forward = faster
+    try:
+        yield
+    finally:
+        for layer, _ in changed:
+            del layer.forward
+
+
+def _faster(model: Any) -> Iterator[tuple[Any, Callable[..., torch.Tensor]]]:
+    """Yields layers and how they compute faster."""
+    from peft.tuners.lora import Linear
+
+    inner: set[int] = set()
+    for module in model.modules():
+        if type(module) is Linear and _is_plain(module.base_layer):
+            inner.update(id(part) for part in module.modules() if part is not module)
+            yield module, partial(_adapted, module, module.forward)
+        elif id(module) not in inner and _is_plain(module) and module.weight.numel() >= LEAST:
+            yield module, partial(_own, module, module.forward)
+
+
+def _is_plain(layer: Any) -> bool:
+    """Whether a module is a linear layer of whole float32 weights on a CPU."""
+    return type(layer) is torch.nn.Linear and _is_whole(layer.weight) and layer.weight.device.type == "cpu"
+
+
+def _is_whole(weight: torch.Tensor) -> bool:
+    return type(weight.data) is torch.Tensor and not hasattr(weight, "ds_id") and weight.dtype == torch.float32
+
+
+def _own(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    return linear(x, layer.weight, layer.bias) if _is_exact(x) else as_it_was(x)
+
+
+def _adapted(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor, **options: Any) -> torch.Tensor:
+    adapter = _adapter(layer) if _is_exact(x) and not options else None
+    if adapter is None:
+        return as_it_was(x, **options)
+    base = layer.base_layer
+    return adapted_linear(
+        x,
+        base.weight,
+        base.bias,
+        layer.lora_A[adapter].weight,
+        layer.lora_B[adapter].weight,
+        layer.scaling[adapter],
+    )
+
+
+def _is_exact(x: torch.Tensor) -> bool:
+    return x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+
+
+def _adapter(layer: Any) -> str | None:
+    """The name of a layer's only active adapter, if it is a product of two float32 matrices and nothing else."""
+    names = [name for name in layer.active_adapters if name in layer.lora_A]
+    if len(names) != 1 or layer.merged or layer.disable_adapters:
+        return None
+    (name,) = names
+    dropout = layer.lora_dropout[name]
+    if name in layer.lora_variant or layer.lora_bias[name] or (layer.training and getattr(dropout, "p", 0.0)):
+        return None
+    a, b = layer.lora_A[name], layer.lora_B[name]
+    plain = all(type(part) is torch.nn.Linear and _is_whole(part.weight) for part in (a, b))
+    return name if plain else None

@@ -1,0 +1,118 @@
+"""A linear layer, with or without an adapter: inputs and parameters in, outputs [..., out] out, with every gradient.
+
+    y = x W^T + b + s (x A^T) B^T
+
+Theory of operation. An adapter (LoRA, arXiv 2106.09685) written as layers of its own makes two outputs of full width,
+scales one and adds both up, forth and back again. Here its product of rank r is added to the layer's in the same call,
+so nothing of full width is made beside y, and backward beside dL/dx:
+
+    dL/dx = g W + (s g B) A        dL/dB = s g^T (x A^T)        dL/dA = (s g B)^T x
+
+Products by W take the faster library (kernels/products.py). Nothing is rounded otherwise than a sum in another order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from grpo.kernels.products import gains, times
+
+Gradient = torch.Tensor | None
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Returns x W^T + b.
+
+    Args:
+        x: [..., in].
+        weight: [out, in], of the same dtype.
+        bias: [out] or None.
+    """
+    found: torch.Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias)  # type: ignore[no-untyped-call]
+    return found.view(*x.shape[:-1], len(weight))
+
+
+def adapted_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    lora_a: torch.Tensor,
+    lora_b: torch.Tensor,
+    scale: float,
+) -> torch.Tensor:
+    """Returns x W^T + b + s (x A^T) B^T.
+
+    Args:
+        x, weight, bias: as for `linear`.
+        lora_a, lora_b: [r, in] and [out, r], of the same dtype.
+        scale: s.
+    """
+    found: torch.Tensor = _Adapted.apply(x.reshape(-1, x.shape[-1]), weight, bias, lora_a, lora_b, scale)  # type: ignore[no-untyped-call]
+    return found.view(*x.shape[:-1], len(weight))
+
+
+class _Linear(torch.autograd.Function):
+    """x [N, in], weight, bias → [N, out]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        return _product(x, weight.t(), bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        x, weight = ctx.saved_tensors
+        return _own_gradients(ctx, gradient, x, weight)
+
+
+class _Adapted(torch.autograd.Function):
+    """x [N, in], weight, bias, A, B, s → [N, out]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        lora_a: torch.Tensor,
+        lora_b: torch.Tensor,
+        scale: float,
+    ) -> torch.Tensor:
+        low = x @ lora_a.t()
+        ctx.save_for_backward(x, weight, lora_a, lora_b, low)
+        ctx.scale = scale
+        return _product(x, weight.t(), bias).addmm_(low, lora_b.t(), alpha=scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        x, weight, lora_a, lora_b, low = ctx.saved_tensors
+        d_x, d_weight, d_bias = _own_gradients(ctx, gradient, x, weight)
+        d_a = d_b = None
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[3]:
+            d_low = (gradient @ lora_b).mul_(ctx.scale)
+            if d_x is not None:
+                d_x.addmm_(d_low, lora_a)
+            if ctx.needs_input_grad[3]:
+                d_a = d_low.t() @ x
+        if ctx.needs_input_grad[4]:
+            d_b = (low.t() @ gradient).mul_(ctx.scale).t()  # the narrow factor first, which is faster
+        return d_x, d_weight, d_bias, d_a, d_b, None
+
+
+def _own_gradients(ctx: Any, gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[Gradient, ...]:
+    """The gradients of x, weight and bias, in so far as they are needed."""
+    d_x = _product(gradient, weight) if ctx.needs_input_grad[0] else None
+    d_weight = gradient.t() @ x if ctx.needs_input_grad[1] else None
+    d_bias = gradient.sum(dim=0) if ctx.needs_input_grad[2] else None
+    return d_x, d_weight, d_bias
+
+
+def _product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    if gains(left, right):
+        return times(left, right, bias)
+    return left @ right if bias is None else torch.addmm(bias, left, right)
