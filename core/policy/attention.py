@@ -5,7 +5,8 @@
   else. A model takes them as `attention_blocks`, after `attend_in_blocks`.
 - One new token. Several heads of queries share one head of keys and values in most models, and where a mask is needed,
   transformers copies keys and values once for each of these heads, at every token and in every layer. A single new
-  token needs no copy: the queries that share a head become rows of one small product.
+  token needs no copy: the queries that share a head become rows of one small product. Where completions share their
+  prompt, `PromptKeys` has its keys and values once, and a model takes them as `attention_prompts`.
 
 All else is attended to as before.
 """
@@ -23,6 +24,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from grpo.core.policy.blocks import ATTENTION, Blocks, Part
+from grpo.core.policy.prompt_keys import PromptKeys
 
 
 def attend_in_blocks(config: Any) -> None:
@@ -52,11 +54,15 @@ def _attend(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     attention_blocks: Blocks | None = None,
+    attention_prompts: PromptKeys | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attends with queries [B, heads, L, D], keys and values [B, shared heads, W, D]; returns [B, L, heads, D]."""
     if attention_blocks is not None:
         return _in_blocks(module, query, key, value, attention_blocks, **options), None
+    if attention_prompts is not None:
+        layer: Any = module.layer_idx
+        return attention_prompts.attend(layer, query, key, value, options.get("scaling")), None
     per_head = attention_mask is not None and attention_mask.shape[1] != 1
     if query.shape[2] == 1 and query.shape[1] != key.shape[1] and not per_head and options.get("position_bias") is None:
         return _one_token(query, key, value, attention_mask, options.get("scaling")), None

@@ -6,11 +6,12 @@ the prefix that they share.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 ATTENTION = "grpo"  # what takes them, by its name among the attentions of transformers
+SUPPORTED = frozenset({"llama", "qwen2", "qwen3"})  # families whose packed and plain results the tests compare
 
 
 class Part(NamedTuple):
@@ -50,3 +51,27 @@ class Blocks:
         self.queries = queries
         self.keys = keys
         self.where = where
+
+
+def no_mask(device: torch.device) -> torch.Tensor:
+    """The mask of a forward pass whose attention is told otherwise what sees what.
+
+    One of four axes is passed on as it is: without one, transformers would make one for the tokens that it knows of.
+    """
+    return torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
+
+
+def takes_prompts(config: Any) -> bool:
+    """True for models whose attention, as it is set now, knows `attention_blocks` and `attention_prompts`."""
+    return can_pack(config) and config.get_text_config()._attn_implementation == ATTENTION
+
+
+def can_pack(config: Any) -> bool:
+    """True for models that attend fully in every layer, in a way that can be told what sees what."""
+    text = config.get_text_config()
+    layers = getattr(text, "layer_types", None) or []
+    return (
+        text.model_type in SUPPORTED
+        and text._attn_implementation in ("sdpa", ATTENTION)
+        and all(layer == "full_attention" for layer in layers)
+    )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from grpo.core.policy.blocks import no_mask
 from grpo.core.train.layers import faster_layers
 from grpo.core.train.packing import IGNORED, Packed, pack
 from grpo.core.train.tensors import Tensors, whole_ids, whole_mask
@@ -126,8 +127,7 @@ def _seen(packed: Packed) -> dict[str, Any]:
     """What tells attention which tokens see which."""
     if packed.blocks is None:
         return {}
-    # A mask of four axes is passed on as it is: without one, transformers would make one for the sequences of the row.
-    return {"attention_mask": packed.input_ids.new_zeros(1, 1, 1, 1), "attention_blocks": packed.blocks}
+    return {"attention_mask": no_mask(packed.input_ids.device), "attention_blocks": packed.blocks}
 
 
 def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:

@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from grpo.core.policy.attention import attend_in_blocks
-from grpo.core.policy.blocks import ATTENTION
-from grpo.core.train.packing import IGNORED, SUPPORTED, can_pack
+from grpo.core.policy.blocks import ATTENTION, SUPPORTED, can_pack
+from grpo.core.train.packing import IGNORED
 from grpo.kernels import linear_logp
 from grpo.kernels.fused import Coefficients
 from grpo.kernels.logp import Entropy

@@ -24,14 +24,12 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from grpo.core.policy.blocks import ATTENTION, Blocks, Part
+from grpo.core.policy.blocks import Blocks, Part
 
 IGNORED = -100
-SUPPORTED = frozenset({"llama", "qwen2", "qwen3"})  # families whose packed and plain results the tests compare
 MASK_SIZE = 2**28  # entries of the largest attention masks that are made for a batch; `grpo plan` counts them
 MASK_STEP = 8  # the width of a mask: CUDA's kernels copy, in every layer, one whose rows are not aligned
 # Multiply-adds that take as long as what a call of attention costs besides: about 0.1 ms.
@@ -91,17 +89,6 @@ class _Sequence:
     completion: int | None
     after: int
     length: int
-
-
-def can_pack(config: Any) -> bool:
-    """True for models that attend fully in every layer, in a way that can be told what sees what."""
-    text = config.get_text_config()
-    layers = getattr(text, "layer_types", None) or []
-    return (
-        text.model_type in SUPPORTED
-        and text._attn_implementation in ("sdpa", ATTENTION)
-        and all(layer == "full_attention" for layer in layers)
-    )
 
 
 def pack(

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from grpo.core.train.packing import IGNORED, can_pack
+from grpo.core.policy.blocks import can_pack
+from grpo.core.train.packing import IGNORED
 
 LEAST = 16  # tokens; below, a second forward pass costs more than it saves
 

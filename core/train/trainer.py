@@ -46,6 +46,7 @@ from trl.trainer.utils import maybe_gather_lm_head_ctx
 from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.env.spares import Spares
 from grpo.core.plan import Plan
+from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.load import end_ids
 from grpo.core.policy.save import save_whole
 from grpo.core.policy.whole import is_sharded, unsharded
@@ -71,7 +72,6 @@ from grpo.core.train.guard import StepGuard
 from grpo.core.train.head import attach_logps
 from grpo.core.train.layers import faster_layers
 from grpo.core.train.offload import Offload
-from grpo.core.train.packing import can_pack
 from grpo.core.train.partial import Part, PartialSampler, refuse_uncorrected
 from grpo.core.train.policy_loss import PolicyLoss
 from grpo.core.train.prompts import Prompts

@@ -23,8 +23,9 @@ import torch
 from grpo.core.config.sections import LoraSection
 from grpo.core.config.settings import Checkpointing
 from grpo.core.planning.memory.activations import Activations, count_activations, empty_policy
+from grpo.core.policy.blocks import SUPPORTED
 from grpo.core.train.adamw import STATES
-from grpo.core.train.packing import MASK_SIZE, MASK_STEP, SUPPORTED
+from grpo.core.train.packing import MASK_SIZE, MASK_STEP
 from grpo.kernels.fused import WORKSPACE
 from grpo.kernels.tiles import default_tile
 from grpo.plugins.errors import UsageError

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.hf.states import Carried, carried
 
 
@@ -26,16 +27,18 @@ class Started:
     """A batch that can be decoded.
 
     Attributes:
-        carries: the cache, [B, ...].
+        carries: the cache, [B, ...]; without the slots of prompts where these are held apart.
         mask: [B, W], 1 for the slots of the cache that count.
         position: [B], of the last token.
         logits: [B, V], for the next token.
+        prompts: keys and values that completions share.
     """
 
     carries: Carried
     mask: torch.Tensor
     position: torch.Tensor
     logits: torch.Tensor
+    prompts: PromptKeys | None = None
 
 
 @dataclass(frozen=True, slots=True)

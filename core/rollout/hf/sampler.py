@@ -4,12 +4,13 @@ In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, to
 
 Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
 exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one
-length are decoded together, and one length after the other. Equal prompts (the members of a group) are prefilled once
-and their cache rows are copied. Keys and values are written into slots that are there before
-(core/rollout/hf/room.py), the heads of a new token read them without copies (core/policy/attention.py), and an adapter
-in float32 is added to a copy of the weights for as long as a batch takes (core/rollout/hf/folded.py). Rows that ended
-leave the batch as soon as enough have ended to pay for shrinking the cache, so late tokens of long completions do not
-pay for short ones. Between the turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
+length are decoded together, and one length after the other. Equal prompts (the members of a group) are prefilled once;
+their keys and values are held once, too, where that pays (core/policy/prompt_keys.py), and are else copied. Keys and
+values are written into slots that are there before (core/rollout/hf/room.py), the heads of a new token read them
+without copies (core/policy/attention.py), and an adapter in float32 is added to a copy of the weights for as long as a
+batch takes (core/rollout/hf/folded.py). Rows that ended leave the batch as soon as enough have ended to pay for
+shrinking the cache, so late tokens of long completions do not pay for short ones. Between the turns of a rollout the
+cache may be kept (core/rollout/hf/kept_turns.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from grpo.core.policy.blocks import no_mask, takes_prompts
+from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.draws import uniforms
 from grpo.core.rollout.hf.folded import folded
 from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
+LEAST_SHARED = 2**17  # keys of a layer that are not copied; to read fewer takes less time than what replaces it
 SHRINK_AT = 0.75  # of the rows still running: shrink the batch when fewer than this share are
 
 
@@ -144,15 +148,15 @@ def _decode(
     """Samples; without `padded` all prompts have one length, and the model is shown no mask."""
     device = model.device
     started = kept.start(model, prompts, params.pad_id) if kept is not None else None
-    started = started or _prefilled(model, prompts, params, padded=padded)
+    started = started or _prefilled(model, prompts, params, padded=padded, shares=kept is None)
     if started.logits.isnan().any():
         raise RunError(
             "the policy's logits are not numbers: its weights diverged, or overflow in their dtype. Lower train.lr, or "
             "train in float32 with train.dtype='float32', from an earlier checkpoint."
         )
-    carries, logits, position = started.carries, started.logits, started.position
+    carries, logits, position, shared = started.carries, started.logits, started.position, started.prompts
     width = started.mask.shape[1]
-    carries.make_room(width + params.max_tokens)
+    carries.make_room(params.max_tokens if shared else width + params.max_tokens)
     # The mask is allocated at its final width once; each step uses a longer slice of it.
     running = torch.cat([started.mask, started.mask.new_ones(len(prompts), params.max_tokens)], dim=1)
 
@@ -205,6 +209,8 @@ def _decode(
             keep = unfinished.nonzero()[:, 0]
             put_aside((~unfinished).nonzero()[:, 0], step)
             carries.select(keep)
+            if shared:
+                shared.select(keep)
             alive, chosen, position, running = alive[keep], chosen[keep], position[keep], running[keep]
         position = position + 1
         if carries.cache is None:
@@ -213,8 +219,8 @@ def _decode(
             continue
         output = model(
             input_ids=chosen[:, None],
-            attention_mask=running[:, : width + step + 1] if padded else None,
             use_cache=True,
+            **_seen(shared, running[:, : width + step + 1] if padded else None),
             **taken(model, position_ids=position[:, None]),
             **{carries.name: carries.cache},
         )
@@ -226,9 +232,9 @@ def _decode(
 
 
 def _prefilled(
-    model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams, *, padded: bool
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams, *, padded: bool, shares: bool
 ) -> Started:
-    """Computes prompts, equal neighbours once."""
+    """Computes prompts, equal neighbours once; with `shares`, these may share their keys and values."""
     device = model.device
     unique, copies = runs(prompts)
     width = max(len(prompt) for prompt in unique)
@@ -243,9 +249,29 @@ def _prefilled(
     output = model(input_ids=ids, attention_mask=mask if padded else None, use_cache=True, **chosen)
 
     owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
-    carries = carried(output)
-    carries.select(owner)
-    return Started(carries, mask[owner], positions[owner, -1], output.logits[owner, -1])
+    carries, shared = carried(output), None
+    if shares and (layers := _worth_sharing(model, carries.cache, len(prompts) - len(unique))):
+        shared, carries = PromptKeys(layers, mask, owner), carries.begun(model.config)
+    else:
+        carries.select(owner)
+    return Started(carries, mask[owner], positions[owner, -1], output.logits[owner, -1], shared)
+
+
+def _worth_sharing(model: Any, cache: Any, more: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Returns keys and values of prompts that `more` completions beside the first of each had better not copy."""
+    if not takes_prompts(model.config):
+        return []
+    layers = [(layer.keys, layer.values) for layer in cache.layers]
+    keys = layers[0][0]
+    gains = keys.device.type == "cpu" and keys.dtype == torch.float32 and more * keys[0].numel() >= LEAST_SHARED
+    return layers if gains else []
+
+
+def _seen(shared: PromptKeys | None, mask: torch.Tensor | None) -> dict[str, Any]:
+    """What tells attention which tokens a new one sees."""
+    if shared is None:
+        return {"attention_mask": mask}
+    return {"attention_mask": no_mask(shared.device), "attention_prompts": shared}
 
 
 def _anew(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:

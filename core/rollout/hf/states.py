@@ -35,6 +35,12 @@ class Carried:
             # Unlike `batch_select_indices`, it moves what every kind of layer holds: states, and keys and values.
             self.cache.reorder_cache(rows)
 
+    def begun(self, config: Any) -> Carried:
+        """An empty cache of transformers for the same argument of a model with this configuration."""
+        from transformers import DynamicCache
+
+        return Carried(self.name, DynamicCache(config=config))
+
     def make_room(self, most: int) -> None:
         """Lets keys and values of full attention grow to `most` slots without copies; others stay as they are."""
         from transformers import DynamicCache

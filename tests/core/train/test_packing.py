@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from grpo.core.policy.blocks import can_pack
 from grpo.core.train.forward import completion_logps
 from grpo.core.train.head import attach_logps
-from grpo.core.train.packing import CALL, Packed, can_pack, pack
+from grpo.core.train.packing import CALL, Packed, pack
 from grpo.plugins.errors import UsageError
 
 PROMPT, COMPLETION, HIDDEN, VOCABULARY = 30, 20, 64, 97

@@ -10,10 +10,9 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from grpo.core.rollout.hf.folded import folded
-from grpo.core.rollout.hf.packed import packing
-from grpo.kernels.products import LEAST
+from grpo.core.rollout.hf.packed import LEAST, packing
 
-LARGE = LlamaConfig(  # every matrix of the MLP and the head is large enough to gain
+LARGE = LlamaConfig(  # all matrices but those of keys and values are large enough to gain
     vocab_size=1024,
     hidden_size=256,
     num_hidden_layers=2,
@@ -94,7 +93,7 @@ def test_a_model_computes_the_same_and_only_one_copy_of_its_weights_is_made(lora
                 held = {name for name, weight in model.named_parameters() if weight.numel()}
                 assert not held & own, "a second copy was kept"
             packed = [name for name, module in model.named_modules() if "forward" in vars(module)]
-            assert sum("lm_head" in name or "_proj" in name for name in packed) == 7
+            assert sum("lm_head" in name or "_proj" in name for name in packed) == 11
             torch.testing.assert_close(model(input_ids=IDS).logits, before, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(model(input_ids=IDS).logits, before)
     assert {name: weight.data_ptr() for name, weight in model.named_parameters()} == places

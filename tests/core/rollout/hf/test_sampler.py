@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, Qwen2Config, Qwen3Config
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
+from grpo.core.policy.attention import attend_in_blocks
+from grpo.core.policy.prompt_keys import PromptKeys
+from grpo.core.rollout.hf import sampler
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.errors import RunError, UsageError
@@ -76,10 +80,10 @@ def alone(model: Any, prompt: Sequence[int], tokens: Sequence[int], temperature:
 
 
 def assert_rows_are_their_own(
-    model: Any, prompts: Sequence[Sequence[int]], done: Sequence[Sampled], **how: Any
+    model: Any, prompts: Sequence[Sequence[int]], done: Sequence[Sampled], *, within: float = 2e-5, **how: Any
 ) -> None:
     for prompt, row in zip(prompts, done, strict=True):
-        assert row.logprobs == pytest.approx(alone(model, prompt, row.token_ids, **how), abs=2e-5), len(prompt)
+        assert row.logprobs == pytest.approx(alone(model, prompt, row.token_ids, **how), abs=within), len(prompt)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -92,13 +96,60 @@ def test_every_row_of_a_mixed_batch_is_what_it_would_be_alone(name: str) -> None
     assert_rows_are_their_own(model, prompts, done)
 
 
-def test_members_of_a_group_share_their_prefill_exactly(policy: Any) -> None:
+@pytest.mark.parametrize("least", [0, 2**60], ids=["held once", "copied"])
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_members_of_a_group_share_their_prompt_exactly(
+    name: str, lora: bool, trains: bool, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make(CONFIGS[name]())
+    if trains:  # on packed rows
+        attend_in_blocks(model.config)
+    if lora:
+        model = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False))
+    monkeypatch.setattr(sampler, "LEAST_SHARED", least)
+    attended: list[int] = []
+
+    class Watched(PromptKeys):
+        def attend(self, layer: int, query: torch.Tensor, *given: Any) -> torch.Tensor:
+            attended.append(len(query))
+            return super().attend(layer, query, *given)
+
+    monkeypatch.setattr(sampler, "PromptKeys", Watched)
     one, two = prompts_of([9, 300])
     prompts = [one] * 6 + [two] * 6 + [one] * 2
     torch.manual_seed(2)
-    done = sample(policy, prompts, PARAMS)
+    done = sample(model, prompts, replace(PARAMS, eos_ids=tuple(range(1, 6))))
     assert len({row.token_ids for row in done[:6]}) > 1, "members differ"
-    assert_rows_are_their_own(policy, prompts, done)
+    assert_rows_are_their_own(model, prompts, done, within=1e-4 if lora else 2e-5)  # a sum of weights rounds once more
+    assert bool(attended) == (least == 0)
+    if attended:
+        assert attended[0] == 14 > attended[-1], "rows that ended left"
+
+
+def test_prompts_are_held_once_where_it_pays_and_the_model_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    class Watched(PromptKeys):
+        def __init__(self, layers: Any, counts: torch.Tensor, owners: torch.Tensor) -> None:
+            made.append(len(owners))
+            super().__init__(layers, counts, owners)
+
+    monkeypatch.setattr(sampler, "PromptKeys", Watched)
+    few = replace(PARAMS, max_tokens=2)
+    (short, long), size = prompts_of([9, 1100]), SIZES["hidden_size"] // 2  # of the keys of a token in a layer
+    assert 8 * len(short) * size < sampler.LEAST_SHARED <= 8 * len(long) * size
+    sample(make(CONFIGS["qwen2"]()), [short] * 9, few)
+    sample(make(CONFIGS["qwen2"]()), [long], few)
+    sample(make(CONFIGS["qwen2"]()).bfloat16(), [long] * 9, few)
+    sample(make(MistralConfig(**SIZES, sliding_window=64)), [long] * 9, few)
+    eager = make(CONFIGS["qwen2"]())
+    eager.set_attn_implementation("eager")
+    sample(eager, [long] * 9, few)
+    assert made == []
+    sample(make(CONFIGS["qwen2"]()), [long] * 9, few)
+    assert made == [9]
 
 
 def test_a_batch_that_shrinks_many_times_stays_exact(policy: Any) -> None:

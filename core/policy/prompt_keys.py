@@ -1,0 +1,94 @@
+"""Keys and values of prompts, held once for all completions of each: what a prefill left in, attention to them out.
+
+Completions of a group see the same prompt. Copied for each, its keys and values are read once per completion, at every
+token and in every layer, which takes longer than the arithmetic on them. Here the queries of all completions of a
+prompt are one matrix that meets its keys in one product. A model takes them as `attention_prompts`, with a cache that
+holds what came after the prompts, where it attends by core/policy/attention.py.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+class PromptKeys:
+    """The prompts of a batch of B completions, those of one prompt side by side.
+
+    No dataclass: what wraps a model would look for tensors in one, and cast them.
+
+    Args:
+        layers: keys and values of each layer, [G, shared heads, P, D].
+        counts: [G, P], 0 in slots of padding.
+        owners: [B] int64, the prompt of each completion, ascending.
+    """
+
+    __slots__ = ("_counts", "_layers", "_mask", "_most", "_owners", "_places")
+
+    def __init__(
+        self, layers: list[tuple[torch.Tensor, torch.Tensor]], counts: torch.Tensor, owners: torch.Tensor
+    ) -> None:
+        self._layers = [(keys.contiguous(), values.contiguous()) for keys, values in layers]
+        self._counts = counts
+        self._arrange(owners)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the keys are."""
+        return self._counts.device
+
+    def select(self, rows: torch.Tensor) -> None:
+        """Keeps these completions, [N] ascending, and the prompts that they need."""
+        self._arrange(self._owners[rows])
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None
+    ) -> torch.Tensor:
+        """Attends to prompts and what came after them.
+
+        Args:
+            layer: its number.
+            query: [B, heads, 1, D].
+            key, value: [B, shared heads, T, D], of the tokens after the prompts; all are seen.
+            scaling: of the scores, or None for 1 / sqrt(D).
+
+        Returns:
+            [B, 1, heads, D].
+        """
+        rows, heads, _, size = query.shape
+        shared, (keys, values) = key.shape[1], self._layers[layer]
+        own = query.view(rows, shared, heads // shared, size) * (size**-0.5 if scaling is None else scaling)
+        prompt = torch.baddbmm(
+            self._mask.repeat_interleave(shared, dim=0), self._gathered(own), keys.flatten(0, 1).transpose(1, 2)
+        )
+        after = torch.matmul(own, key.transpose(2, 3))
+        weights = torch.cat([self._spread(prompt, shared), after], dim=-1).softmax(dim=-1)
+        width = keys.shape[2]
+        seen = torch.bmm(self._gathered(weights[..., :width]), values.flatten(0, 1))
+        both = self._spread(seen, shared) + torch.matmul(weights[..., width:], value)
+        return both.reshape(rows, 1, heads, -1)
+
+    def _arrange(self, owners: torch.Tensor) -> None:
+        numbers, owners, counts = torch.unique_consecutive(owners, return_inverse=True, return_counts=True)
+        if len(numbers) < len(self._counts):
+            self._layers = [(keys[numbers], values[numbers]) for keys, values in self._layers]
+            self._counts = self._counts[numbers]
+        self._owners, self._most = owners, int(counts.max())
+        first = counts.cumsum(dim=0) - counts
+        places = owners * self._most + torch.arange(len(owners), device=owners.device) - first[owners]
+        self._places = places if bool((counts < self._most).any()) else None  # of completions, among those of most
+        self._mask = torch.zeros_like(self._counts, dtype=self._layers[0][0].dtype)[:, None]
+        self._mask.masked_fill_(self._counts[:, None] == 0, -torch.inf)
+
+    def _gathered(self, rows: torch.Tensor) -> torch.Tensor:
+        """Brings [B, shared, R, n] to [G shared, most R, n]."""
+        prompts, (_, shared, queries, size) = len(self._counts), rows.shape
+        if self._places is not None:
+            rows = rows.new_zeros(prompts * self._most, shared, queries, size).index_copy_(0, self._places, rows)
+        own = rows.reshape(prompts, self._most, shared, queries, size).transpose(1, 2)
+        return own.reshape(prompts * shared, self._most * queries, size)
+
+    def _spread(self, found: torch.Tensor, shared: int) -> torch.Tensor:
+        """Brings [G shared, most R, n] back to [B, shared, R, n]."""
+        own = found.view(len(self._counts), shared, self._most, -1, found.shape[-1]).transpose(1, 2)
+        rows = own.flatten(0, 1)
+        return rows if self._places is None else rows.index_select(0, self._places)
