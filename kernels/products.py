@@ -1,9 +1,8 @@
 """Matrix products in float32 on a CPU by oneDNN: two matrices in, their product out.
 
-torch hands such products to MKL, which is slower on processors that are not Intel's: 500 rows by a matrix of 576 x 1536
-run at 205 instead of 160 thousand million operations per second on two cores of an AMD EPYC. Both are correct to
-float32. oneDNN prepares itself for each shape it has not seen, in about 1.5 ms, and takes longer to call, so only
-matrices of some size gain; a float64, a GPU and a torch without oneDNN know nothing of it.
+torch hands such products to MKL, which takes longer on an AMD EPYC (`python benchmarks/layers.py`). Both are correct to
+float32. oneDNN prepares itself for each shape that it has not seen and takes longer to call, so only matrices of some
+size gain.
 """
 
 from __future__ import annotations

@@ -57,9 +57,7 @@ class PromptKeys:
         rows, heads, _, size = query.shape
         shared, (keys, values) = key.shape[1], self._layers[layer]
         own = query.view(rows, shared, heads // shared, size) * (size**-0.5 if scaling is None else scaling)
-        prompt = torch.baddbmm(
-            self._mask.repeat_interleave(shared, dim=0), self._gathered(own), keys.flatten(0, 1).transpose(1, 2)
-        )
+        prompt = torch.baddbmm(self._mask, self._gathered(own), keys.flatten(0, 1).transpose(1, 2))
         after = torch.matmul(own, key.transpose(2, 3))
         weights = torch.cat([self._spread(prompt, shared), after], dim=-1).softmax(dim=-1)
         width = keys.shape[2]
@@ -76,8 +74,9 @@ class PromptKeys:
         first = counts.cumsum(dim=0) - counts
         places = owners * self._most + torch.arange(len(owners), device=owners.device) - first[owners]
         self._places = places if bool((counts < self._most).any()) else None  # of completions, among those of most
-        self._mask = torch.zeros_like(self._counts, dtype=self._layers[0][0].dtype)[:, None]
-        self._mask.masked_fill_(self._counts[:, None] == 0, -torch.inf)
+        keys = self._layers[0][0]
+        mask = torch.zeros_like(self._counts, dtype=keys.dtype).masked_fill_(self._counts == 0, -torch.inf)
+        self._mask = mask[:, None].repeat_interleave(keys.shape[1], dim=0)  # [G shared, 1, P]
 
     def _gathered(self, rows: torch.Tensor) -> torch.Tensor:
         """Brings [B, shared, R, n] to [G shared, most R, n]."""

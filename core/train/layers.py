@@ -26,7 +26,7 @@ def faster_layers(model: Any) -> Iterator[None]:
     Args:
         model: a model of transformers, or of PEFT around one, possibly wrapped, whose weights are whole.
     """
-    changed = [(layer, faster) for layer, faster in _faster(model) if "forward" not in vars(layer)]
+    changed = list(_faster(model))
     for layer, faster in changed:
         layer.forward = faster
     try:
@@ -42,7 +42,7 @@ def _faster(model: Any) -> Iterator[tuple[Any, Callable[..., torch.Tensor]]]:
 
     inner: set[int] = set()
     for module in model.modules():
-        if type(module) is Linear and _is_plain(module.base_layer):
+        if type(module) is Linear and _is_its_own(module) and _is_plain(module.base_layer):
             inner.update(id(part) for part in module.modules() if part is not module)
             yield module, partial(_adapted, module, module.forward)
         elif id(module) not in inner and _is_plain(module) and module.weight.numel() >= LEAST:
@@ -50,12 +50,20 @@ def _faster(model: Any) -> Iterator[tuple[Any, Callable[..., torch.Tensor]]]:
 
 
 def _is_plain(layer: Any) -> bool:
-    """Whether a module is a linear layer of whole float32 weights on a CPU."""
-    return type(layer) is torch.nn.Linear and _is_whole(layer.weight) and layer.weight.device.type == "cpu"
+    """Whether a module is a linear layer of whole float32 weights on a CPU, and computes nothing else."""
+    return (
+        type(layer) is torch.nn.Linear
+        and _is_its_own(layer)
+        and type(layer.weight.data) is torch.Tensor
+        and not hasattr(layer.weight, "ds_id")
+        and layer.weight.dtype == torch.float32
+        and layer.weight.device.type == "cpu"
+    )
 
 
-def _is_whole(weight: torch.Tensor) -> bool:
-    return type(weight.data) is torch.Tensor and not hasattr(weight, "ds_id") and weight.dtype == torch.float32
+def _is_its_own(layer: Any) -> bool:
+    """Whether nobody does anything before, after or instead of a layer's product, as libraries do that move weights."""
+    return "forward" not in vars(layer) and not layer._forward_pre_hooks and not layer._forward_hooks
 
 
 def _own(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -90,6 +98,4 @@ def _adapter(layer: Any) -> str | None:
     dropout = layer.lora_dropout[name]
     if name in layer.lora_variant or layer.lora_bias[name] or (layer.training and getattr(dropout, "p", 0.0)):
         return None
-    a, b = layer.lora_A[name], layer.lora_B[name]
-    plain = all(type(part) is torch.nn.Linear and _is_whole(part.weight) for part in (a, b))
-    return name if plain else None
+    return name if _is_plain(layer.lora_A[name]) and _is_plain(layer.lora_B[name]) else None

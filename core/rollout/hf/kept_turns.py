@@ -28,7 +28,7 @@ class Started:
 
     Attributes:
         carries: the cache, [B, ...]; without the slots of prompts where these are held apart.
-        mask: [B, W], 1 for the slots of the cache that count.
+        mask: [B, W], 1 for the slots of the cache, or of prompts that are held apart, that count.
         position: [B], of the last token.
         logits: [B, V], for the next token.
         prompts: keys and values that completions share.

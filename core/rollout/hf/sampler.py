@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LEAST_SHARED = 2**17  # keys of a layer that are not copied; to read fewer takes less time than what replaces it
+MOST_UNEVEN = 2  # times the completions of a batch, if every prompt had as many as the one with the most
 SHRINK_AT = 0.75  # of the rows still running: shrink the batch when fewer than this share are
 
 
@@ -250,17 +251,22 @@ def _prefilled(
 
     owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
     carries, shared = carried(output), None
-    if shares and (layers := _worth_sharing(model, carries.cache, len(prompts) - len(unique))):
+    if shares and (layers := _worth_sharing(model, carries.cache, copies)):
         shared, carries = PromptKeys(layers, mask, owner), carries.begun(model.config)
     else:
         carries.select(owner)
     return Started(carries, mask[owner], positions[owner, -1], output.logits[owner, -1], shared)
 
 
-def _worth_sharing(model: Any, cache: Any, more: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Returns keys and values of prompts that `more` completions beside the first of each had better not copy."""
-    if not takes_prompts(model.config):
+def _worth_sharing(model: Any, cache: Any, copies: Sequence[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Returns keys and values of prompts that their completions, so many of each, had better not copy; else nothing.
+
+    Each prompt is attended to as often as the one with the most completions, so they need about as many each.
+    """
+    completions, most = sum(copies), max(copies)
+    if not takes_prompts(model.config) or most * len(copies) > MOST_UNEVEN * completions:
         return []
+    more = completions - len(copies)
     layers = [(layer.keys, layer.values) for layer in cache.layers]
     keys = layers[0][0]
     gains = keys.device.type == "cpu" and keys.dtype == torch.float32 and more * keys[0].numel() >= LEAST_SHARED

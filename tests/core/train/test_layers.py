@@ -77,14 +77,30 @@ def test_a_pass_that_fails_leaves_the_model_as_it_was() -> None:
     assert not any("forward" in vars(module) for module in model.modules())
 
 
-def test_what_others_changed_is_left_alone() -> None:
+@pytest.mark.parametrize("part", ["up_proj", "up_proj.base_layer", "up_proj.lora_A.default"])
+def test_what_others_changed_is_left_alone(part: str) -> None:
     model = policy({})
-    layer = model.get_base_model().model.layers[0].mlp.up_proj
+    layer = model.get_base_model().model.layers[0].mlp.get_submodule(part)
     moved = layer.forward
-    vars(layer)["forward"] = moved  # as libraries do that move weights about
+    called: list[int] = []
+
+    def move(x: torch.Tensor) -> torch.Tensor:  # as libraries do that move weights about
+        called.append(1)
+        found: torch.Tensor = moved(x)
+        return found
+
+    vars(layer)["forward"] = move
     with faster_layers(model):
-        assert vars(layer)["forward"] is moved
-    assert vars(layer)["forward"] is moved
+        assert vars(layer)["forward"] is move
+        learned(model)
+    assert vars(layer)["forward"] is move
+    assert called == [1]
+    del vars(layer)["forward"]
+    called.clear()
+    layer.register_forward_hook(lambda *_: called.append(1))
+    with faster_layers(model):
+        learned(model)
+    assert called == [1]
 
 
 def test_other_precisions_are_computed_as_they_were() -> None:

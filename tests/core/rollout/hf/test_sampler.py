@@ -142,6 +142,7 @@ def test_prompts_are_held_once_where_it_pays_and_the_model_can_be_told(monkeypat
     assert 8 * len(short) * size < sampler.LEAST_SHARED <= 8 * len(long) * size
     sample(make(CONFIGS["qwen2"]()), [short] * 9, few)
     sample(make(CONFIGS["qwen2"]()), [long], few)
+    sample(make(CONFIGS["qwen2"]()), [long] * 9 + prompts_of(range(3, 13)), few)
     sample(make(CONFIGS["qwen2"]()).bfloat16(), [long] * 9, few)
     sample(make(MistralConfig(**SIZES, sliding_window=64)), [long] * 9, few)
     eager = make(CONFIGS["qwen2"]())
