@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -290,6 +290,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self, model: Any, inputs: Tensors, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
         """The loss of a micro batch; the first pass over it is compared with whoever sampled it."""
+        # Not before: what `training_step` begins with, sampling, has other faster layers.
+        self._both_passes.enter_context(faster_layers(model))
         with self._offloaded(model):
             if self._own_head:
                 value = self._loss(model, inputs, first_pass=self._first_pass)
@@ -384,7 +386,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         save_whole(policy, self.processing_class, folder, self._dtypes, first=first, shared=shared)
 
     def _backward(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
-        with faster_layers(model):
+        with ExitStack() as self._both_passes:
             loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
         self._passes += 1
         return loss

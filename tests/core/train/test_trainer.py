@@ -70,6 +70,34 @@ CISPO = {"type": "cispo:epsilon_high=2.0"}
 LORA = {"lora": {"enabled": True, "rank": 4}}
 
 
+def test_layers_of_an_update_are_faster_only_while_it_computes(
+    tiny_model: Path, rewards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sampling has its own, which leave alone what is changed already, and is a part of a training step of TRL."""
+    from grpo.core.rollout.hf import sampler
+    from grpo.core.train import trainer
+
+    seen: dict[str, set[str]] = {"sampling": set(), "update": set()}
+    sample, compute_loss = sampler.sample, trainer.PolicyLoss.__call__
+
+    def note(when: str, model: Any) -> None:
+        seen[when] |= {name.split(".")[-1] for name, module in model.named_modules() if "forward" in vars(module)}
+
+    def sampled(model: Any, *given: Any, **how: Any) -> Any:
+        note("sampling", model)
+        return sample(model, *given, **how)
+
+    def computed(self: Any, model: Any, *given: Any, **how: Any) -> Any:
+        note("update", model)
+        return compute_loss(self, model, *given, **how)
+
+    monkeypatch.setattr(sampler, "sample", sampled)
+    monkeypatch.setattr(trainer.PolicyLoss, "__call__", computed)
+    tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], **LORA)
+    assert "q_proj" in seen["update"]
+    assert not {name for name in seen["sampling"] if name.endswith("_proj")}
+
+
 @pytest.mark.parametrize(
     ("loss", "settings"),
     [
