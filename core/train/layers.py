@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from grpo.core.policy.layers import is_its_own, is_plain
 from grpo.kernels.linear import adapted_linear, linear
 from grpo.kernels.products import LEAST
 
@@ -42,28 +43,11 @@ def _faster(model: Any) -> Iterator[tuple[Any, Callable[..., torch.Tensor]]]:
 
     inner: set[int] = set()
     for module in model.modules():
-        if type(module) is Linear and _is_its_own(module) and _is_plain(module.base_layer):
+        if type(module) is Linear and is_its_own(module) and is_plain(module.base_layer):
             inner.update(id(part) for part in module.modules() if part is not module)
             yield module, partial(_adapted, module, module.forward)
-        elif id(module) not in inner and _is_plain(module) and module.weight.numel() >= LEAST:
+        elif id(module) not in inner and is_plain(module) and module.weight.numel() >= LEAST:
             yield module, partial(_own, module, module.forward)
-
-
-def _is_plain(layer: Any) -> bool:
-    """Whether a module is a linear layer of whole float32 weights on a CPU, and computes nothing else."""
-    return (
-        type(layer) is torch.nn.Linear
-        and _is_its_own(layer)
-        and type(layer.weight.data) is torch.Tensor
-        and not hasattr(layer.weight, "ds_id")
-        and layer.weight.dtype == torch.float32
-        and layer.weight.device.type == "cpu"
-    )
-
-
-def _is_its_own(layer: Any) -> bool:
-    """Whether nobody does anything before, after or instead of a layer's product, as libraries do that move weights."""
-    return "forward" not in vars(layer) and not layer._forward_pre_hooks and not layer._forward_hooks
 
 
 def _own(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -98,4 +82,4 @@ def _adapter(layer: Any) -> str | None:
     dropout = layer.lora_dropout[name]
     if name in layer.lora_variant or layer.lora_bias[name] or (layer.training and getattr(dropout, "p", 0.0)):
         return None
-    return name if _is_plain(layer.lora_A[name]) and _is_plain(layer.lora_B[name]) else None
+    return name if is_plain(layer.lora_A[name]) and is_plain(layer.lora_B[name]) else None

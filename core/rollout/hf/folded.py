@@ -4,19 +4,22 @@ Each adapted layer otherwise makes three products of one, at every token. Weight
 lasts as long as the sampling, and then the frozen ones are back, bit for bit. Weights of lower precision would lose
 part of the adapter in the sum, so that what is sampled would not be what is trained: they are left alone, as are layers
 that another module shares, shards of layers, and kinds of adapters that are more than a sum. A copy that is laid out
-for sampling (core/rollout/hf/packed.py) is the only one.
+for sampling (core/rollout/hf/packed.py), alone or joined with others (core/rollout/hf/joined.py), is the only one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
-from grpo.core.rollout.hf.packed import packing
+from grpo.core.policy.blocks import can_pack
+from grpo.core.policy.layers import is_its_own, is_plain
+from grpo.core.rollout.hf.joined import Product, joined, one_of, parts
+from grpo.core.rollout.hf.packed import gains, product
 
 
 @contextmanager
@@ -25,32 +28,76 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
 
     Args:
         model: a model of transformers, or of PEFT around one.
-        packs: also lay weights out for products of few rows.
+        packs: also lay weights out for products of few rows, and make fewer calls of many small ones.
     """
-    own: list[tuple[Any, torch.Tensor]] = []
-    with packing() as pack:
-        try:
-            for layer in _foldable(model):
-                weight, frozen = layer.base_layer.weight, layer.base_layer.weight.data
-                own.append((layer, frozen))
-                weight.data = frozen.clone()
-                layer.merge()
-                if packs and pack(layer.base_layer):
+    adapters = {adapter.base_layer: adapter for adapter in _foldable(model)}
+    with ExitStack() as ends:
+
+        def fold(layer: torch.nn.Linear) -> None:
+            if layer in adapters:
+                ends.callback(_unfold, adapters[layer], layer.weight.data)
+                layer.weight.data = layer.weight.data.clone()
+                adapters[layer].merge()
+
+        def change(module: torch.nn.Module, forward: Callable[..., Any], *laid_out: torch.nn.Linear) -> None:
+            ends.callback(delattr, module, "forward")
+            module.forward = forward
+            for layer in laid_out:
+                if layer in adapters:
                     # Not the frozen ones: whoever takes the adapter off meanwhile would change them.
-                    weight.data = frozen.new_empty(0)
-            if packs:
-                for module in _plain(model):
-                    pack(module)
-            yield
-        finally:
-            for layer, frozen in own:
-                layer.base_layer.weight.data = frozen
-                layer.merged_adapters.clear()
+                    layer.weight.data = layer.weight.data.new_empty(0)
+
+        done: set[torch.nn.Module] = set()
+        for module, layers in _joinable(model, adapters) if packs else ():
+            for layer in layers:
+                fold(layer)
+            change(module, joined(module, _whole(layers, adapters)), *layers)
+            done.update(layers)
+        for layer in adapters:
+            if layer not in done:
+                fold(layer)
+                if packs and gains(layer):
+                    change(layer, product(layer), layer)
+        for name, module in model.named_modules() if packs else ():
+            if ".lora_" not in name and module not in done and gains(module):
+                change(module, product(module))
+        yield
 
 
-def _plain(model: Any) -> list[Any]:
-    """Returns the modules that are no part of an adapter."""
-    return [module for name, module in model.named_modules() if ".lora_" not in name]
+def _unfold(adapter: Any, frozen: torch.Tensor) -> None:
+    adapter.base_layer.weight.data = frozen
+    adapter.merged_adapters.clear()
+
+
+def _whole(layers: Sequence[torch.nn.Linear], adapters: Mapping[Any, Any]) -> Product | None:
+    """Returns the product of layers, side by side, which fails once an adapter in it is taken off."""
+    if not layers:
+        return None
+    whole = one_of(layers)
+    times = product(whole) if gains(whole) else whole
+    own = [adapters[layer] for layer in layers if layer in adapters]
+
+    def checked(rows: torch.Tensor) -> torch.Tensor:
+        if any(adapter.disable_adapters for adapter in own):
+            raise RuntimeError("an adapter was taken off while its policy samples with it")
+        return times(rows)
+
+    return checked if own else times
+
+
+def _joinable(model: Any, adapters: Mapping[Any, Any]) -> Iterator[tuple[Any, Sequence[torch.nn.Linear]]]:
+    """Yields modules that can be `joined`, and the plain layers that are their parts or below these."""
+    held = {(type(own.data), own.dtype, own.device.type) for own in model.parameters()}
+    if held != {(torch.Tensor, torch.float32, "cpu")} or not can_pack(model.config) or torch.is_autocast_enabled("cpu"):
+        return
+    bases = {adapter: layer for layer, adapter in adapters.items()}
+    for module in model.modules():
+        found = parts(module)
+        if found is None or not all(map(is_its_own, [module, *found])):
+            continue
+        layers = [bases.get(layer, layer) for layer in found]
+        if all(map(is_plain, layers)) and len({layer.bias is None for layer in layers}) < 2:
+            yield module, layers
 
 
 def _foldable(model: Any) -> list[Any]:

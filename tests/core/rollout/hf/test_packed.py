@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from grpo.core.rollout.hf.folded import folded
-from grpo.core.rollout.hf.packed import LEAST, packing
+from grpo.core.rollout.hf.packed import LEAST, gains, product
 
 LARGE = LlamaConfig(  # all matrices but those of keys and values are large enough to gain
     vocab_size=1024,
@@ -35,28 +36,11 @@ def linear(bias: bool = False, dtype: torch.dtype = torch.float32, width: int = 
 @pytest.mark.parametrize("shape", [(1,), (3,), (16,), (200,), (4, 5), (0,)])
 def test_products_are_the_same_for_any_number_of_rows(shape: tuple[int, ...], bias: bool) -> None:
     layer, rows = linear(bias), torch.randn(*shape, 512)
-    before = layer(rows)
-    with packing() as pack:
-        assert pack(layer)
-        torch.testing.assert_close(layer(rows), before, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(layer(rows.bfloat16()), before.bfloat16(), rtol=0.1, atol=0.1)
-        if len(shape) == 2:
-            torch.testing.assert_close(layer(rows.transpose(0, 1)), before.transpose(0, 1), rtol=1e-5, atol=1e-5)
-    assert "forward" not in vars(layer)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_changed_weight_counts_as_soon_as_it_is_over(fails: bool) -> None:
-    layer, rows = linear(), torch.randn(3, 512)
-    try:
-        with packing() as pack:
-            pack(layer)
-            if fails:
-                raise RuntimeError("sampling failed")
-    except RuntimeError:
-        pass
-    layer.weight.mul_(2.0)
-    torch.testing.assert_close(layer(rows), rows @ layer.weight.T)
+    before, times = layer(rows), product(layer)
+    torch.testing.assert_close(times(rows), before, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(times(rows.bfloat16()), before.bfloat16(), rtol=0.1, atol=0.1)
+    if len(shape) == 2:
+        torch.testing.assert_close(times(rows.transpose(0, 1)), before.transpose(0, 1), rtol=1e-5, atol=1e-5)
 
 
 class Doubled(torch.nn.Linear):
@@ -65,16 +49,32 @@ class Doubled(torch.nn.Linear):
 
 
 def test_what_does_not_gain_or_is_more_than_a_product_is_left_alone() -> None:
-    hooked = linear()
-    vars(hooked)["forward"] = lambda rows: rows  # as libraries do that move weights about
-    with packing() as pack:
-        assert not pack(linear(dtype=torch.bfloat16))
-        assert not pack(linear(width=256))
-        assert not pack(linear().to("meta"))
-        assert not pack(Doubled(512, LEAST // 512))
-        assert not pack(torch.nn.Embedding(512, 512))
-        assert not pack(hooked)
-    assert "forward" in vars(hooked)
+    moved, hooked = linear(), linear()
+    vars(moved)["forward"] = lambda rows: rows  # as libraries do that move weights about
+    hooked.register_forward_hook(lambda *_: None)
+    assert gains(linear())
+    assert not gains(linear(dtype=torch.bfloat16))
+    assert not gains(linear(width=256))
+    assert not gains(linear().to("meta"))
+    assert not gains(Doubled(512, LEAST // 512))
+    assert not gains(torch.nn.Embedding(512, 512))
+    assert not gains(moved)
+    assert not gains(hooked)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_changed_weight_counts_as_soon_as_it_is_over(fails: bool) -> None:
+    torch.manual_seed(0)
+    model: Any = AutoModelForCausalLM.from_config(LARGE, dtype=torch.float32).eval()
+    with torch.no_grad():
+        before = model(input_ids=IDS).logits
+        with contextlib.suppress(RuntimeError), folded(model, packs=True):
+            if fails:
+                raise RuntimeError("sampling failed")
+        assert not any("forward" in vars(module) for module in model.modules())
+        for weight in model.parameters():
+            weight.mul_(1.5)
+        assert (model(input_ids=IDS).logits - before).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("lora", [False, True])
@@ -92,8 +92,11 @@ def test_a_model_computes_the_same_and_only_one_copy_of_its_weights_is_made(lora
             if lora:
                 held = {name for name, weight in model.named_parameters() if weight.numel()}
                 assert not held & own, "a second copy was kept"
-            packed = [name for name, module in model.named_modules() if "forward" in vars(module)]
-            assert sum("lm_head" in name or "_proj" in name for name in packed) == 11
+            changed = [
+                name.removeprefix("base_model.model.") for name, at in model.named_modules() if "forward" in vars(at)
+            ]
+            assert sum(name.endswith(("lm_head", ".o_proj", ".down_proj", ".base_layer")) for name in changed) == 5
+            assert sum(name.endswith((".self_attn", ".mlp", "norm")) for name in changed) == 9
             torch.testing.assert_close(model(input_ids=IDS).logits, before, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(model(input_ids=IDS).logits, before)
     assert {name: weight.data_ptr() for name, weight in model.named_parameters()} == places

@@ -80,7 +80,7 @@ def alone(model: Any, prompt: Sequence[int], tokens: Sequence[int], temperature:
 
 
 def assert_rows_are_their_own(
-    model: Any, prompts: Sequence[Sequence[int]], done: Sequence[Sampled], *, within: float = 2e-5, **how: Any
+    model: Any, prompts: Sequence[Sequence[int]], done: Sequence[Sampled], *, within: float = 5e-5, **how: Any
 ) -> None:
     for prompt, row in zip(prompts, done, strict=True):
         assert row.logprobs == pytest.approx(alone(model, prompt, row.token_ids, **how), abs=within), len(prompt)
@@ -122,7 +122,7 @@ def test_members_of_a_group_share_their_prompt_exactly(
     torch.manual_seed(2)
     done = sample(model, prompts, replace(PARAMS, eos_ids=tuple(range(1, 6))))
     assert len({row.token_ids for row in done[:6]}) > 1, "members differ"
-    assert_rows_are_their_own(model, prompts, done, within=1e-4 if lora else 2e-5)  # a sum of weights rounds once more
+    assert_rows_are_their_own(model, prompts, done, within=1e-4 if lora else 5e-5)  # a sum of weights rounds once more
     assert bool(attended) == (least == 0)
     if attended:
         assert attended[0] == 14 > attended[-1], "rows that ended left"

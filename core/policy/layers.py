@@ -1,0 +1,25 @@
+"""Which layers of a model may be computed in another way: a module in, yes or no out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def is_plain(layer: Any) -> bool:
+    """True for a linear layer of whole float32 weights on a CPU that computes nothing else."""
+    return (
+        type(layer) is torch.nn.Linear
+        and is_its_own(layer)
+        and type(layer.weight.data) is torch.Tensor
+        and not hasattr(layer.weight, "ds_id")
+        and layer.weight.dtype == torch.float32
+        and layer.weight.device.type == "cpu"
+        and (layer.bias is None or layer.bias.dtype == torch.float32)
+    )
+
+
+def is_its_own(module: Any) -> bool:
+    """True where nobody does anything before, after or instead of what a module computes, as who moves weights does."""
+    return "forward" not in vars(module) and not module._forward_pre_hooks and not module._forward_hooks

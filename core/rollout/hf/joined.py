@@ -1,0 +1,109 @@
+"""A model that decodes in fewer, larger calls: its attention, MLP or norm in, what computes the same out.
+
+A decoding step of few rows makes hundreds of small calls, each of which takes longer to begin than to compute. Here the
+queries, keys and values of a layer are one product, as are both inner products of an MLP; queries and keys are rotated
+together; a norm is one call. Only for the families that the tests compare, in float32 on a CPU: in lower precision each
+of these calls rounds, and not where the model's own do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn.functional import rms_norm
+
+from grpo.core.policy.blocks import SUPPORTED
+
+Product = Callable[[torch.Tensor], torch.Tensor]
+
+_PARTS = {"Attention": ("q_proj", "k_proj", "v_proj"), "MLP": ("gate_proj", "up_proj"), "RMSNorm": ()}
+
+
+def parts(module: Any) -> list[Any] | None:
+    """Returns the layers of a module whose products can be one, none for a norm; None for modules of other kinds."""
+    kind = _kind(module)
+    return [getattr(module, part) for part in _PARTS[kind]] if kind in _PARTS else None
+
+
+def joined(module: Any, product: Product | None) -> Callable[..., Any]:
+    """Returns what computes what a module with `parts` does; the product is that of all of them, side by side."""
+    if product is None:
+        return _norm(module)
+    return _attention(module, product) if _kind(module) == "Attention" else _mlp(module, product)
+
+
+def one_of(layers: Sequence[torch.nn.Linear]) -> torch.nn.Linear:
+    """Returns a linear layer that computes what these do, side by side; all of them have a bias or none has."""
+    weight = torch.cat([layer.weight.detach() for layer in layers])
+    biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
+    whole = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bool(biases), device="meta")
+    whole.weight = torch.nn.Parameter(weight, requires_grad=False)
+    if biases:
+        whole.bias = torch.nn.Parameter(torch.cat(biases), requires_grad=False)
+    return whole
+
+
+def _kind(module: Any) -> str:
+    """Returns what a module is, by the name that its class has in each family; "" for classes of nobody we know."""
+    kind = type(module)
+    family = kind.__module__.rpartition("modeling_")[2]
+    known = family in SUPPORTED and kind.__module__ == f"transformers.models.{family}.modeling_{family}"
+    return kind.__name__.removeprefix(family.capitalize()) if known else ""
+
+
+def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    weight, epsilon = module.weight.detach(), module.variance_epsilon
+
+    def forward(hidden_states: torch.Tensor) -> torch.Tensor:
+        return rms_norm(hidden_states, weight.shape, weight, epsilon)
+
+    return forward
+
+
+def _mlp(module: Any, product: Product) -> Callable[..., torch.Tensor]:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        gate, up = product(x).chunk(2, dim=-1)
+        found: torch.Tensor = module.down_proj(module.act_fn(gate).mul_(up))
+        return found
+
+    return forward
+
+
+def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tensor, None]]:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    config, layer, size, scaling = module.config, module.layer_idx, module.head_dim, module.scaling
+    heads, shared = config.num_attention_heads, config.num_key_value_heads
+    norms = (module.q_norm, module.k_norm) if hasattr(module, "q_norm") else None
+
+    def forward(
+        hidden_states: torch.Tensor,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor],
+        attention_mask: torch.Tensor | None = None,
+        past_key_values: Any = None,
+        **options: Any,
+    ) -> tuple[torch.Tensor, None]:
+        rows = hidden_states.shape[:-1]
+        found = product(hidden_states).view(*rows, -1, size)
+        both, value = found[..., : heads + shared, :], found[..., heads + shared :, :].transpose(1, 2)
+        if norms is not None:
+            both = torch.cat([norms[0](both[..., :heads, :]), norms[1](both[..., heads:, :])], dim=-2)
+        both = _rotated(both, *position_embeddings).transpose(1, 2)
+        query, key = both[:, :heads], both[:, heads:]
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, layer)
+        attend = ALL_ATTENTION_FUNCTIONS[config._attn_implementation]
+        seen, _ = attend(module, query, key, value, attention_mask, dropout=0.0, scaling=scaling, **options)
+        return module.o_proj(seen.reshape(*rows, -1)), None
+
+    return forward
+
+
+def _rotated(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotates [B, L, heads, D] by the angles of cos and sin, [B or 1, L, D]."""
+    half = heads.shape[-1] // 2
+    turned = torch.cat([heads[..., half:], heads[..., :half]], dim=-1)
+    signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+    return torch.addcmul(heads * cos.unsqueeze(2), turned, signed.unsqueeze(2))
