@@ -7,10 +7,11 @@ exactly as it would alone; where a model's states would see the padding (core/ro
 length are decoded together, and one length after the other. Equal prompts (the members of a group) are prefilled once;
 their keys and values are held once, too, where that pays (core/policy/prompt_keys.py), and are else copied. Keys and
 values are written into slots that are there before (core/rollout/hf/room.py), the heads of a new token read them
-without copies (core/policy/attention.py), and an adapter in float32 is added to a copy of the weights for as long as a
-batch takes (core/rollout/hf/folded.py). Rows that ended leave the batch as soon as enough have ended to pay for
-shrinking the cache, so late tokens of long completions do not pay for short ones. Between the turns of a rollout the
-cache may be kept (core/rollout/hf/kept_turns.py).
+without copies (core/policy/attention.py). For as long as a batch takes, an adapter in float32 is added to a copy of the
+weights (core/rollout/hf/folded.py), and a CPU computes with them in fewer, larger products (core/rollout/hf/packed.py,
+core/rollout/hf/joined.py). Rows that ended leave the batch as soon as enough have ended to pay for shrinking the cache,
+so late tokens of long completions do not pay for short ones. Between the turns of a rollout the cache may be kept
+(core/rollout/hf/kept_turns.py).
 """
 
 from __future__ import annotations
