@@ -9,7 +9,7 @@ row, whatever they are, from the same prompts at temperature 1 in float32. Each 
 take turns, after a batch that does not count; of the rounds the least counts, which other programs add least to.
 
 The floor is the matrix products of the batch and nothing else: those of each decoding step, and once those of each
-different prompt, with weights that are laid out for them as ours are. Each of them reads its weights once, so nothing
+different prompt, with weights that are laid out and joined as ours are. Each of them reads its weights once, so nothing
 that computes these tokens one after the other, with these weights, by the same library, is faster.
 """
 
@@ -108,26 +108,30 @@ def floor(model: str, prompts: list[list[int]], tokens: int, *, adapter: bool) -
     """Returns what computes the matrix products of the batch alone."""
     import torch
 
-    from grpo.core.rollout.hf.packed import packing
+    from grpo.core.rollout.hf.joined import one_of, parts
+    from grpo.core.rollout.hf.packed import product
 
     policy = loaded(model, adapter=False)
-    every = [module for module in policy.modules() if isinstance(module, torch.nn.Linear)]
-    inner = [layer for layer in every if layer is not policy.lm_head]  # a prompt needs one row of logits
+    together = [found for module in policy.modules() if (found := parts(module))]
+    apart = {module for module in policy.modules() if isinstance(module, torch.nn.Linear)}.difference(*together)
+    inner = [one_of(layers) for layers in together] + [layer for layer in apart if layer is not policy.lm_head]
     different = len({tuple(prompt) for prompt in prompts}) * len(prompts[0])
 
-    def products(layers: list[Any], rows: int) -> None:
-        states = {width: torch.randn(rows, width) for width in {layer.in_features for layer in layers}}
-        for layer in layers:
-            layer(states[layer.in_features])
-
     def call() -> int:
-        with torch.inference_mode(), packing() as pack:
-            for layer in every:
-                pack(layer)
-            products(inner, different)
+        with torch.inference_mode():
+            # A prompt needs one row of logits, so no product by the head's weights.
+            widths, products = [layer.in_features for layer in inner], [product(layer) for layer in inner]
+            times(products, widths, different)
+            widths.append(policy.lm_head.in_features)
+            products.append(product(policy.lm_head))
             for _ in range(tokens):
-                products(every, len(prompts))
+                times(products, widths, len(prompts))
         return tokens * len(prompts)
+
+    def times(products: list[Any], widths: list[int], rows: int) -> None:
+        states = {width: torch.randn(rows, width) for width in set(widths)}
+        for one, width in zip(products, widths, strict=True):
+            one(states[width])
 
     return call
 
