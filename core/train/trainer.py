@@ -160,6 +160,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._report = StepReport()
         self._micro: list[Tensors] | None = None
         self._passes = 0  # backward passes since the run started or resumed
+        self._both_passes: ExitStack | None = None  # what lasts from a forward pass to the end of its backward pass
         self._staleness = 0
         self._doubted = False  # whether the weights that the backend was handed are in doubt
         self._step_began: float | None = None
@@ -290,8 +291,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self, model: Any, inputs: Tensors, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
         """The loss of a micro batch; the first pass over it is compared with whoever sampled it."""
-        # Not before: what `training_step` begins with, sampling, has other faster layers.
-        self._both_passes.enter_context(faster_layers(model))
+        if self._both_passes is not None:
+            # Not before: what `training_step` begins with, sampling, has other faster layers.
+            self._both_passes.enter_context(faster_layers(model))
         with self._offloaded(model):
             if self._own_head:
                 value = self._loss(model, inputs, first_pass=self._first_pass)
@@ -388,6 +390,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def _backward(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         with ExitStack() as self._both_passes:
             loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
+        self._both_passes = None
         self._passes += 1
         return loss
 
@@ -460,14 +463,14 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def _trl_logps(self, model: Any, tensors: Tensors) -> torch.Tensor:
         """Log-probabilities [N, T] by TRL's head."""
-        found = self._get_per_token_logps_and_entropies(
-            model,
-            whole_ids(tensors),
-            whole_mask(tensors),
-            tensors["completion_ids"].shape[1],
-            batch_size=self.args.per_device_train_batch_size,
-        )
-        logps: torch.Tensor = found[0].detach()
+        with torch.no_grad(), faster_layers(model):
+            logps: torch.Tensor = self._get_per_token_logps_and_entropies(
+                model,
+                whole_ids(tensors),
+                whole_mask(tensors),
+                tensors["completion_ids"].shape[1],
+                batch_size=self.args.per_device_train_batch_size,
+            )[0]
         return logps
 
     def _without_checkpointing(self) -> AbstractContextManager[None]:

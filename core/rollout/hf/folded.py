@@ -30,16 +30,17 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
         model: a model of transformers, or of PEFT around one.
         packs: also lay weights out for products of few rows, and make fewer calls of many small ones.
     """
+    packs = packs and not hasattr(model, "_original_forward")  # of accelerate, whose forward rounds
     adapters = {adapter.base_layer: adapter for adapter in _foldable(model)}
     with ExitStack() as ends:
 
-        def fold(layer: torch.nn.Linear) -> None:
+        def fold(layer: Any) -> None:
             if layer in adapters:
                 ends.callback(_unfold, adapters[layer], layer.weight.data)
                 layer.weight.data = layer.weight.data.clone()
                 adapters[layer].merge()
 
-        def change(module: torch.nn.Module, forward: Callable[..., Any], *laid_out: torch.nn.Linear) -> None:
+        def change(module: Any, forward: Callable[..., Any], *laid_out: Any) -> None:
             ends.callback(delattr, module, "forward")
             module.forward = forward
             for layer in laid_out:
@@ -47,20 +48,19 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
                     # Not the frozen ones: whoever takes the adapter off meanwhile would change them.
                     layer.weight.data = layer.weight.data.new_empty(0)
 
-        done: set[torch.nn.Module] = set()
-        for module, layers in _joinable(model, adapters) if packs else ():
-            for layer in layers:
-                fold(layer)
-            change(module, joined(module, _whole(layers, adapters)), *layers)
-            done.update(layers)
-        for layer in adapters:
-            if layer not in done:
-                fold(layer)
-                if packs and gains(layer):
-                    change(layer, product(layer), layer)
-        for name, module in model.named_modules() if packs else ():
-            if ".lora_" not in name and module not in done and gains(module):
-                change(module, product(module))
+        joinable = dict(_joinable(model, adapters)) if packs else {}
+        done = _wrapped(model)
+        for name, module in model.named_modules():  # parts of a module come after it
+            if module in joinable:
+                for layer in joinable[module]:
+                    fold(layer)
+                whole = _whole(joinable[module], adapters)
+                change(module, joined(module, whole), *joinable[module])
+                done.update(joinable[module])
+            elif module not in done:
+                fold(module)
+                if packs and ".lora_" not in name and gains(module):
+                    change(module, product(module), module)
         yield
 
 
@@ -87,8 +87,9 @@ def _whole(layers: Sequence[torch.nn.Linear], adapters: Mapping[Any, Any]) -> Pr
 
 def _joinable(model: Any, adapters: Mapping[Any, Any]) -> Iterator[tuple[Any, Sequence[torch.nn.Linear]]]:
     """Yields modules that can be `joined`, and the plain layers that are their parts or below these."""
-    held = {(type(own.data), own.dtype, own.device.type) for own in model.parameters()}
-    if held != {(torch.Tensor, torch.float32, "cpu")} or not can_pack(model.config) or torch.is_autocast_enabled("cpu"):
+    held = {(type(own.data), own.dtype, own.device.type, hasattr(own, "ds_id")) for own in model.parameters()}
+    plain = held == {(torch.Tensor, torch.float32, "cpu", False)} and not torch.is_autocast_enabled("cpu")
+    if not plain or not can_pack(model.config):
         return
     bases = {adapter: layer for layer, adapter in adapters.items()}
     for module in model.modules():
@@ -98,6 +99,15 @@ def _joinable(model: Any, adapters: Mapping[Any, Any]) -> Iterator[tuple[Any, Se
         layers = [bases.get(layer, layer) for layer in found]
         if all(map(is_plain, layers)) and len({layer.bias is None for layer in layers}) < 2:
             yield module, layers
+
+
+def _wrapped(model: Any) -> set[Any]:
+    """Returns the layers below adapters that change their weights from call to call."""
+    if not hasattr(model, "peft_config"):
+        return set()
+    from peft.tuners.lora.layer import ParamWrapper
+
+    return {module.base_layer for module in model.modules() if isinstance(module, ParamWrapper)}
 
 
 def _foldable(model: Any) -> list[Any]:
@@ -114,6 +124,7 @@ def _is_sum(layer: Any, owners: Counter[int]) -> bool:
     weight = layer.base_layer.weight
     return (
         type(layer.base_layer) is torch.nn.Linear
+        and "forward" not in vars(layer)
         and type(weight) is torch.nn.Parameter
         and weight.dtype == torch.float32
         and weight.numel() > 0
@@ -121,5 +132,5 @@ def _is_sum(layer: Any, owners: Counter[int]) -> bool:
         and type(weight.data) is torch.Tensor
         and owners[id(weight)] == 1
         and not (layer.merged or layer.disable_adapters)
-        and not any(layer.lora_bias[name] or name in layer.lora_variant for name in layer.active_adapters)
+        and not any(layer.lora_bias.get(name) or name in layer.lora_variant for name in layer.active_adapters)
     )

@@ -49,7 +49,8 @@ def _kind(module: Any) -> str:
     """Returns what a module is, by the name that its class has in each family; "" for classes of nobody we know."""
     kind = type(module)
     family = kind.__module__.rpartition("modeling_")[2]
-    known = family in SUPPORTED and kind.__module__ == f"transformers.models.{family}.modeling_{family}"
+    home = f"transformers.models.{family}.modeling_{family}"
+    known = family in SUPPORTED and kind.__module__ == kind.forward.__module__ == home
     return kind.__name__.removeprefix(family.capitalize()) if known else ""
 
 
