@@ -8,22 +8,14 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from tiny_families import SIZES
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from grpo.core.rollout.hf.folded import folded
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.types import SamplingParams
 
-CONFIG = LlamaConfig(
-    vocab_size=97,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    intermediate_size=64,
-    initializer_range=0.35,
-    tie_word_embeddings=True,
-)
+CONFIG = LlamaConfig(**SIZES, tie_word_embeddings=True)
 IDS = torch.arange(2, 14)[None]
 LINEAR = ["q_proj", "v_proj", "down_proj"]
 

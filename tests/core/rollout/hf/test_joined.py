@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from tiny_families import SIZES, YARN
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from grpo.core.policy.attention import without_copies
 from grpo.core.rollout.hf.folded import folded
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 64,
-    "initializer_range": 0.35,
-}
-YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 256}
 CONFIGS: dict[str, Callable[[], Any]] = {
     "llama": lambda: LlamaConfig(**SIZES),
     "llama-biases": lambda: LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True),

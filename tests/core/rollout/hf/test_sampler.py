@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from tiny_families import SIZES, YARN
 from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from grpo.core.policy.attention import attend_in_blocks
@@ -21,19 +22,12 @@ from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.errors import RunError, UsageError
 
 EOS, PAD = 1, 0
-SIZES: dict[str, Any] = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 64,
+SHAPE: dict[str, Any] = {
+    **SIZES,
     "max_position_embeddings": 2048,
     "eos_token_id": EOS,
     "pad_token_id": PAD,
     "bos_token_id": None,
-    # Sharp enough that attention to a wrong position shows.
-    "initializer_range": 0.35,
 }
 LLAMA3 = {
     "rope_type": "llama3",
@@ -43,12 +37,11 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 256,
 }
-YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 256}
 CONFIGS = {
-    "qwen2": lambda: Qwen2Config(**SIZES),
-    "qwen3": lambda: Qwen3Config(**SIZES, head_dim=8),
-    "llama-llama3-rope": lambda: LlamaConfig(**SIZES, rope_parameters=LLAMA3),
-    "llama-yarn-rope": lambda: LlamaConfig(**SIZES, rope_parameters=YARN),
+    "qwen2": lambda: Qwen2Config(**SHAPE),
+    "qwen3": lambda: Qwen3Config(**SHAPE, head_dim=8),
+    "llama-llama3-rope": lambda: LlamaConfig(**SHAPE, rope_parameters=LLAMA3),
+    "llama-yarn-rope": lambda: LlamaConfig(**SHAPE, rope_parameters=YARN),
 }
 PARAMS = SamplingParams(max_tokens=24, eos_ids=(EOS,), pad_id=PAD)
 
@@ -138,13 +131,13 @@ def test_prompts_are_held_once_where_it_pays_and_the_model_can_be_told(monkeypat
 
     monkeypatch.setattr(sampler, "PromptKeys", Watched)
     few = replace(PARAMS, max_tokens=2)
-    (short, long), size = prompts_of([9, 1100]), SIZES["hidden_size"] // 2  # of the keys of a token in a layer
+    (short, long), size = prompts_of([9, 1100]), SHAPE["hidden_size"] // 2  # of the keys of a token in a layer
     assert 8 * len(short) * size < sampler.LEAST_SHARED <= 8 * len(long) * size
     sample(make(CONFIGS["qwen2"]()), [short] * 9, few)
     sample(make(CONFIGS["qwen2"]()), [long], few)
     sample(make(CONFIGS["qwen2"]()), [long] * 9 + prompts_of(range(3, 13)), few)
     sample(make(CONFIGS["qwen2"]()).bfloat16(), [long] * 9, few)
-    sample(make(MistralConfig(**SIZES, sliding_window=64)), [long] * 9, few)
+    sample(make(MistralConfig(**SHAPE, sliding_window=64)), [long] * 9, few)
     eager = make(CONFIGS["qwen2"]())
     eager.set_attn_implementation("eager")
     sample(eager, [long] * 9, few)
@@ -223,7 +216,7 @@ def filtered(logits: torch.Tensor, *, temperature: float, top_k: int, top_p: flo
     ids=str,
 )
 def test_tokens_come_from_the_exact_distribution(how: dict[str, Any]) -> None:
-    model = make(Qwen2Config(**{**SIZES, "vocab_size": 11, "initializer_range": 0.1}))
+    model = make(Qwen2Config(**{**SHAPE, "vocab_size": 11, "initializer_range": 0.1}))
     prompt = [3, 7, 5]
     with torch.no_grad():
         logits = model.eval()(input_ids=torch.tensor([prompt])).logits[0, -1]
@@ -245,7 +238,7 @@ def test_tokens_come_from_the_exact_distribution(how: dict[str, Any]) -> None:
 
 
 def test_later_tokens_come_from_their_own_distribution_too() -> None:
-    model = make(Qwen2Config(**{**SIZES, "vocab_size": 5, "initializer_range": 0.1}))
+    model = make(Qwen2Config(**{**SHAPE, "vocab_size": 5, "initializer_range": 0.1}))
     torch.manual_seed(7)
     count = 20_000
     params = SamplingParams(max_tokens=2, eos_ids=(EOS,), pad_id=PAD)
@@ -305,7 +298,7 @@ def test_the_training_mode_is_restored_also_after_an_error(policy: Any, training
 
 
 def test_dropout_and_gradients_stay_out_of_sampling() -> None:
-    model = make(Qwen2Config(**SIZES, attention_dropout=0.5))
+    model = make(Qwen2Config(**SHAPE, attention_dropout=0.5))
     model.train()
     prompts = prompts_of([12, 3])
     torch.manual_seed(8)
@@ -315,7 +308,7 @@ def test_dropout_and_gradients_stay_out_of_sampling() -> None:
 
 
 def test_a_policy_that_computes_nan_ends_in_words() -> None:
-    model = make(Qwen2Config(**SIZES))
+    model = make(Qwen2Config(**SHAPE))
     with torch.no_grad():
         model.lm_head.weight.fill_(math.nan)
     for temperature in (0.0, 1.0):
