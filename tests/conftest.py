@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from durations import DurationRecorder
 
 # A test with one of these markers is in the long lane.
 LONG = (
@@ -47,9 +48,12 @@ CACHE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lane", choices=("fast", "long", "nightly"), help="run the tests of one lane")
+    parser.addoption("--durations-to", metavar="FILE", help="add the seconds of each test to a file (tests/durations.py)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (durations := config.getoption("--durations-to")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(DurationRecorder(Path(durations)))
     if "GRPO_CACHE" not in os.environ:  # what is remembered of plugins, here and in what the tests start
         config.stash[CACHE] = tempfile.TemporaryDirectory(prefix="grpo-cache-")
         os.environ["GRPO_CACHE"] = config.stash[CACHE].name
