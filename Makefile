@@ -1,16 +1,17 @@
 # Two commands for a machine that has only Python 3.11 or newer and make:
 #
 #   make demo    train the embedded model on the embedded problems
-#   make test    run the tests (make fast: those that train nothing)
+#   make test    run the tests that guard the project's promises (make test-all: all of them)
 #
 # Each first makes .venv, once; it is brought up to date when pyproject.toml or constraints.txt change.
 # Settings: PYTHON=python3.12  TORCH=cpu|cuda|default  ARGS="arguments for grpo run or pytest"
+# RECORD=1 records how long each test takes in .ci/durations.json.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray trackers live real-model browser docs demo fast test nightly check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray trackers live real-model browser docs demo fast test test-all lane nightly check lint typecheck reference public-api lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,20 +34,27 @@ help:  ## this list
 demo: $(READY)  ## train the embedded model on the embedded problems, on this machine, without a network
 	$(BIN)/python -m grpo run --env gsm8k --reward proximity $(ARGS)
 
-# A process for each core, and a thread for each process: many tests compute little and wait much.
-PYTEST = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+# Some images set it, and then every Python of the tests compiles all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+LANES = $(BIN)/python tests/run_lanes.py $(if $(RECORD),--record)
 
 fast: $(READY)  ## style, and the tests that train nothing and need no network
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(PYTEST) --lane fast $(ARGS)
+	$(LANES) style fast $(ARGS)
 
-# All of them: the fast lane first, under its guard, so that what is broken shows in its first minutes.
-test: $(READY)  ## run the tests
-	$(if $(strip $(ARGS)),$(PYTEST) $(ARGS),$(PYTEST) --lane fast && $(PYTEST) --lane long)
+test: $(READY)  ## style, the fast tests, and those that guard what the project promises
+	$(if $(strip $(ARGS)),$(PYTEST) $(ARGS),$(LANES) style fast core)
 
-nightly: $(READY)  ## run the tests that take many minutes: processes killed at random moments, thousands of programs
-	$(PYTEST) --lane nightly $(ARGS)
+test-all: $(READY)  ## style, and all tests but the nightly ones
+	$(LANES) style fast long
+
+lane: $(READY)  ## the tests of one lane, or with one marker: make lane LANE=browser
+	$(LANES) $(LANE) $(ARGS)
+
+nightly: $(READY)  ## the tests that take many minutes: processes killed at random moments, thousands of programs
+	$(LANES) nightly $(ARGS)
+
+# Tests chosen by arguments of pytest, of whatever lane.
+PYTEST = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 # vLLM for the tests of this checkout. On a GPU the release of the vLLM project; else a build for CPUs by a third party,
 # pinned, whose own requirements (torchvision, an old setuptools) are left out because nothing here uses them.
@@ -95,7 +103,7 @@ docs: $(READY)  ## build the documentation as a site, build/docs/index.html; any
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	@echo "build/docs/index.html"
 
-check: lint typecheck test  ## what CI runs: style, types, import directions, tests
+check: lint typecheck test-all  ## what CI runs: style, types, import directions, tests
 
 lint: $(READY)  ## style and import directions
 	$(BIN)/ruff check .

@@ -1,8 +1,7 @@
-"""The lanes of the tests, what they need that is not installed everywhere, and fixtures that all packages' tests share.
+"""Selects the tests of a lane, skips those that lack something, and holds the fixtures that all packages' tests share.
 
-`pytest --lane fast` runs what neither trains, serves, installs nor takes long, and holds it to that: a test that loads
-the trainer or reaches for another machine fails (`fast_lane/sitecustomize.py`). `pytest --lane long` runs the others.
-`pytest --lane nightly` runs what takes many minutes, and nothing else does.
+`tests/lanes.py` says which lanes there are. `pytest --lane fast` is also guarded: a test that loads the trainer or
+reaches for another machine fails (`fast_lane/sitecustomize.py`).
 Where something is missing (NEEDS), one test stands for all that need it: it is skipped, says how many they are and what
 to install, and the others are deselected. With the variable of the need set, all of them run and fail instead.
 """
@@ -19,41 +18,36 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from durations import DurationRecorder
+from durations import merged as merged_durations
+from durations import read as read_durations
+from lanes import UnitScheduling, is_collected, is_in, lane, longest_first
 
-# A test with one of these markers is in the long lane.
-LONG = (
-    "slow",
-    "install",
-    "reasoning_gym",
-    "deepspeed",
-    "ray",
-    "trackers",
-    "live",
-    "browser",
-    "site",
-    "vllm",
-    "triton",
-    "real_model",
-    "nightly",
-)
 REAL_MODEL = "SmolLM2-135M-Instruct"
 GUARD = Path(__file__).resolve().parent / "fast_lane" / "sitecustomize.py"
 DATA = Path(os.environ.get("GRPO_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 BROKEN = pytest.StashKey[list[str]]()
+LANE = pytest.StashKey[tuple[str, ...]]()
 CACHE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--lane", choices=("fast", "long", "nightly"), help="run the tests of one lane")
-    parser.addoption("--durations-to", metavar="FILE", help="add the seconds of each test to a file (tests/durations.py)")
+    parser.addoption("--lane", help="run the tests of one lane: fast, long, core, nightly or markers (tests/lanes.py)")
+    parser.addoption(
+        "--durations-to", metavar="FILE", help="add the seconds of each test to a file (tests/durations.py)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if name := config.getoption("--lane"):
+        config.stash[LANE] = lane(name)
     if (durations := config.getoption("--durations-to")) and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(DurationRecorder(Path(durations)))
+        if not name:
+            raise pytest.UsageError("--durations-to records a lane; name it with --lane")
+        config.pluginmanager.register(DurationRecorder(Path(durations), name))
     if "GRPO_CACHE" not in os.environ:  # what is remembered of plugins, here and in what the tests start
         config.stash[CACHE] = tempfile.TemporaryDirectory(prefix="grpo-cache-")
         os.environ["GRPO_CACHE"] = config.stash[CACHE].name
@@ -61,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
-    if config.getoption("--lane") == "fast":
+    if name == "fast":
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD.parent), os.environ.get("PYTHONPATH")]))
         config.stash[BROKEN] = guarded()
 
@@ -197,17 +191,10 @@ NEEDS = (
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    lane = config.getoption("--lane")
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
-    others = [item for item in items if item not in nightly]
-    items[:], left_out = (nightly, others) if lane == "nightly" else (others, nightly)
-    config.hook.pytest_deselected(items=left_out)
-    if lane in ("fast", "long"):
-        fast, long = [], []
-        for item in items:
-            (long if any(map(item.get_closest_marker, LONG)) else fast).append(item)
-        items[:], others = (fast, long) if lane == "fast" else (long, fast)
-        config.hook.pytest_deselected(items=others)
+    names = config.stash.get(LANE, None)
+    selected = [item for item in items if (is_in(item, names) if names else not item.get_closest_marker("nightly"))]
+    config.hook.pytest_deselected(items=list(set(items).difference(selected)))
+    items[:] = selected
     for need in NEEDS:
         needing = [] if os.environ.get(need.required) else [item for item in items if need.of(item)]
         words = need.missing() if needing else None
@@ -216,6 +203,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             others = set(needing[1:])
             items[:] = [item for item in items if item not in others]
             config.hook.pytest_deselected(items=needing[1:])
+    if names and names != ("fast",):
+        items[:] = longest_first(items, merged_durations(read_durations()))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    names = config.stash.get(LANE, None)
+    needless = names is not None and collection_path.is_file() and not is_collected(collection_path, names)
+    return True if needless else None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitScheduling | None:
+    return UnitScheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 def guarded() -> list[str]:

@@ -9,7 +9,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+import durations
 import pytest
+from lanes import LONG, function_of, lane, longest_first, unit_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GUARD = ROOT / "tests" / "fast_lane"
@@ -104,7 +106,126 @@ def test_one_skip_stands_for_all_tests_that_lack_the_same(
         assert f"for {1 if options else 5} tests: no data at {tmp_path / 'nowhere'}; set GRPO_TEST_DATA" in done.stdout
 
 
-def test_every_marker_takes_a_test_out_of_the_fast_lane(pytestconfig: pytest.Config) -> None:
+BROKEN = """
+import pytest
+
+def test_breaks_at_once():
+    assert 1 == 2
+
+def test_holds():
+    pass
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [3, 4])
+def test_breaks_late(number):
+    assert number == 4
+
+@pytest.mark.core
+def test_keeps_a_promise():
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_lane_that_fails_keeps_no_other_from_running_and_the_end_says_all_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").symlink_to(ROOT / "tests" / "conftest.py")
+    (tmp_path / "test_broken.py").write_text(BROKEN, encoding="utf-8")
+    where = ("-n0", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, tmp_path)
+    done = run(ROOT / "tests" / "run_lanes.py", "fast", "core", "long", "--results", tmp_path / "results", *where)
+    assert done.returncode == 1
+    (end,) = re.findall("^==> (fast: .*)", done.stdout, re.MULTILINE)
+    assert re.sub(r"\d+ s", "N s", end) == "fast: 1 failed in N s; core: passed in N s; long: 1 failed in N s"
+    failed = [
+        "FAILED in fast: test_broken.py::test_breaks_at_once",
+        "FAILED in long: test_broken.py::test_breaks_late[3]",
+    ]
+    assert done.stdout.splitlines()[-2:] == failed
+    assert (tmp_path / "results" / "failed.txt").read_text().splitlines() == failed
+
+
+@pytest.mark.slow
+def test_every_test_is_in_one_lane_and_no_lane_leaves_out_a_file_that_it_needs() -> None:
+    """Without `--lane` every file is imported, in a lane only those in which its markers are written."""
+
+    def collected(*options: str) -> list[str]:
+        required = dict.fromkeys(re.findall(r"GRPO_REQUIRE_\w+", (ROOT / "tests/conftest.py").read_text()), "1")
+        done = run(
+            "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "--rootdir", ROOT, *options, **required
+        )
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    by_lane = {lane: collected("--lane", lane) for lane in ("fast", "long", "core", "browser,site", "vllm")}
+    assert sorted(by_lane["fast"] + by_lane["long"]) == sorted(collected())
+    assert all(by_lane.values())
+    assert set(by_lane["core"] + by_lane["browser,site"] + by_lane["vllm"]) <= set(by_lane["long"])
+    assert sorted(by_lane["vllm"]) == sorted(collected("-m", "vllm and not nightly"))
+
+
+SHARED = """
+import pytest
+
+pytestmark = pytest.mark.slow
+
+@pytest.fixture(scope="module")
+def made():
+    return object()
+
+@pytest.mark.parametrize("number", range(20))
+def test_shares(made, number): pass
+"""
+
+
+@pytest.mark.slow
+def test_tests_that_share_a_fixture_of_their_module_run_in_one_process(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").symlink_to(ROOT / "tests" / "conftest.py")
+    files = [tmp_path / f"test_{name}.py" for name in ("one", "two", "three")]
+    for file in files:
+        file.write_text(SHARED, encoding="utf-8")
+    where = ("-v", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "--lane", "long")
+    done = run("-m", "pytest", *where, "-n2", "--dist", "loadscope", "--no-loadscope-reorder", tmp_path)
+    ran = re.findall(r"^\[(gw\d)\] .* PASSED \S*test_(\w+)\.py::", done.stdout, re.MULTILINE)
+    assert len(ran) == 60, done.stdout
+    assert len(set(ran)) == len(files)
+
+
+def test_the_longest_tests_begin(request: pytest.FixtureRequest) -> None:
+    items = request.session.items
+    root, last = request.config.rootpath, function_of(items[-1].nodeid)
+    ordered = longest_first(items, {last: 1e6})
+    assert unit_of(ordered[0].nodeid, root) == unit_of(items[-1].nodeid, root)
+    assert sorted(item.nodeid for item in ordered) == sorted(item.nodeid for item in items)
+    assert longest_first(ordered, {last: 1e6}) == ordered
+
+
+def test_a_lane_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(pytest.UsageError, match="no lane vlm; there are: fast, long, "):
+        lane("vlm")
+    with pytest.raises(pytest.UsageError, match="stand alone"):
+        lane("fast,browser")
+    assert lane("browser,site") == ("browser", "site")
+
+
+def test_every_marker_takes_a_test_out_of_the_fast_lane() -> None:
     markers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
-    conftest = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
-    assert sorted(conftest.LONG) == sorted(marker.partition(":")[0] for marker in markers)
+    assert sorted(LONG) == sorted(marker.partition(":")[0] for marker in markers)
+
+
+# Seconds of processor time of all tests that `make test` runs, as recorded on two quiet cores. Beside these it takes a
+# minute to collect them, so that the whole is below five minutes.
+BUDGET = 420.0
+
+
+def test_make_test_stays_within_its_budget() -> None:
+    recorded = durations.read()
+    spent = sum(recorded["fast"].values()) + sum(recorded["core"].values())
+    assert spent < BUDGET, "mark fewer tests core, or make them cheaper: python tests/durations.py --lane core"
+
+
+def test_the_recorded_durations_are_those_of_the_present_tests() -> None:
+    defined = {
+        f"{file.relative_to(ROOT)}::{name}"
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    recorded = durations.merged(durations.read()).keys()
+    assert len(defined - recorded) < 0.1 * len(defined), "record them anew: make test-all RECORD=1"

@@ -8,8 +8,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "envs", "kernels", "plugins", "rewards")
 TOP = {
@@ -86,14 +84,13 @@ def test_every_folder_of_the_engine_has_its_place_in_the_order_of_imports() -> N
     assert (order["type"], order["exhaustive"]) == ("layers", True)
 
 
-@pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_a_module_opens_with_its_docstring_and_stays_short(file: Path) -> None:
-    assert is_described_and_short(file)
-    assert not {"util", "utils", "helper", "helpers", "manager", "base"} & set(file.stem.split("_"))
+def test_every_file_opens_with_its_docstring_and_stays_short() -> None:
+    assert [file for file in (*SOURCES, *TESTS) if not is_described_and_short(file)] == []
 
 
-def test_the_tests_open_with_their_docstrings_and_stay_short() -> None:
-    assert [file.name for file in TESTS if not is_described_and_short(file)] == []
+def test_no_module_is_named_for_nothing() -> None:
+    empty = {"util", "utils", "helper", "helpers", "manager", "base"}
+    assert [file for file in SOURCES if empty & set(file.stem.split("_"))] == []
 
 
 def is_described_and_short(file: Path) -> bool:
