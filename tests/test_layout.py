@@ -16,11 +16,15 @@ TOP = {
     ".ci",
     ".github",
     ".gitignore",
+    ".pre-commit-config.yaml",
+    "AGENTS.md",
     "CHANGELOG.md",
+    "CITATION.cff",
     "CONTRIBUTING.md",
     "LICENSE",
     "Makefile",
     "README.md",
+    "SECURITY.md",
     "benchmarks",
     "constraints.txt",
     "docs",
@@ -28,6 +32,7 @@ TOP = {
     "pyproject.toml",
     "src",
     "tests",
+    "uv.lock",
     *PACKAGES,
 }
 SOURCES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
