@@ -11,7 +11,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray trackers live real-model browser docs demo fast test test-all lane nightly check lint typecheck reference public-api lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray trackers live real-model browser docs demo fast test test-all lane nightly check lint typecheck reference public-api lock uv-lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,6 +23,7 @@ PYTHON ?=
 PYTHONS := python3.11 python3.14 python3.13 python3.12 python3 python
 
 TORCH_VERSION ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+PYPI := https://pypi.org/simple
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 # default: what PyPI has (macOS, where there is no CUDA build); cuda: PyPI's Linux build; cpu: everything else.
 TORCH ?= $(shell if test "$$(uname -s)" = Darwin; then echo default; \
@@ -186,6 +187,15 @@ lock:  ## write constraints.txt anew from a fresh environment
 	  | sed -n 's/^\([A-Za-z0-9._-]*==[^+ ]*\).*/\1/p' | LC_ALL=C sort -f; } > build/constraints.txt; \
 	mv build/constraints.txt constraints.txt; rm -rf build/lock; \
 	echo "constraints.txt is new; now: make check"
+
+# uv keeps the versions that a lock names, so it is given one of constraints.txt and fills in the rest. Only metadata is
+# downloaded. On Linux the lock has PyPI's torch, the CUDA build.
+uv-lock:  ## write uv.lock anew, at the versions of constraints.txt
+	@command -v uv >/dev/null || { echo "make: uv is missing; install it: pip install uv" >&2; exit 1; }
+	@{ printf 'version = 1\nrequires-python = ">=3.11"\n'; \
+	  sed -n 's|^\([^#=]*\)==\(.*\)$$|[[package]]\nname = "\1"\nversion = "\2"\nsource = { registry = "$(PYPI)" }|p' \
+	    constraints.txt; } > uv.lock
+	uv lock --default-index $(PYPI)
 
 clean:  ## remove .venv, caches and builds; runs/ stays
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -14,11 +14,15 @@ TOP = {
     ".ci",
     ".github",
     ".gitignore",
+    ".pre-commit-config.yaml",
+    "AGENTS.md",
     "CHANGELOG.md",
+    "CITATION.cff",
     "CONTRIBUTING.md",
     "LICENSE",
     "Makefile",
     "README.md",
+    "SECURITY.md",
     "benchmarks",
     "constraints.txt",
     "docs",
@@ -26,6 +30,7 @@ TOP = {
     "pyproject.toml",
     "src",
     "tests",
+    "uv.lock",
     *PACKAGES,
 }
 SOURCES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]

@@ -12,7 +12,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-PAGES = [ARCHITECTURE, ROOT / "CONTRIBUTING.md"]
+PAGES = [ARCHITECTURE, ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md"]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 

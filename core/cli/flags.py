@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -16,16 +15,11 @@ SETTINGS = settings_of(RunConfig)
 FLAGS = {key: setting.about.flag for key, setting in SETTINGS.items() if setting.about.flag is not None}
 TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, Path: click.Path(path_type=Path)}
 
-FORMER = {"--overlap": "--ahead 1"}  # flags of before, and how they are written now
-
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --config, --set and the flag of every setting that has one to a command; `given` reads the flags."""
-    for former, now in FORMER.items():
-        refusing = click.option(former, is_flag=True, hidden=True, expose_value=False, callback=partial(_refuse, now))
-        command = refusing(command)
     text = "Any setting, for example loss.num_iterations=2."
     command = click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=text)(command)
     kind, text = click.Path(path_type=Path), "A TOML file with settings."
@@ -57,11 +51,6 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
             value = _one_or_all(SETTINGS[key], value.split(",") if value else [])
         found[key] = value
     return found
-
-
-def _refuse(now: str, context: click.Context, flag: click.Parameter, value: bool) -> None:
-    if value:
-        raise click.UsageError(f"{flag.opts[0]} is written {now} now.", context)
 
 
 def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

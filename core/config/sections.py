@@ -6,8 +6,7 @@ depends on several settings of one section is refused here, too.
 
 # Annotations are evaluated where they stand: written as text, each would be compiled again in every process.
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -232,40 +231,9 @@ class LossSection(Section):
         ),
     ] = 0.0
 
-    @model_validator(mode="before")
-    @classmethod
-    def _settings_that_became_options(cls, given: Any) -> Any:
-        """Says how to write what was a setting of this section before losses and advantages were plugins."""
-        moved = {name: given[name] for name in _OPTIONS_NOW if name in given} if isinstance(given, Mapping) else {}
-        if not moved:
-            return given
-        options = {key: value for key, value in moved.items() if value is not None and key != "scale_rewards"}
-        written = ",".join(f"{key}={value}" for key, value in options.items())
-        instead = [f'type = "{given.get("type", "dapo")}{written and f":{written}"}"']
-        if "scale_rewards" in moved:
-            instead.append(f'advantage = "group_mean:scale={moved["scale_rewards"]}"')
-        raise ValueError(
-            f"{', '.join(moved)}: no settings any more, but options of the loss and of the advantage. Write "
-            f"{' and '.join(instead)} in [loss], or the same after --loss and --advantage"
-        )
-
-
-_OPTIONS_NOW = ("epsilon", "epsilon_high", "delta", "importance_sampling_level", "scale_rewards")
-
 
 class RolloutSection(Section):
     """How completions are sampled; lengths in tokens."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _overlap_became_a_number(cls, given: Any) -> Any:
-        """Says how to write what was true or false before several batches could be sampled ahead."""
-        if isinstance(given, Mapping) and "overlap" in given:
-            raise ValueError(
-                "overlap: no setting any more, but a number of batches. Write "
-                f"ahead = {int(bool(given['overlap']))} in [rollout], or --ahead 1 for --overlap"
-            )
-        return given
 
     backend: Annotated[
         Literal["hf", "vllm", "vllm-server"],

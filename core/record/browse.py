@@ -180,13 +180,13 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
         reward=row["reward"],
         advantage=row["advantage"],
         outcomes={n: ShownOutcome(row[f"outcome.{n}"], row[f"score.{n}"], row[f"reason.{n}"]) for n in names},
-        messages=_messages(row.get("messages") or "[]"),
-        info=json.loads(row.get("info") or "{}"),
-        env=row.get("env") or "",
-        right=row.get("right"),
-        turn_rewards=_numbers(row.get("turn_rewards")),
-        turn_advantages=_numbers(row.get("turn_advantages")),
-        sampled_by=tuple((step, tokens) for step, tokens in row.get("sampled_by") or ()),
+        messages=_messages(row["messages"] or "[]"),
+        info=json.loads(row["info"] or "{}"),
+        env=row["env"],
+        right=row["right"],
+        turn_rewards=_numbers(row["turn_rewards"]),
+        turn_advantages=_numbers(row["turn_advantages"]),
+        sampled_by=tuple((step, tokens) for step, tokens in row["sampled_by"] or ()),
     )
 
 

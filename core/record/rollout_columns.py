@@ -12,10 +12,9 @@ from grpo.core.record.bounded import LARGEST, parsed
 from grpo.plugins.types import FinishReason
 
 # The columns but those of outcomes, of which each reward has three.
-PLAIN: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
-PLAIN += ("messages", "info", "reward", "advantage", "env")
-# Older runs lack these.
-LATER: tuple[str, ...] = ("right", "token_ids", "logprobs", "turn_rewards", "turn_advantages", "sampled_by")
+COLUMNS: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
+COLUMNS += ("messages", "info", "reward", "advantage", "env", "right")
+COLUMNS += ("token_ids", "logprobs", "turn_rewards", "turn_advantages", "sampled_by")
 PARTS = ("outcome", "score", "reason")
 TOKENS = ("token_ids", "logprobs")
 OUTCOMES = ("score", "abstain", "failure")
@@ -29,10 +28,10 @@ def type_of(column: str) -> Any:
 
     if column in WHOLE:
         return pa.int64()
-    later = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32()), "sampled_by": pa.list_(pa.list_(pa.int64()))}
-    later |= dict.fromkeys(("logprobs", "turn_rewards", "turn_advantages"), pa.list_(pa.float32()))
-    if column in later:
-        return later[column]
+    types = {"right": pa.bool_(), "token_ids": pa.list_(pa.int32()), "sampled_by": pa.list_(pa.list_(pa.int64()))}
+    types |= dict.fromkeys(("logprobs", "turn_rewards", "turn_advantages"), pa.list_(pa.float32()))
+    if column in types:
+        return types[column]
     return pa.float64() if column in ("reward", "advantage") or column.startswith("score.") else pa.string()
 
 
@@ -42,9 +41,9 @@ def refuse_other_columns(schema: Any) -> None:
     Raises:
         ValueError: a name or a type is another.
     """
-    own = [name for name in schema.names if name not in (*PLAIN, *LATER)]
+    own = [name for name in schema.names if name not in COLUMNS]
     rewards = {name.partition(".")[2] for name in own}
-    if {*PLAIN} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
+    if {*COLUMNS} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
         raise ValueError("the names of its columns are others.")
     if any(schema.field(name).type != type_of(name) for name in schema.names):
         raise ValueError("the types of its columns are others.")
@@ -54,7 +53,7 @@ def refuse_other_values(table: Any) -> None:
     """Refuses values that no run writes. A reward and an advantage may be any number: a run that overflows records it.
 
     Args:
-        table: columns of rollouts, all but some of those that older runs lack.
+        table: columns of rollouts; token ids and log-probabilities may be left out.
 
     Raises:
         ValueError: says in which column.

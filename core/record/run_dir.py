@@ -38,9 +38,8 @@ from typing import IO, Any
 
 from grpo.core.record.bounded import LARGEST, parsed
 from grpo.core.record.rollout_columns import (
-    LATER,
+    COLUMNS,
     PARTS,
-    PLAIN,
     TOKENS,
     refuse_other_columns,
     refuse_other_values,
@@ -448,7 +447,7 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in (*PLAIN, *LATER)}
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
     for name in dict.fromkeys(name for row in rows for name in row.outcomes):
         for position, part in enumerate(PARTS):
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]
@@ -468,8 +467,7 @@ def rollout_steps(run: RunDir) -> list[int]:
 def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool = True) -> list[dict[str, Any]]:
     """Reads the completions of one step: those that trained, or those that were sampled in vain, which may be none.
 
-    What an older release did not record is None; so are token ids and log-probabilities without `tokens`, which take
-    more memory than all texts.
+    Without `tokens`, the keys `token_ids` and `logprobs` are left out: they take more memory than all texts.
 
     Raises:
         UsageError: the step has none, or its file was damaged.
@@ -492,8 +490,7 @@ def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool 
     try:
         table = read_table(file, wanted)
         refuse_other_values(table)
-        absent = dict.fromkeys(name for name in LATER if name not in table.column_names)
-        rows: list[dict[str, Any]] = [{**absent, **row} for row in table.to_pylist()]
+        rows: list[dict[str, Any]] = table.to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Choose another --step.") from None
     return rows

@@ -1,7 +1,6 @@
 """What went wrong in a run, from its record: metrics and rollouts in, alarms with the rollouts they are about out.
 
-Warnings on the way a run goes are found again by the same watch that gave them while it ran, so the words are the same
-and runs of older releases have them too.
+Warnings on the way a run goes are found again by the same watch that gave them while it ran, so the words are the same.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 def cases_of(versions: Any) -> dict[str, dict[str, Any]]:
     """Returns by reward what the page writes a `Case` with.
 
-    A run of an older release did not record which columns its rewards read; a case then has all of them.
+    A reward that takes a whole completion reads no column by name; its case then has all of them.
 
     Args:
         versions: as versions.json has them; what no run writes is left out.

@@ -12,6 +12,7 @@ from grpo.core.record.run_dir import RunDir
 from grpo.core.scoring.recorded_run import own_outcomes, rollouts_of
 from grpo.core.scoring.rows import numbered
 from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.training import GroupScores
 
@@ -26,9 +27,9 @@ def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[s
         new: their SPECs.
 
     Raises:
-        UsageError: a SPEC cannot be used, the run has no rollouts, or does not say which rewards it had.
+        UsageError: a SPEC cannot be used, the run has no rollouts, or does not say which rewards or advantage it had.
     """
-    rewards, advantage = host.rewards(new), _advantage_of(config, host)
+    rewards, advantage = host.rewards(new), _advantage_of(run, config, host)
     found = list(rollouts_of(run.path))
     groups = [f"{step} {rollout.group}" for step, rollout in found]
     outcomes, weights = own_outcomes(run.path, [rollout for _, rollout in found])
@@ -38,10 +39,12 @@ def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[s
     return compare(groups, outcomes, chosen, weights, {reward.name: reward.weight for reward in rewards}, advantage)
 
 
-def _advantage_of(config: Mapping[str, Any], host: Host) -> Advantage:
+def _advantage_of(run: RunDir, config: Mapping[str, Any], host: Host) -> Advantage:
     """Returns the advantage that a run was trained with; of single turns, what it makes of the score of a whole one."""
-    loss = config.get("loss", {})
-    bound = host.advantage(loss.get("advantage") or f"group_mean:scale={loss.get('scale_rewards', 'group')}")
+    loss = config.get("loss")
+    if not isinstance(loss, Mapping) or "advantage" not in loss:
+        raise UsageError(f"{run.config} was damaged: it does not say which advantage the run had.")
+    bound = host.advantage(loss["advantage"])
     if not bound.spec.turns:
         return bound
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.record.browse import Rollout, from_table, read_step, to_completion
+from grpo.core.record.rollout_columns import COLUMNS
 from grpo.core.record.run_dir import is_run, open_run_dir, read_json, rollout_steps
 from grpo.core.scoring import rows as recorded_rows
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.rows import RecordedRow
 from grpo.plugins.errors import DatasetError, UsageError
-
-_OF_ROLLOUTS = {"step", "group", "prompt", "completion", "columns"}
 
 
 def is_recorded(source: Path) -> bool:
@@ -37,7 +36,7 @@ def read_recorded(source: Path) -> Iterator[RecordedRow]:
             yield _row(number, step, rollout)
         return
     for number, values in enumerate(_table(source), start=1):
-        if values.keys() >= _OF_ROLLOUTS:
+        if values.keys() >= {*COLUMNS}:
             yield _row(number, values["step"], from_table(number - 1, values))
             continue
         try:

@@ -187,7 +187,7 @@ def _said(one: Outcome) -> dict[str, Any]:
 
 
 def _outcome(said: Mapping[str, Any]) -> Outcome:
-    turns = said.get("turns")
+    turns = said["turns"]
     return Outcome(**{**said, "turns": None if turns is None else tuple(turns)})
 
 

@@ -32,6 +32,7 @@ def made_run(
         "env_rewards": {},
         "model": None,
         "train": {"steps": steps, "dtype": "float32", "lr": 3e-05},
+        "loss": {"advantage": "group_mean"},
         **config,
     }
     plugins = {"reward proximity": {"kind": "reward", "name": "proximity", "weight": 1.0, "columns": ["answer"]}}

@@ -62,7 +62,7 @@ const facts = (run) => {
   );
 };
 
-// The settings that a reader asks for first; runs of older releases may lack some.
+// The settings that a reader asks for first.
 const manner = ({ train, lora, seed }) =>
   [
     lora && (lora.enabled ? "LoRA" : "full fine-tuning"),

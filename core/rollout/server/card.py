@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
     from grpo.core.plan import Plan
 
-PROTOCOL = 2  # raised whenever the two sides would no longer understand each other
+PROTOCOL = 1  # raised whenever the two sides would no longer understand each other
 TOKEN = "GRPO_SERVER_TOKEN"  # the environment variable that both sides read; arguments are seen by every user
 TRAITS = (  # what has to be equal beside the weights, which are handed over
     "model_type",

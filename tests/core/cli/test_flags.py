@@ -104,8 +104,3 @@ def test_every_default_that_a_flag_shows_is_taken_when_it_is_given() -> None:
         for word in ([FLAGS[key].name, str(default)] if not isinstance(default, bool) else [])
     ]
     assert load_config(None, [], {"env": "a", **read(*words)}) == load_config(None, [], {"env": "a"})
-
-
-def test_the_flag_of_before_says_how_it_is_written_now() -> None:
-    with pytest.raises(click.UsageError, match="--overlap is written --ahead 1 now"):
-        read("--overlap")

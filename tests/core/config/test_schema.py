@@ -92,19 +92,6 @@ def test_each_wrong_setting_is_complained_about_once() -> None:
     assert message.count("train.steps") == 1
 
 
-def test_settings_that_became_options_say_how_they_are_written_now() -> None:
-    message = refusal("loss.epsilon=0.3", "loss.delta=1.5")
-    assert 'type = "dapo:epsilon=0.3,delta=1.5" in [loss]' in message
-    old = {"type": "gspo", "epsilon": 0.2, "epsilon_high": None, "scale_rewards": "batch", "beta": 0.0}
-    with pytest.raises(UsageError, match=r'type = "gspo:epsilon=0.2" and advantage = "group_mean:scale=batch"'):
-        parse_config({"env": "gsm8k", "loss": old})
-
-
-def test_what_was_true_or_false_and_is_a_number_of_batches_says_so() -> None:
-    assert "Write ahead = 1 in [rollout], or --ahead 1 for --overlap" in refusal("rollout.overlap=true")
-    assert "Write ahead = 0" in refusal("rollout.overlap=false")
-
-
 def test_adapter_settings_without_an_adapter_are_refused_and_not_ignored() -> None:
     assert "rank would do nothing without an adapter. Add --lora" in refusal("lora.rank=4")
     assert "bits would do nothing" in refusal(**{"lora.bits": 4})

@@ -196,15 +196,6 @@ def test_verdicts_and_tokens_come_back_as_they_were_written(run: RunDir) -> None
     assert (unknown["right"], unknown["token_ids"], unknown["logprobs"]) == (None, None, None)
 
 
-def test_rollouts_of_an_older_release_are_read_without_what_it_did_not_record(run: RunDir) -> None:
-    write_rollouts(run, 1, [rollout(1, right=True)])
-    file = run.rollouts / "step-000001.parquet"
-    pq.write_table(pq.read_table(file).drop_columns(["right", "token_ids", "logprobs"]), file)
-    [row] = read_rollouts(run, 1)
-    assert (row["right"], row["token_ids"], row["logprobs"]) == (None, None, None)
-    assert row["completion"] == rollout(1).completion
-
-
 def test_a_step_without_any_score_has_the_same_columns_as_others(run: RunDir) -> None:
     write_rollouts(run, 1, [rollout(1)])
     nothing = {"near": ("failure", None, "it broke"), "far": ("abstain", None, None)}

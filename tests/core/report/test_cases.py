@@ -67,7 +67,7 @@ def test_what_records_no_reward_has_no_cases(versions: Any) -> None:
     assert cases_of(versions) == {}
 
 
-def test_a_lock_of_an_older_release_or_of_a_stranger_has_cases_with_all_columns() -> None:
+def test_a_lock_without_columns_or_of_a_stranger_has_cases_with_all_columns() -> None:
     odd = {"kind": "reward", "name": "odd", "columns": [1], "given": "scale", "options": ["scale"], "components": 3}
     versions = {"plugins": {"reward near": {"kind": "reward", "name": "near"}, "reward odd": odd}}
     plain = {"columns": None, "options": None, "grouped": False}

@@ -145,25 +145,31 @@ def test_other_rewards_are_compared_on_all_that_was_recorded(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("loss", "scale"),
+    ("advantage", "scale"),
     [
-        ({}, "group"),
-        ({"scale_rewards": "none"}, "none"),
-        ({"advantage": "group_mean:scale=none"}, "none"),
-        ({"advantage": {"name": "group_mean", "options": {"scale": "none"}}}, "none"),
-        ({"advantage": "rloo"}, "others"),
-        ({"advantage": "return_to_go"}, "others"),
+        ("group_mean", "group"),
+        ("group_mean:scale=none", "none"),
+        ({"name": "group_mean", "options": {"scale": "none"}}, "none"),
+        ("rloo", "others"),
+        ("return_to_go", "others"),
     ],
 )
 def test_advantages_under_other_rewards_are_made_as_the_run_made_its_own(
-    tmp_path: Path, loss: dict[str, Any], scale: str
+    tmp_path: Path, advantage: Any, scale: str
 ) -> None:
-    run = made_run(tmp_path / "run", steps=1, groups=1, loss=loss)
-    difference = compared(run, {"loss": loss}, Host.discover(), ["text_match"])
+    run = made_run(tmp_path / "run", steps=1, groups=1)
+    difference = compared(run, {"loss": {"advantage": advantage}}, Host.discover(), ["text_match"])
     totals = torch.tensor([one.old.total for one in difference.changes], dtype=torch.float64)
     centred = totals - totals.mean()
     wanted = {"group": centred / (totals.std() + 1e-4), "none": centred, "others": centred * 4 / 3}[scale]
     assert [one.old.advantage for one in difference.changes] == pytest.approx(wanted.tolist())
+
+
+def test_a_run_that_does_not_say_which_advantage_it_had_is_refused_in_words(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", steps=1, groups=1)
+    for config in ({}, {"loss": {}}, {"loss": "dapo"}):
+        with pytest.raises(UsageError, match="does not say which advantage"):
+            compared(run, config, Host.discover(), ["text_match"])
 
 
 @pytest.mark.slow

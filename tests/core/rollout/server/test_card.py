@@ -53,7 +53,7 @@ def test_a_card_survives_the_way_and_fits_itself(card: ServerCard) -> None:
         ({"raw_logprobs": True}, "it reports log-probabilities after temperature and filters"),
         ({"lora_rank": 17}, "it serves adapters up to rank 16, the run's has 17"),
         ({"lora_modules": ("router",)}, "it cannot adapt router"),
-        ({"protocol": 3}, "it speaks version 2 of the protocol"),
+        ({"protocol": 2}, "it speaks version 1 of the protocol"),
     ],
 )
 def test_what_does_not_fit_is_told(card: ServerCard, wanted: dict[str, Any], what: str) -> None:
