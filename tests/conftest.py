@@ -1,6 +1,6 @@
 """Selects the tests of a lane, skips those that lack something, and holds the fixtures that all packages' tests share.
 
-`tests/lanes.py` says which lanes there are. `pytest --lane fast` is also guarded: a test that loads the trainer or
+`tests/lanes.py` says which lanes there are. `pytest --lane=fast` is also guarded: a test that loads the trainer or
 reaches for another machine fails (`fast_lane/sitecustomize.py`).
 Where something is missing (NEEDS), one test stands for all that need it: it is skipped, says how many they are and what
 to install, and the others are deselected. With the variable of the need set, all of them run and fail instead.

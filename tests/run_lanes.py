@@ -50,7 +50,7 @@ def run_lane(lane: str, arguments: list[str], folder: Path) -> list[str]:
     """Runs the tests of one lane, with a JUnit file in a folder; returns what failed."""
     results = folder / f"{lane}.xml"
     results.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "--lane", lane, *SPREAD.get(lane, TOGETHER), f"--junitxml={results}"]
+    command = [sys.executable, "-m", "pytest", f"--lane={lane}", *SPREAD.get(lane, TOGETHER), f"--junitxml={results}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     code = subprocess.call([*command, *arguments], cwd=ROOT, env=environment)
     return failures(results) or [f"pytest ended with exit code {code}"] if code else []

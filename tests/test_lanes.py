@@ -154,7 +154,7 @@ def test_every_test_is_in_one_lane_and_no_lane_leaves_out_a_file_that_it_needs()
         )
         return [line for line in done.stdout.splitlines() if "::" in line]
 
-    by_lane = {lane: collected("--lane", lane) for lane in ("fast", "long", "core", "browser,site", "vllm")}
+    by_lane = {lane: collected(f"--lane={lane}") for lane in ("fast", "long", "core", "browser,site", "vllm")}
     assert sorted(by_lane["fast"] + by_lane["long"]) == sorted(collected())
     assert all(by_lane.values())
     assert set(by_lane["core"] + by_lane["browser,site"] + by_lane["vllm"]) <= set(by_lane["long"])

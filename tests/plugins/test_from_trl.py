@@ -240,7 +240,7 @@ def test_other_functions_of_a_file_are_refused_in_words(file: Path, function: st
         Host([]).reward(f"./trl_rewards.py:{function}")
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_the_command_line_scores_with_them(file: Path) -> None:
     rows = [{"completion": "abc please", "limit": 3}, {"completion": "abc", "limit": 3}, {"completion": "abc"}]
     arguments = [sys.executable, "-m", "grpo", "score"]

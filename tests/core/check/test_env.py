@@ -55,7 +55,7 @@ def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_sound_environments_hold() -> None:
     assert check_env("gsm8k:size=30").findings == ()
     report = check_env(spec_of(Sums))
@@ -119,6 +119,7 @@ def test_a_row_that_reset_changes_is_found() -> None:
     assert "row unchanged" in errors(check_env(spec_of(Changing, dataset=lambda split: rows)))
 
 
+@pytest.mark.core
 def test_hostile_actions_that_raise_score_nan_or_never_end_are_found() -> None:
     class Strict(Sums):
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:

@@ -131,7 +131,7 @@ BODIES: dict[str, tuple[str, set[str]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("fault", BODIES)
 def test_a_planted_fault_is_found_and_nothing_else(fault: str, tmp_path: Path) -> None:
     source, expected = BODIES[fault]

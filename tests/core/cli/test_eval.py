@@ -60,7 +60,7 @@ def moody(completion: str, answer: str) -> float | None:
     return file
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_eval_measures_accuracy_and_rewards_without_training(tiny: list[str], vowels: str) -> None:
     found = measured(*tiny, "--reward", "proximity", "--reward", vowels)
     assert (found["problems"], found["samples"], found["temperature"]) == (6, 1, 0.0)

@@ -156,7 +156,7 @@ def test_an_exported_model_loads_with_plain_transformers(full_run: Path, tmp_pat
     assert subprocess.run(command, cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_an_exported_adapter_loads_with_peft_and_merges_to_the_same_logits(
     lora_run: Path, tiny_model: Path, tmp_path: Path
 ) -> None:

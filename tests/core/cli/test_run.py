@@ -184,7 +184,7 @@ def test_a_dry_run_needs_no_rollout_server_and_says_that_the_run_will(
     assert grpo(flags, monkeypatch, capsys).code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_rubbish_for_weights_is_noticed_when_they_are_loaded(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

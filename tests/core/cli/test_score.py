@@ -54,7 +54,7 @@ def read(data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in data.splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_rows_come_back_in_order_with_their_outcomes_and_a_summary(folder: Path) -> None:
     rows = [{"completion": text, "answer": "a", "n": i} for i, text in enumerate(["a", "skip", "bad", "abc"])]
     (folder / "in.jsonl").write_text(jsonl(*rows, {"completion": "x"}))
@@ -98,7 +98,7 @@ def test_verdicts_of_every_kind_and_their_summary(folder: Path) -> None:
     assert ["same", "5", "1", "1", "1", "2"] in [line.split() for line in done.stderr.decode().splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_plugin_that_fails_on_every_row_ends_with_exit_1_in_its_own_words(folder: Path) -> None:
     scored = grpo(folder, "score", "--reward", "code", stdin=jsonl({"completion": "a"}, {"completion": "b"}))
     assert scored.returncode == 1

@@ -79,7 +79,7 @@ def test_one_environment_alone_keeps_plain_names(host: Host) -> None:
     assert names(plan_of(host, "gsm8k", env_rewards={"gsm8k": ["length"]})) == {"gsm8k": ["length"]}
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_resumed_run_makes_the_same_episodes(host: Host) -> None:
     envs, train = (
         (GSM8K, COUNTDOWN, "guess"),

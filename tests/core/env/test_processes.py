@@ -84,6 +84,7 @@ def started(envs: Any, desk: Any, count: int) -> None:
     assert envs.start(dict(enumerate(episodes))) == dict.fromkeys(range(count), True)
 
 
+@pytest.mark.core
 def test_they_answer_as_threads_do_and_each_keeps_its_state(desk: Any, processes: EnvProcesses) -> None:
     answers = []
     for envs in (PlayedEnvs(desk.make, seconds=5), processes.played(5)):
@@ -109,6 +110,7 @@ def test_they_have_several_processes_which_stay_for_the_next_batch(desk: Any, pr
     assert str(os.getpid()) not in seen[0]
 
 
+@pytest.mark.core
 def test_a_crash_costs_the_rollouts_of_its_process_and_the_next_batch_has_another_one(
     desk: Any, processes: EnvProcesses
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_crash_costs_the_rollouts_of_its_process_and_the_next_batch_has_anothe
         assert [answer.observation for answer in said(envs, n0="a", n1="b", n2="c").values()] == ["A", "B", "C"]
 
 
+@pytest.mark.core
 def test_a_hang_costs_its_own_rollout_and_an_exception_keeps_its_name_and_words(
     desk: Any, processes: EnvProcesses
 ) -> None:

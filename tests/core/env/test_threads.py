@@ -48,7 +48,7 @@ def test_slow_calls_run_at_the_same_time_each_environment_in_one_thread() -> Non
     assert (Slow.made, Slow.closed) == (32, 32)
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_what_raises_hangs_or_exits_is_a_failure_of_its_own() -> None:
     def exits(env: Any) -> None:
         raise SystemExit(3)
@@ -67,7 +67,7 @@ def test_what_raises_hangs_or_exits_is_a_failure_of_its_own() -> None:
     assert isinstance(again[0], set)
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_late_answer_is_not_taken_for_a_later_one() -> None:
     with EnvThreads(Slow, seconds=0.2, at_once=1) as threads:
         first = threads.call({0: lambda env: (time.sleep(0.4), "late")[1], 1: lambda env: "in time"})

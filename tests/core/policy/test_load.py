@@ -131,7 +131,7 @@ def test_code_that_comes_with_a_model_is_neither_run_nor_offered_to_be(
     assert not (folder / "ran").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_what_is_no_language_model_is_named(folder: Path) -> None:
     change(folder / "config.json", model_type="vit", architectures=["ViTModel"])
     assert "cannot load the model" in refusal(count_parameters, load_model_config(str(folder)))

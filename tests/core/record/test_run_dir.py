@@ -96,7 +96,7 @@ def checkpoint(run: RunDir, step: int, *, whole: bool = True) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_kill_at_any_moment_leaves_readable_files_and_a_run_that_goes_on(run: RunDir) -> None:
     chance = random.Random(0)
     last = 0

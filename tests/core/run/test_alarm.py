@@ -161,7 +161,7 @@ def test_no_smaller_text_is_looked_for_when_the_time_is_over(plan: Plan) -> None
     assert smallest(plan.rewards[0], completion, share(WRONG), time.monotonic()) == WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_run_whose_reward_is_exploited_ends_with_the_alarm_and_the_report_tells_of_it(tmp_path: Path) -> None:
     from grpo.core.cli.main import cli
 

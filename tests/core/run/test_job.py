@@ -91,7 +91,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     "settings",
     [
         "--env guess --env-reward guess environment --set loss.beta=0.1",
-        "--lora --set loss.num_iterations=2 --set loss.beta=0.1",
+        pytest.param("--lora --set loss.num_iterations=2 --set loss.beta=0.1", marks=pytest.mark.core),
         "--lora --warmup-steps 3 --set loss.beta=0.1",
     ],
     ids=["several-environments", "lora-two-iterations", "lora-after-warm-up"],
@@ -236,6 +236,7 @@ def test_a_resumed_run_adds_to_its_events_and_says_nothing_of_tied_weights(
     assert list((out / "checkpoints").glob("runs")) == []
 
 
+@pytest.mark.core
 def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = start_and_wait_for([*small, "--save-every", "100", "--out", str(out)], out, step=3)
@@ -266,6 +267,7 @@ def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], 
         assert not (out / "warmup").exists()
 
 
+@pytest.mark.core
 def test_a_running_directory_is_not_resumed_by_another_process(small: list[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = start_and_wait_for([*small, "--steps", "200", "--out", str(out)], out, step=1)
@@ -298,6 +300,7 @@ def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small:
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "failed"
 
 
+@pytest.mark.core
 def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str], tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk: the checkpoint's optimizer does not fit."""
     out = tmp_path / "run"
@@ -320,7 +323,7 @@ def test_the_time_of_a_run_counts_held_out_accuracy_before_the_first_step(small:
     assert timeline(rows, whole=True).parts[HELD_OUT] == pytest.approx(sum(measured))
 
 
-@pytest.mark.parametrize("how", [[], ["--lora"]], ids=["full", "lora"])
+@pytest.mark.parametrize("how", [pytest.param([], marks=pytest.mark.core), ["--lora"]], ids=["full", "lora"])
 def test_the_default_job_learns_within_a_third_of_its_steps(
     how: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

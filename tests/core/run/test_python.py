@@ -131,7 +131,7 @@ def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_functions_and_tables_of_them_are_rewards_and_verifiers(
     tiny: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,7 +199,7 @@ def test_an_environment_without_texts_is_told_how_to_become_one(tiny: dict[str, 
         grpo.train(**{**tiny, "env": Pushed, "dataset": None})
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

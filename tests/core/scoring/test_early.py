@@ -67,7 +67,7 @@ def plain(outcomes: dict[str, list[Outcome]]) -> dict[str, list[Outcome]]:
     return {name: [replace(outcome, seconds=0.0) for outcome in found] for name, found in outcomes.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     "parts",
     [[[0, 1, 2, 3, 4, 5, 6, 7, 8]], [[7, 8], [3], [0, 6, 1], [5, 2, 4]], [[8], [6], [4]], []],

@@ -159,7 +159,7 @@ def test_a_group_past_its_time_limit_fails_alone(isolation: Isolation) -> None:
     assert "longer than its time limit of 0.5 s" in (found[2].reason or "")
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_crash_of_its_process_costs_one_group() -> None:
     completions = [one for group in range(20) for one in members(group, "a", "die" if group == 11 else "b")]
     found = scores(bound(dying, "process"), completions)

@@ -50,7 +50,7 @@ def test_async_calls_overlap() -> None:
     assert [outcome.score for outcome in outcomes] == [1.0] * 100
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_hang_a_refused_cancellation_and_an_exit_cost_one_completion_each() -> None:
     with Scorer([bound(polite, timeout=0.5)]) as scorer:
         outcomes = scorer.score(completions("a", "hang", "b", "stubborn", "exit", "c"))["polite"]
@@ -94,7 +94,7 @@ def test_async_rewards_are_not_held_up_by_a_rewards_that_computes() -> None:
     assert outcomes["polite"][0].kind == "score"
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_async_transient_trouble_is_retried_and_batches_are_one_call() -> None:
     calls: list[int] = []
 

@@ -36,7 +36,7 @@ def test_calls_run_side_by_side_and_off_the_main_thread() -> None:
     assert [outcome.score for outcome in scores(meet, ["a", "b", "c", "d"])] == [1.0] * 4
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_call_past_its_limit_fails_and_the_others_are_scored() -> None:
     release = threading.Event()
 
@@ -66,7 +66,7 @@ def test_the_first_failure_shows_where_the_thread_is_stuck() -> None:
     release.set()
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_call_that_ends_late_changes_nothing() -> None:
     def late(completion: str) -> float:
         time.sleep(0.4)

@@ -124,6 +124,7 @@ def test_a_batch_that_was_filled_up_ahead_is_proven_whole_and_comes_back_from_a_
         assert untimed(row) == untimed(other)
 
 
+@pytest.mark.core
 def test_a_batch_of_other_weights_or_of_an_engine_that_lost_them_is_sampled_again_before_it_trains(
     job: Job,
 ) -> None:

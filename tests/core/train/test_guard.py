@@ -114,7 +114,7 @@ def train(tiny_model: Path, vowels: str, out: Path, rollouts: Any, monkeypatch: 
     return start(parse_config(tree), Host.discover(), Silent())
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_stale_batch_is_thrown_away_and_the_step_done_again(
     tiny_model: Path, vowels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def told(name: str, found: object) -> str:
     return f"TRL {version('trl')} (tried: {TRIED}) changed {name}: {found}. CONTRIBUTING.md says how a seam is changed."
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", SEAMS)
 def test_the_seam_is_where_trl_keeps_it(name: str) -> None:
     from trl import GRPOTrainer
@@ -39,6 +40,7 @@ def test_the_seam_is_where_trl_keeps_it(name: str) -> None:
     assert list(inspect.signature(getattr(PolicyTrainer, name)).parameters)[1:] == SEAMS[name]
 
 
+@pytest.mark.core
 def test_the_trainer_overrides_its_seams_and_nothing_else_of_trl() -> None:
     """A method of ours that by chance has the name of one of TRL's or transformers' would be called by them."""
     from trl import GRPOTrainer
@@ -50,6 +52,7 @@ def test_the_trainer_overrides_its_seams_and_nothing_else_of_trl() -> None:
     assert PolicyTrainer.__bases__ == (GRPOTrainer,)
 
 
+@pytest.mark.core
 def test_what_is_called_of_trl_takes_what_it_is_given() -> None:
     from trl import GRPOTrainer
     from trl.models import unwrap_model_for_generation
@@ -78,6 +81,7 @@ def test_what_is_called_of_trl_takes_what_it_is_given() -> None:
     assert callable(maybe_gather_lm_head_ctx)
 
 
+@pytest.mark.core
 def test_trl_still_holds_what_the_trainer_reads_of_it(tiny_model: Path, vowels: str, tmp_path: Path) -> None:
     """Attributes that a run with a reference policy and several passes uses, looked up on a trainer that TRL made."""
     from trl import GRPOTrainer

@@ -101,15 +101,15 @@ def test_layers_of_an_update_are_faster_only_while_it_computes(
 @pytest.mark.parametrize(
     ("loss", "settings"),
     [
-        ({"type": "grpo", "num_iterations": 2, "beta": 0.1}, {}),
+        pytest.param({"type": "grpo", "num_iterations": 2, "beta": 0.1}, {}, marks=pytest.mark.core),
         ({"type": "grpo", "num_iterations": 2, "beta": 0.1, "use_bias_correction_kl": False}, {}),
-        ({"type": "bnpo"}, LORA),
+        pytest.param({"type": "bnpo"}, LORA, marks=pytest.mark.core),
         ({"type": "dr_grpo:delta=1.5", "num_iterations": 2, "advantage": "group_mean:scale=none"}, {}),
-        ({"type": "dapo", "mask_truncated_completions": True}, {}),
+        pytest.param({"type": "dapo", "mask_truncated_completions": True}, {}, marks=pytest.mark.core),
         ({"type": "dapo"}, {"train": {"head": "trl"}}),
         ({**CISPO, "num_iterations": 2}, LORA),
         (CISPO, {}),
-        ({"type": "gspo", "num_iterations": 2}, LORA),
+        pytest.param({"type": "gspo", "num_iterations": 2}, LORA, marks=pytest.mark.core),
         ({"type": "gspo:epsilon_high=0.28", "beta": 0.1, "advantage": "group_mean:scale=batch"}, {}),
     ],
     ids=str,
@@ -193,6 +193,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
         torch.testing.assert_close(ours[name], weight, rtol=0, atol=1e-6)
 
 
+@pytest.mark.core
 def test_a_crashing_reward_is_masked_and_never_a_zero(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics, read_rollouts
 
@@ -215,6 +216,7 @@ def test_a_crashing_reward_is_masked_and_never_a_zero(tiny_model: Path, rewards:
     assert sum(shares) / len(shares) == pytest.approx(len(failed) / len(rows))
 
 
+@pytest.mark.core
 def test_masked_completions_change_no_weight(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
     """With every completion of every group failed there is nothing to learn from, not even a KL term."""
     import torch
@@ -232,6 +234,7 @@ def test_masked_completions_change_no_weight(tiny_model: Path, rewards: Path, tm
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.core
 def test_too_many_failures_stop_the_run_by_name_and_it_resumes(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
     from grpo.core.record.run_dir import RunDir, read_rollouts
     from grpo.core.run.job import resume
@@ -252,6 +255,7 @@ def test_too_many_failures_stop_the_run_by_name_and_it_resumes(tiny_model: Path,
     assert resume(tmp_path / "run", Host.discover(), Silent()).status == "done"
 
 
+@pytest.mark.core
 def test_an_abstention_is_recorded_and_gives_no_advantage_of_its_own(
     tiny_model: Path, rewards: Path, tmp_path: Path
 ) -> None:
@@ -264,6 +268,7 @@ def test_an_abstention_is_recorded_and_gives_no_advantage_of_its_own(
     assert all((row["reward"] is None) == (row["outcome.shy"] == "abstain") for row in rows)
 
 
+@pytest.mark.core
 def test_sampling_and_training_agree_on_every_token(
     tiny_model: Path, rewards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

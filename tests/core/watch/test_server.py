@@ -61,6 +61,7 @@ def ask(server: WatchServer, path: str, value: Any = None, **headers: str | None
     return found
 
 
+@pytest.mark.core
 def test_only_the_link_leads_anywhere(reading: WatchServer) -> None:
     assert ask(reading, f"/{reading.secret}/")[0] == 200
     for path in ("/", "", "/runs.json", f"/{reading.secret[:-1]}/", f"/{reading.secret}x/runs.json", "//runs.json"):
@@ -71,6 +72,7 @@ def test_only_the_link_leads_anywhere(reading: WatchServer) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", reading.link)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8080", "", "[::2]", "[", "10.0.0.1"]
 )
@@ -85,6 +87,7 @@ def test_a_tunnel_may_have_another_port(reading: WatchServer, host: str) -> None
     assert ask(reading, f"/{reading.secret}/runs.json", Host=host)[0] == 200
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1", ""])
 def test_another_origin_is_refused(editing: WatchServer, origin: str) -> None:
     assert ask(editing, f"/{editing.secret}/runs.json", Origin=origin)[0] == 403

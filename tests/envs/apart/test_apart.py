@@ -82,6 +82,7 @@ def test_each_environment_has_a_process_and_a_state_of_its_own(nursery: Nursery)
     second.close()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("what", ["crash", "exit", "hang"])
 def test_what_ends_a_process_ends_its_own_rollout_alone(nursery: Nursery, what: str) -> None:
     other, bad = ApartEnv(nursery, 20.0), ApartEnv(nursery, 3.0)

@@ -130,6 +130,7 @@ def test_what_a_library_prints_is_no_answer(graders: Graders) -> None:
     assert graders.ask(("print", None), WORKS).value == 1
 
 
+@pytest.mark.core
 def test_a_program_that_writes_an_answer_of_its_own_writes_nobody_elses(graders: Graders) -> None:
     requests = [("sum", [n]) if n % 2 else ("forge", None) for n in range(24)]
     with ThreadPoolExecutor(24) as threads:
@@ -137,6 +138,7 @@ def test_a_program_that_writes_an_answer_of_its_own_writes_nobody_elses(graders:
     assert [reply.value for reply in replies[1::2]] == list(range(1, 24, 2))
 
 
+@pytest.mark.core
 def test_secrets_and_files_are_out_of_reach(graders: Graders, tmp_path: Path) -> None:
     seen = graders.ask(("environment", None), WORKS).value
     assert "SOME_API_KEY" not in seen

@@ -49,7 +49,7 @@ def test_the_demonstration_calculates_and_answers(env: Any) -> None:
     assert "demonstration" not in bare or isinstance(bare["demonstration"], str)
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_program_is_answered_whatever_it_does(env: Any) -> None:
     printed, nothing, raised, looped, long = told(
         env, "print('é', 6 * 7)", "x = 1", "print(1)\n1 / 0", "while True: pass", "print('a' * 500, 'end')"

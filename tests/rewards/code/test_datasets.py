@@ -86,7 +86,7 @@ def test_mbpp_rejects_a_stub_except_where_its_own_tests_ask_for_nothing_more(sha
     assert accepted == {899}
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_recorded_submissions_get_their_labels(shared_data):
     cases = [json.loads(line) for line in (shared_data / "cases" / "submission_cases.jsonl").read_text().splitlines()]
     results = judged([(case["completion"], {"tests": case["tests"]}) for case in cases])

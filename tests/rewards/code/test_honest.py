@@ -45,6 +45,7 @@ def _judged(completion, row):
     return judge(pool_of(), completion, task_of(Columns(**row)), allowance=Allowance(seconds=5.0))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", HONEST)
 def test_a_right_program_is_accepted(results, name):
     assert results[name].outcome == "accepted", results[name].line()

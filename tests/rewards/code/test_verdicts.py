@@ -38,6 +38,7 @@ def verdicts():
     close_pools()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_gets_its_verdict(verdicts, name):
     verdict, line = verdicts[name]

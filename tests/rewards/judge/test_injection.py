@@ -89,7 +89,7 @@ def test_a_judge_that_keeps_to_the_rules_finds_its_rubric_and_the_whole_answer(s
     assert [outcome.score for outcome in right] == [1.0] * len(BATTERY)
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_copy_of_a_verdict_in_the_answer_is_a_failure_and_no_score(stand_in, judges):
     stand_in.brain = judges["parrot"]
     found = of_battery(stand_in)

@@ -85,7 +85,7 @@ def test_of_a_very_long_completion_the_judge_sees_both_ends_and_is_told(stand_in
     assert " rest of the answer, 988 characters later, begins\n| xxxxxxxend\n" in text
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_transient_failures_are_retried_and_what_is_left_is_masked(stand_in, outcomes):
     brief = {"Retry-After-Ms": "10"}
     stand_in.script = [(429, {}, brief), (503, {}, brief), (500, {}, brief), "drop"]

@@ -70,6 +70,7 @@ def test_a_pair_of_which_one_is_killed_runs_again(marked: bool) -> None:
     assert (result.outcome, result.stdout) == ("exited", b"b'word'\n")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("limits", [Limits(), Limits(threads=4), _SEVERAL], ids=["one process", "threads", "several"])
 @pytest.mark.parametrize(
     "program",

@@ -68,7 +68,7 @@ def test_a_missing_protection_that_is_accepted_stands_in_every_result() -> None:
     assert found == {"stdout": "1\n", "outcome": "exited", "degraded": ["landlock"], "breaches": []}
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_without_network_namespaces_the_calls_are_still_refused() -> None:
     assert "network namespace" in str(without("unshare", 0x40000000)["error"])
     found = without("unshare", 0x40000000, allow_degraded=True)
@@ -117,7 +117,7 @@ def test_the_numbers_of_calls_are_those_of_the_kernel_s_headers(header: str, mac
     assert compared > 100
 
 
-@pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.skipif(not cgroup.places(), reason="no control group in which this process may make others")
 def test_the_memory_of_all_processes_of_a_program_is_limited_together() -> None:
     program = (

@@ -124,6 +124,7 @@ def test_a_caller_that_gives_up_ends_its_program() -> None:
     assert leaked(before) == {}
 
 
+@pytest.mark.core
 def test_recorded_hostile_programs_harm_nothing(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     pool = local(slots=2)
     try:

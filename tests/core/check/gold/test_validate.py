@@ -312,7 +312,7 @@ def test_the_command_takes_rewards_and_environments_only() -> None:
         CliRunner().invoke(cli, ["plugins", "validate", "reward:proximity"], catch_exceptions=False)
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_run_says_before_it_loads_a_model_that_its_rewards_refuse_right_answers(tmp_path: Path) -> None:
     def told(template: str, *rewards: str, more: tuple[str, ...] = ("--dry-run",)) -> str:
         named = [part for reward in rewards for part in ("--reward", reward)]

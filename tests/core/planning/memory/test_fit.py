@@ -45,7 +45,7 @@ def decided(micro_batch_size: int, train: dict[str, Any], **rollout: Any) -> str
     return decide_memory(parse_config({"env": "gsm8k", "train": train, "rollout": rollout}), load, None).checkpointing
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_run_that_cannot_fit_is_refused_with_the_settings_that_fit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

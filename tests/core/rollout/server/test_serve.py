@@ -48,6 +48,7 @@ def link_to(url: str, patience: float = 5.0, warned: Any = None) -> ServerLink:
     return ServerLink(url, replace(CARD, raw_logprobs=None), COMMAND, patience, warned or (lambda text: None))
 
 
+@pytest.mark.core
 def test_weights_and_adapters_arrive_bit_for_bit(running: list[Running]) -> None:
     link, engine = link_to(running[0].url), running[0].engine
     link.put_weights(WEIGHTS.items())
@@ -63,6 +64,7 @@ def test_weights_and_adapters_arrive_bit_for_bit(running: list[Running]) -> None
     assert (link.context, link.block, link.lora) == (64, 16, True)
 
 
+@pytest.mark.core
 def test_completions_come_back_whole_and_a_seed_repeats_them(running: list[Running]) -> None:
     link = link_to(running[0].url)
     link.put_weights({"a": torch.tensor([0.1])}.items())
@@ -120,6 +122,7 @@ def test_weights_are_streamed_and_never_all_there_at_once(running: list[Running]
     assert max(ahead) <= 2, ahead
 
 
+@pytest.mark.core
 def test_a_restarted_server_gets_a_new_epoch_and_serves_nothing_before(running: list[Running]) -> None:
     link = link_to(running[0].url)
     link.put_weights(WEIGHTS.items())
@@ -135,6 +138,7 @@ def test_a_restarted_server_gets_a_new_epoch_and_serves_nothing_before(running: 
     assert len(link.generate([[1]], PARAMS)) == 1
 
 
+@pytest.mark.core
 def test_weights_of_another_run_are_noticed(running: list[Running]) -> None:
     mine, other = link_to(running[0].url), link_to(running[0].url)
     mine.put_weights(WEIGHTS.items())
@@ -146,6 +150,7 @@ def test_weights_of_another_run_are_noticed(running: list[Running]) -> None:
     assert mine.epoch() != before
 
 
+@pytest.mark.core
 def test_a_sync_that_breaks_off_leaves_weights_that_nobody_takes_for_whole(running: list[Running]) -> None:
     def half() -> Iterator[tuple[str, torch.Tensor]]:
         yield "a", WEIGHTS["a"]
@@ -161,6 +166,7 @@ def test_a_sync_that_breaks_off_leaves_weights_that_nobody_takes_for_whole(runni
     assert link.fingerprints(1) == fingerprints(WEIGHTS, 1)
 
 
+@pytest.mark.core
 def test_only_what_changed_travels_until_something_is_in_doubt(running: list[Running]) -> None:
     last, weights = LastWeights(), {"a": torch.randn(50, 40), "tied": torch.randn(2, 3)}
     links = [ServerLink(running[0].url, CARD, COMMAND, 5.0, print, last)]
@@ -192,6 +198,7 @@ def test_only_what_changed_travels_until_something_is_in_doubt(running: list[Run
     assert links[0].put_weights(weights.items()) > whole / 2, "what another run left there is nothing to build on"
 
 
+@pytest.mark.core
 def test_changes_for_a_server_that_dropped_its_copy_are_a_fault_and_everything_follows(running: list[Running]) -> None:
     weights = {"a": torch.randn(50, 40)}
     link = ServerLink(running[0].url, CARD, COMMAND, 5.0, print, LastWeights())
@@ -348,7 +355,7 @@ def test_a_server_that_comes_back_as_another_ends_the_run(running: list[Running]
         link.epoch()
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -392,6 +399,7 @@ def test_the_state_is_told_while_the_engine_works(running: list[Running]) -> Non
     sampling.join()
 
 
+@pytest.mark.core
 def test_nobody_is_served_without_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     guarded = Running(token="secret")
     try:

@@ -77,6 +77,7 @@ def mine(completion: str) -> float:
 """
 
 
+@pytest.mark.core
 def test_nodes_give_the_outcomes_of_one_machine_and_both_take_part() -> None:
     nodes = [Near("a"), Near("b")]
     with scored_on(nodes, [Host.discover().reward("math")]) as scorer:
@@ -93,6 +94,7 @@ def test_the_calls_of_a_lost_node_are_scored_by_another_one() -> None:
     assert nodes[0].asked <= 2
 
 
+@pytest.mark.core
 def test_a_call_whose_nodes_are_lost_three_times_is_a_failure_and_never_a_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grpo.core.scoring.nodes.pool._AWAY", 0.0)
     nodes = [Near("a", lambda asked: False)]

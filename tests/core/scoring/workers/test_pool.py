@@ -79,7 +79,7 @@ def killer(completion: str) -> float | None:
     return 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("deed", "words"),
     [
@@ -108,7 +108,7 @@ def test_a_crash_or_a_hang_costs_only_its_own_completion(deed: str, words: str) 
         assert scorer.score(completions("a"))["mine"][0].score == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.core
 def test_many_crashes_among_many_rows_are_each_blamed_on_the_right_row() -> None:
     texts = ["exit" if i % 50 == 7 else "segfault" if i % 50 == 23 else "a" for i in range(200)]
     outcomes = scores(killer, *texts)
@@ -143,6 +143,7 @@ def poisoned(completion: str) -> float:
     return 1.0
 
 
+@pytest.mark.core
 def test_a_row_does_not_pay_for_what_an_earlier_row_left_behind() -> None:
     outcomes = scores(poisoned, "a", "poison", "b", "c", workers=1)
     assert [outcome.kind for outcome in outcomes] == ["score"] * 4
@@ -154,6 +155,7 @@ def worker_number(completion: str) -> float:
     return float(os.getpid())
 
 
+@pytest.mark.core
 def test_the_worker_of_a_hang_is_replaced_and_a_healthy_one_is_kept() -> None:
     with Scorer([bound(worker_number, timeout=0.5)], workers=1) as scorer:
         first, again = (scorer.score(completions("a"))["mine"][0].score for _ in range(2))
@@ -177,6 +179,7 @@ def test_closures_lambdas_and_options_travel() -> None:
     assert scores(lambda completion: float(os.getpid() != parent), "a")[0].score == 1.0
 
 
+@pytest.mark.core
 def test_a_function_from_a_file_travels_even_with_what_cannot_be_pickled(tmp_path: Path) -> None:
     file = tmp_path / "filed.py"
     file.write_text(
@@ -235,6 +238,7 @@ def test_rows_go_with_the_columns_that_are_read_and_a_bad_one_fails_alone() -> N
     assert "needs the column 'answer'" in (outcomes[3].reason or "")
 
 
+@pytest.mark.core
 def test_whole_completions_and_verdicts_cross_the_border() -> None:
     def judge(completion: Completion) -> Verdict:
         return Verdict(completion.finish_reason == "length", completion.text, "because")
@@ -348,6 +352,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_workers_die_with_their_parent(tmp_path: Path, how: signal.Signals) -> None:
     pids = tmp_path / "pids"
