@@ -31,7 +31,7 @@ def docker_sandbox() -> str:
         return f"docker:image={made_image(client)}"
 
 
-@pytest.fixture(scope="module", params=["local", "docker"])
+@pytest.fixture(scope="module", params=[pytest.param("local", marks=pytest.mark.core), "docker"])
 def results(request):
     """How every cheat did, judged side by side, with an honest program before and after them.
 
