@@ -1,11 +1,13 @@
 // Curves over steps: series in, one SVG out. All charts share the range of steps, the smoothing and the cursor.
 
-const shared = { from: null, to: null, smooth: 5, cursor: null, charts: new Set() };
+import { el, known, mean, number, spelled, svg } from "./dom.js";
+
+export const shared = { from: null, to: null, smooth: 5, cursor: null, charts: new Set() };
 const MARGIN = { left: 46, right: 12, top: 8, bottom: 22 };
 const HEIGHT = 190;
 const TICKS = [1, 2, 2.5, 5, 10];
 const MOST_TICKS = 100;
-const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
+export const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 
 const ticks = (low, high, wanted, whole) => {
   const raw = (high - low) / Math.max(1, wanted);
@@ -66,7 +68,7 @@ const thinned = (points) => {
   return found;
 };
 
-class Chart {
+export class Chart {
   // series: {label, colour, dash, steps, values, low?, high?, dots?, exact?}, whose line is of means unless it is exact; range: [low, high] that is always shown.
   constructor({ title, unit, series, range, opened }) {
     Object.assign(this, { title, unit, series, range, opened });
@@ -308,7 +310,7 @@ const pointAt = (step) => {
   for (const chart of shared.charts) chart.point();
 };
 
-const zoom = (from, to) => {
+export const zoom = (from, to) => {
   shared.from = from;
   shared.to = to;
   document.getElementById("unzoom")?.toggleAttribute("hidden", from === null);

@@ -1,15 +1,16 @@
 // What the file holds: blocks in, numbers and texts of rollouts out. A block is inflated when it is first looked at.
 
+import { bare, byId, known } from "./dom.js";
+
 const KEPT = 96; // blocks of texts that stay inflated
 const ARRAYS = { f4: Float32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
 const KINDS = ["", "score", "abstain", "failure"];
-const VERDICTS = ["", "wrong", "right"];
+export const VERDICTS = ["", "wrong", "right"];
+export const FINISHED = bare({ stop: "ended", length: "cut at a limit", error: "environment failed" });
 
-const inPage = (name) => document.getElementById(name).textContent;
+export const inPage = (name) => byId(name).textContent;
 
-let blocks = inPage; // where those with rollouts are: the name of one in, its text out
-
-const inflate = async (name, source = inPage) => {
+const inflate = async (name, source) => {
   const packed = atob(await source(name));
   const bytes = new Uint8Array(packed.length);
   for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
@@ -17,10 +18,10 @@ const inflate = async (name, source = inPage) => {
   return new Response(stream).arrayBuffer();
 };
 
-const inflateJson = async (name, source) => JSON.parse(new TextDecoder().decode(await inflate(name, source)));
+export const inflateJson = async (name, source) => JSON.parse(new TextDecoder().decode(await inflate(name, source)));
 
 // The last place of an ascending list whose value is at most `value`.
-const lastUpTo = (list, value) => {
+export const lastUpTo = (list, value) => {
   let low = 0,
     high = list.length;
   while (high - low > 1) {
@@ -31,7 +32,7 @@ const lastUpTo = (list, value) => {
   return low;
 };
 
-const parsed = (text, otherwise) => {
+export const parsed = (text, otherwise) => {
   try {
     return text === null ? otherwise : JSON.parse(text);
   } catch {
@@ -39,14 +40,13 @@ const parsed = (text, otherwise) => {
   }
 };
 
-class Run {
-  // source: where the blocks of this state of the run are.
-  constructor(place, summary, source = blocks) {
+export class Run {
+  // source: where the blocks of this state of the run are: the name of one in, its text out.
+  constructor(place, summary, source) {
     Object.assign(this, summary, { source });
     for (const name of ["metrics", "cases", "weights"]) this[name] = bare(summary[name]);
     this.place = place;
     this.kept = new Map();
-    this.whole = new Map(this.recordedBySteps);
   }
 
   // The numbers of all rollouts, by column.
@@ -143,3 +143,19 @@ class Run {
     return { kind: KINDS[this.index[`kind${reward}`][place]], score: this.index[`score${reward}`][place] };
   }
 }
+
+export const reference = (run, place) => `${run.index.step[place]}.${run.index.number[place]}`;
+
+export const named = (run, place) =>
+  `step ${run.index.step[place]}, group ${run.index.group[place]}, #${run.index.number[place]}`;
+
+export const scaleOf = (run) => {
+  let low = 0,
+    high = 0;
+  for (const value of run.index.reward ?? []) {
+    if (Number.isNaN(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+};

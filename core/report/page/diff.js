@@ -3,7 +3,7 @@
 const WORD = /\s+|[\p{L}\p{N}_]+|[^\s]/gu;
 const FAR = 1500; // words that differ, beyond which the two are called different as a whole
 
-const difference = (before, after) => {
+export const difference = (before, after) => {
   const one = before.match(WORD) ?? [],
     two = after.match(WORD) ?? [];
   let head = 0,

@@ -24,14 +24,14 @@ const make = (node, props, children) => {
 };
 
 // A button does what its own code says, and never sends the form that it stands in.
-const el = (tag, props, ...children) =>
+export const el = (tag, props, ...children) =>
   make(document.createElement(tag), tag === "button" ? { type: "button", ...props } : props, children);
-const svg = (tag, props, ...children) => make(document.createElementNS(SVG, tag), props, children);
+export const svg = (tag, props, ...children) => make(document.createElementNS(SVG, tag), props, children);
 
 const code = (point) => "U+" + point.toString(16).toUpperCase().padStart(4, "0");
 
 // A text as it is, with what cannot be seen spelled out.
-const spelled = (text) => {
+export const spelled = (text) => {
   const parts = [];
   let end = 0;
   for (const match of text.matchAll(UNSEEN)) {
@@ -46,21 +46,21 @@ const spelled = (text) => {
   return parts;
 };
 
-const searching = { pattern: null }; // what the reader looks for in texts
+export const searching = { pattern: null }; // what the reader looks for in texts
 
 // A search without regard to case, and to how much white space stands between words; null of no words.
-const patternOf = (words) => {
+export const patternOf = (words) => {
   const parts = (words ?? "").split(/\s+/u).filter(Boolean);
   return parts.length ? new RegExp(parts.map((part) => part.replace(/[$()*+./?[\\\]^{|}]/g, "\\$&")).join("\\s+"), "giu") : null;
 };
 
-const has = (text, pattern) => {
+export const has = (text, pattern) => {
   pattern.lastIndex = 0;
   return pattern.test(text);
 };
 
 // A text as it is, with what the reader looks for marked.
-const marked = (text) => {
+export const marked = (text) => {
   if (!searching.pattern) return spelled(text);
   const parts = [];
   let end = 0;
@@ -74,7 +74,7 @@ const marked = (text) => {
 const MANY = 500; // messages, or columns of a row, that are shown at once
 
 // Draws the first of many, with a button for as many more.
-const inPieces = (node, all, draw, from = 0) => {
+export const inPieces = (node, all, draw, from = 0) => {
   node.append(...all.slice(from, from + MANY).map(draw));
   const left = all.length - from - MANY;
   if (left <= 0) return node;
@@ -93,9 +93,9 @@ const inPieces = (node, all, draw, from = 0) => {
   return node;
 };
 
-const LONG = 60000; // characters of one text that are shown at once
+export const LONG = 60000; // characters of one text that are shown at once
 
-const quoted = (text, props) => {
+export const quoted = (text, props) => {
   const node = el("pre", { ...props, class: "quoted " + (props?.class ?? ""), dir: "auto", tabindex: "0" });
   if (text === "") node.append(el("span", { class: "faint" }, "(empty)"));
   const more = (from) => {
@@ -121,7 +121,7 @@ const quoted = (text, props) => {
 };
 
 // The beginning of a text, or what stands around the words that are looked for.
-const oneLine = (text, width) => {
+export const oneLine = (text, width) => {
   const found = searching.pattern ? text.search(searching.pattern) : -1,
     from = found > width / 4 ? found - 20 : 0;
   const line = (from ? "… " : "") + text
@@ -132,12 +132,19 @@ const oneLine = (text, width) => {
 };
 
 // An object without ancestors: no name that a run chose, such as "constructor", finds anything in it by chance.
-const bare = (members) => Object.assign(Object.create(null), members);
+export const bare = (members) => Object.assign(Object.create(null), members);
 
-const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
+// An element that is in the page from the start, or throughout a view.
+export const byId = (id) => {
+  const node = document.getElementById(id);
+  if (!node) throw new Error(`the page has no #${id}`);
+  return node;
+};
+
+export const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
 
 // Four significant digits, and whole numbers as they are.
-const number = (value) => {
+export const number = (value) => {
   if (!known(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en").replace("-", "−");
@@ -146,14 +153,14 @@ const number = (value) => {
   return text.replaceAll("-", "−").replace("e+", "e");
 };
 
-const direction = (value) => (value > 0 ? "up" : value < 0 ? "down" : "");
-const signed = (value) => (known(value) && value > 0 ? "+" : "") + number(value);
-const percent = (value) => (known(value) ? (100 * value).toFixed(1).replace(/\.0$/, "") + "%" : "–");
-const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
-const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
+export const direction = (value) => (value > 0 ? "up" : value < 0 ? "down" : "");
+export const signed = (value) => (known(value) && value > 0 ? "+" : "") + number(value);
+export const percent = (value) => (known(value) ? (100 * value).toFixed(1).replace(/\.0$/, "") + "%" : "–");
+export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+export const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
 
 // Does something when a node first comes into sight.
-const whenSeen = (node, action) => {
+export const whenSeen = (node, action) => {
   const observer = new IntersectionObserver((seen) => {
     if (!seen.some((one) => one.isIntersecting)) return;
     observer.disconnect();
@@ -162,15 +169,17 @@ const whenSeen = (node, action) => {
   observer.observe(node);
 };
 
+let saying; // the timer of what is said
+
 const say = (text) => {
-  const node = document.getElementById("said");
+  const node = byId("said");
   node.textContent = text;
   node.classList.add("shown");
-  clearTimeout(say.timer);
-  say.timer = setTimeout(() => node.classList.remove("shown"), 2500);
+  clearTimeout(saying);
+  saying = setTimeout(() => node.classList.remove("shown"), 2500);
 };
 
-const copy = async (text, what) => {
+export const copy = async (text, what) => {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
@@ -181,4 +190,24 @@ const copy = async (text, what) => {
     area.remove();
   }
   say(`${what} copied`);
+};
+
+export const field = (label, control) => el("label", { class: "field" }, el("span", null, label), control);
+
+export const select = (options, value, onchange) =>
+  el(
+    "select",
+    { onchange: (event) => onchange(event.target.value || null) },
+    options.map(([key, label]) => el("option", { value: key, selected: key === (value ?? "") }, ...spelled(label))),
+  );
+
+// A number with a bar from the lowest to the highest reward of the run.
+export const meter = (value, [low, high], text) => {
+  const share = known(value) && high > low ? (value - low) / (high - low) : 0;
+  return el(
+    "span",
+    { class: "meter" },
+    el("i", { style: { width: `${(100 * share).toFixed(1)}%` } }),
+    el("span", null, text),
+  );
 };

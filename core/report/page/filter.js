@@ -1,6 +1,10 @@
 // Which rollouts are listed: choices of the address in, places in order out.
 
-const SORTS = {
+import { lastUpTo, VERDICTS } from "./data.js";
+import { has, known, patternOf } from "./dom.js";
+import { span } from "./route.js";
+
+export const SORTS = {
   "": "as recorded",
   "-reward": "best first",
   reward: "worst first",
@@ -10,15 +14,10 @@ const SORTS = {
   tokens: "shortest first",
 };
 
-const span = (text) => {
-  const found = /^(\d+)(?:-(\d+))?$/.exec(text ?? "");
-  return found ? [Number(found[1]), Number(found[2] ?? found[1])] : null;
-};
-
-const limit = (text) => (known(text) && text !== "" && Number.isFinite(Number(text)) ? Number(text) : null);
+export const limit = (text) => (known(text) && text !== "" && Number.isFinite(Number(text)) ? Number(text) : null);
 
 // Everything but the search in texts, which reads blocks.
-const matching = (run, choices) => {
+export const matching = (run, choices) => {
   const { index } = run;
   const tests = [];
   const within = (name, text) => {
@@ -76,7 +75,7 @@ const ordered = (found, run, sort, score) => {
 };
 
 // Those of the places whose texts have the words, block by block; `told` hears of the places found so far.
-const searched = async (run, places, words, told, alive) => {
+export const searched = async (run, places, words, told, alive) => {
   const wanted = patternOf(words);
   const order = new Map(places.map((place, at) => [place, at]));
   const found = [];

@@ -1,7 +1,15 @@
 // What belongs to a rollout: the others of its group, the same prompt at other steps, the difference to one of them.
 
+import { conversation, prompt } from "./conversation.js";
+import { named, reference, VERDICTS } from "./data.js";
+import { difference } from "./diff.js";
+import {
+  counted, direction, el, known, LONG, mean, meter, number, oneLine, select, signed, spelled, whenSeen,
+} from "./dom.js";
+import { choose, linkOf } from "./route.js";
+
 // A bar for each member of the group; the one that is open stands out.
-const memberStrip = (run, place) => {
+export const memberStrip = (run, place) => {
   const { index } = run,
     step = index.step[place],
     group = index.group[place];
@@ -36,7 +44,7 @@ const memberStrip = (run, place) => {
 };
 
 // All members of a group beside each other.
-const sideBySide = async (run, place) => {
+export const sideBySide = async (run, place) => {
   const { index } = run,
     step = index.step[place],
     group = index.group[place];
@@ -94,7 +102,7 @@ const sideBySide = async (run, place) => {
 const MOST_STEPS = 24; // of one prompt that are listed: each may inflate a block
 
 // The same prompt at other steps: one line each, so that one can see it learned.
-const through = (run, place) => {
+export const through = (run, place) => {
   const { index } = run,
     wanted = index.prompt[place],
     own = index.step[place];
@@ -169,7 +177,7 @@ const differenceNode = (before, after) => {
 };
 
 // The choice of another completion, from which the difference is shown in the place of the text.
-const compareWith = (run, place, texts, body, choices) => {
+export const compareWith = (run, place, texts, body, choices) => {
   const { index } = run,
     all = run.group(index.step[place], index.group[place]);
   const rated = all.filter((own) => own !== place && known(index.reward[own]));

@@ -1,5 +1,7 @@
 // What a person says of a run, and the end of one: a run in, dialogs out whose answers go to the server.
 
+import { el, spelled } from "./dom.js";
+
 const send = async (what, value) => {
   const answer = await fetch(what, {
     method: "POST",
@@ -48,7 +50,7 @@ const dialog = (title, fields, done, act, may = () => true) => {
   node.showModal();
 };
 
-const labelDialog = (run, changed) => {
+export const labelDialog = (run, changed) => {
   const tags = el("input", { type: "text", value: run.tags.join(", ") });
   const note = el("textarea", { rows: 5, value: run.note });
   const hidden = el("input", { type: "checkbox", checked: run.hidden });
@@ -68,7 +70,7 @@ const labelDialog = (run, changed) => {
   );
 };
 
-const deleteDialog = (run, changed) => {
+export const deleteDialog = (run, changed) => {
   const typed = el("input", { type: "text", autocomplete: "off", spellcheck: "false" });
   dialog(
     `Delete ${run.name}`,

@@ -1,22 +1,18 @@
 // The list of rollouts: choices in, rows out. Only the rows in sight exist.
 
-const ROW = 58; // pixels, as in the style sheet
+import { FINISHED, VERDICTS } from "./data.js";
+import { el, field, known, marked, meter, number, oneLine, select, spelled } from "./dom.js";
+import { limit, SORTS } from "./filter.js";
+import { choose, go, here, linkTo, span } from "./route.js";
 
-const field = (label, control) => el("label", { class: "field" }, el("span", null, label), control);
-
-const select = (options, value, onchange) =>
-  el(
-    "select",
-    { onchange: (event) => onchange(event.target.value || null) },
-    options.map(([key, label]) => el("option", { value: key, selected: key === (value ?? "") }, ...spelled(label))),
-  );
+export const ROW = 58; // pixels, as in the style sheet
 
 const NARROWING = ["step", "group", "prompt", "env", "finish", "verdict", "failed", "flipped", "reward", "abstained", "min", "max", "q"];
 const FOLDED = ["group", "env", "finish", "verdict", "failed", "flipped", "reward", "min", "max"];
 const TYPING = 250; // milliseconds without a key before the words are looked for
 
 // What chooses the rollouts of the list. Its controls stay while choices change: what is written in one is not lost.
-class Filters {
+export class Filters {
   // open: tells the place of the rollout that is open.
   constructor(runs, run, choices, open) {
     Object.assign(this, { run, open, controls: new Map() });
@@ -177,7 +173,7 @@ class Filters {
   }
 }
 
-class RolloutList {
+export class RolloutList {
   // opened: called with the place of the rollout that is chosen.
   constructor(run, opened) {
     Object.assign(this, { run, opened, places: [], at: -1 });
@@ -281,25 +277,3 @@ class RolloutList {
     );
   }
 }
-
-// A number with a bar from the lowest to the highest reward of the run.
-const meter = (value, [low, high], text) => {
-  const share = known(value) && high > low ? (value - low) / (high - low) : 0;
-  return el(
-    "span",
-    { class: "meter" },
-    el("i", { style: { width: `${(100 * share).toFixed(1)}%` } }),
-    el("span", null, text),
-  );
-};
-
-const scaleOf = (run) => {
-  let low = 0,
-    high = 0;
-  for (const value of run.index.reward ?? []) {
-    if (Number.isNaN(value)) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  return [low, high];
-};

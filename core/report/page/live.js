@@ -1,5 +1,13 @@
 // A page that follows its runs: their newest state in, the same view of it out, with the reader where they were.
 
+import { prepared } from "./browser.js";
+import { inflateJson, inPage, Run } from "./data.js";
+import { counted } from "./dom.js";
+import { begin, draw, indicator, ready } from "./main.js";
+import { here } from "./route.js";
+import { overtaken, pause, served } from "./served.js";
+import { browsing, state } from "./state.js";
+
 const LEAST_WAIT = 2000; // milliseconds between questions
 const SHARE = 10; // the wait is so many times as long as the last answer took: large runs are asked about less often
 
@@ -37,8 +45,9 @@ const renew = async ({ summary, version }) => {
   const next = found.map((own, place) => new Run(place, own, source));
   await Promise.all(next.map(prepared));
   shown = true;
-  runs = next;
-  if (current === browser && browser !== null) await browser.renew(runs[browser.run.place]);
+  state.runs = next;
+  const browser = browsing();
+  if (browser) await browser.renew(next[browser.run.place]);
   else if (here().view === "overview") await redrawn();
 };
 
@@ -72,4 +81,5 @@ const follow = async () => {
   }
 };
 
+begin(served(inPage("version")));
 ready.then(follow);

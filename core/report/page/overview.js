@@ -1,6 +1,9 @@
 // The first view: what became of the runs, what went wrong, and the curves.
 
-const swatch = (run) => el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } });
+import { Chart, shared, zoom } from "./chart.js";
+import { counted, el, known, mean, number, percent, spelled, svg } from "./dom.js";
+import { HELD_OUT, panelsOf, seriesOf, swatch } from "./panels.js";
+import { go, linkTo } from "./route.js";
 
 const firstAndLast = (values, window) => {
   const all = (values ?? []).filter(known);
@@ -334,7 +337,7 @@ const controls = () => {
   );
 };
 
-const overview = (runs) => {
+export const overview = (runs) => {
   const { sections, flat, metrics } = panelsOf(runs);
   const opened = (step) => go(linkTo("rollouts", { step }));
   const charts = [];

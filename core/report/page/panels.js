@@ -1,6 +1,9 @@
 // Which curves stand in which panel: the metrics of runs in, panels by section out. A metric that no panel knows gets one
 // of its own, so that nothing that was measured is missing.
 
+import { DASHES } from "./chart.js";
+import { el, known } from "./dom.js";
+
 // Okabe and Ito's colours, which people who see colours otherwise tell apart too; two of them differ on a dark page.
 const COLOURS = [
   "var(--c0)",
@@ -12,7 +15,7 @@ const COLOURS = [
   "var(--c6)",
   "var(--c7)",
 ];
-const HELD_OUT = "held_out/accuracy";
+export const HELD_OUT = "held_out/accuracy";
 
 const one = (key, label) => ({ key, label });
 const every = (keys, pattern, label) =>
@@ -192,7 +195,7 @@ const SECTIONS = [
 ];
 
 // Sections of panels, and the panels in which nothing but zeros stands.
-const panelsOf = (runs) => {
+export const panelsOf = (runs) => {
   const metrics = runs.map((run) => run.metrics);
   const keys = [...new Set(metrics.flatMap((own) => Object.keys(own)))];
   const used = new Set([`${HELD_OUT}_low`, `${HELD_OUT}_high`]);
@@ -220,7 +223,7 @@ const panelsOf = (runs) => {
 };
 
 // A colour says the run where there are several, and else the curve.
-const seriesOf = (runs, metrics, panel) =>
+export const seriesOf = (runs, metrics, panel) =>
   panel.curves.flatMap(({ key, label }, at) =>
     runs.flatMap((run, place) => {
       const values = metrics[place][key];
@@ -243,3 +246,5 @@ const seriesOf = (runs, metrics, panel) =>
       ];
     }),
   );
+
+export const swatch = (run) => el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } });

@@ -44,7 +44,7 @@ const isJson = (text) => {
 };
 
 // The members of a JSON object with their values as they are written.
-const members = (json) => {
+export const members = (json) => {
   const found = [];
   const token = /"(?:[^"\\]|\\.)*"|[{}[\],:]/g;
   let depth = 0,
@@ -66,7 +66,7 @@ const members = (json) => {
 };
 
 // A Case with the columns that a reward reads; outcomes are [kind, score, reason] of each text.
-const caseText = (reads, columns, texts, outcomes) => {
+export const caseText = (reads, columns, texts, outcomes) => {
   const all = isJson(columns) ? members(columns) : [];
   const values = new Map(all);
   const names = reads?.columns ? reads.columns.filter((name) => values.has(name)) : all.map(([name]) => name);

@@ -1,13 +1,16 @@
 // Where a reader is: the fragment of the address in, a view with its choices out. Every view has such a link.
 
+import { reference } from "./data.js";
+import { known } from "./dom.js";
+
 const VIEWS = ["overview", "rollouts", "settings"];
 
-const here = () => {
+export const here = () => {
   const [view, query] = location.hash.slice(1).split("?", 2);
   return { view: VIEWS.includes(view) ? view : "overview", choices: new URLSearchParams(query ?? "") };
 };
 
-const linkTo = (view, choices) => {
+export const linkTo = (view, choices) => {
   const query = new URLSearchParams(Object.entries(choices ?? {}).filter(([, value]) => known(value) && value !== ""));
   return `#${view}${String(query) ? "?" + query : ""}`;
 };
@@ -25,14 +28,14 @@ const opening = (run, place, changes) => {
   return { ...kept, run: run.place || null, view: null, to: null, at: reference(run, place), ...changes };
 };
 
-const linkOf = (run, place, changes) => linkTo("rollouts", opening(run, place, changes));
+export const linkOf = (run, place, changes) => linkTo("rollouts", opening(run, place, changes));
 
-const go = (link) => {
+export const go = (link) => {
   location.hash = link;
 };
 
 // Changes some choices of this view; `quiet` leaves no entry to go back to.
-const choose = (changes, quiet) => {
+export const choose = (changes, quiet) => {
   const { view, choices } = here();
   const link = linkTo(view, { ...Object.fromEntries(choices), ...changes });
   if (link === location.hash) return;
@@ -40,4 +43,9 @@ const choose = (changes, quiet) => {
     history.replaceState(null, "", link);
     dispatchEvent(new HashChangeEvent("hashchange"));
   } else go(link);
+};
+
+export const span = (text) => {
+  const found = /^(\d+)(?:-(\d+))?$/.exec(text ?? "");
+  return found ? [Number(found[1]), Number(found[2] ?? found[1])] : null;
 };

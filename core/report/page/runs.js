@@ -1,5 +1,8 @@
 // The runs of a folder: what the server says of them in; a table to sort, search, compare and label out.
 
+import { byId, counted, el, known, number, oneLine, percent, spelled } from "./dom.js";
+import { deleteDialog, labelDialog } from "./labels.js";
+
 const EVERY = 2000; // milliseconds between questions
 
 const COLUMNS = [
@@ -176,8 +179,7 @@ const everything = el("input", {
   },
 });
 
-document
-  .getElementById("page")
+byId("page")
   .replaceChildren(
     el("nav", { class: "top", "aria-label": "Views" }, el("a", { href: "./", "aria-current": "page" }, "All runs"), live),
     el(

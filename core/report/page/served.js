@@ -2,19 +2,19 @@
 
 let wake = () => {}; // ends the wait before the next question
 
-const pause = (time) =>
+export const pause = (time) =>
   new Promise((done) => {
     setTimeout(done, time);
     wake = done;
   });
 
 // The runs went on: all that is shown will be drawn anew, so nobody waits for this block any more.
-const overtaken = () => {
+export const overtaken = () => {
   wake();
   return new Promise(() => {});
 };
 
-const served = (version, gone = overtaken) => async (name) => {
+export const served = (version, gone = overtaken) => async (name) => {
   for (;;) {
     try {
       const answer = await fetch(`block${location.search}&name=${name}&version=${version}`);
@@ -26,5 +26,3 @@ const served = (version, gone = overtaken) => async (name) => {
   }
   return gone();
 };
-
-blocks = served(inPage("version"));

@@ -1,5 +1,9 @@
 // The configuration of each run, the versions underneath, and what differs between runs.
 
+import { el, spelled } from "./dom.js";
+import { swatch } from "./panels.js";
+import { choose, here } from "./route.js";
+
 const flatten = (value, name, found) => {
   if (value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length) {
     for (const [key, own] of Object.entries(value)) flatten(own, name ? `${name}.${key}` : key, found);
@@ -53,7 +57,7 @@ const settingsTable = (title, runs, values, only) => {
   );
 };
 
-const settings = (runs) => {
+export const settings = (runs) => {
   const only = runs.length > 1 && here().choices.get("all") === null;
   const node = el(
     "main",
