@@ -1,6 +1,6 @@
 // The rollouts of a run: its list with what chooses from it, and the one that is open.
 
-import { reference, scaleOf } from "./data.js";
+import { reference } from "./data.js";
 import { el, number, patternOf, percent, searching, spelled } from "./dom.js";
 import { matching, searched } from "./filter.js";
 import { sideBySide, through } from "./group.js";
@@ -9,22 +9,22 @@ import { detail } from "./rollout.js";
 import { choose, here, span } from "./route.js";
 import { state } from "./state.js";
 
-const NARROW = 900; // pixels, as in the style sheet: below, the list and a rollout stand one after the other
+/** @import { Run } from "./data.js" */
 
-// What lists and rollouts of a run are drawn with.
-export const prepared = async (run) => {
-  await run.load();
-  run.scale ??= scaleOf(run);
-  run.judged ??= run.index.verdict?.some((verdict) => verdict > 0) ?? false;
-};
+const NARROW = 900; // pixels, as in the style sheet: below, the list and a rollout stand one after the other
 
 // The list stays while only the open rollout changes, so that nobody loses their place.
 export class Browser {
+  /** @param {Run} run */
   constructor(run) {
     this.run = run;
     this.count = el("p", { class: "count", role: "status" });
     this.top = el("div");
+    /** @type {Filters | null} */
     this.filters = null;
+    this.place = -1; // of the rollout that is open
+    /** @type {string | null} */
+    this.asked = null; // the choices that the list is of
     this.list = new RolloutList(run, (place) =>
       choose({ at: reference(this.run, place), view: null, to: null }, innerWidth >= NARROW),
     );
@@ -39,6 +39,7 @@ export class Browser {
     this.turn = 0;
   }
 
+  /** @param {URLSearchParams} choices */
   async show(choices) {
     const turn = ++this.turn;
     const at = choices.get("at");
@@ -69,16 +70,19 @@ export class Browser {
   }
 
   // Says why no rollout is shown: the link is to one that is not here, or none fits.
+  /** @param {string | null} at */
   nothing(at) {
     const part = this.run.held < this.run.recorded ? ", which holds a part of its run's" : "";
     const text = at ? `There is no rollout ${at} in this page${part}.` : "No rollout fits what is chosen.";
     return el("p", { class: "quiet" }, ...spelled(text));
   }
 
+  /** @param {URLSearchParams} choices */
   async filter(choices) {
     const asked = this.asked,
       words = choices.get("q");
     const places = matching(this.run, choices);
+    /** @param {number[]} found @param {number} share */
     const tell = (found, share) => {
       this.list.show(found, this.place);
       const rest = share < 1 ? `, ${percent(share)} searched` : "";
@@ -100,6 +104,7 @@ export class Browser {
   }
 
   // Takes in a newer state of the run: what is open stays open, and the row on top of the list stays on top.
+  /** @param {Run} run */
   async renew(run) {
     const { choices } = here();
     const { node } = this.list,
@@ -109,7 +114,8 @@ export class Browser {
     this.run = this.list.run = run;
     const [place, first] = marks.map((mark) => (mark ? run.at(mark) : -1));
     this.place = place;
-    this.filters = this.filters?.renewed(state.runs, run, choices) ?? new Filters(state.runs, run, choices, () => this.place);
+    this.filters =
+      this.filters?.renewed(state.runs, run, choices) ?? new Filters(state.runs, run, choices, () => this.place);
     if (this.filters.node.parentNode !== this.top) this.top.replaceChildren(this.filters.node);
     await this.filter(choices);
     const at = this.list.places.indexOf(first);

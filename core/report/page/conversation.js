@@ -2,8 +2,12 @@
 
 import { bare, direction, el, inPieces, known, number, quoted, signed, spelled } from "./dom.js";
 
+/** @import { Message, Run, Texts } from "./data.js" */
+/** @import { Child } from "./dom.js" */
+
 const SHOWN_AS = bare({ user: "user", assistant: "policy", system: "system", tool: "tool" });
 
+/** @param {Message} own @param {{ title?: string, note?: Child[] }} [props] */
 const message = ({ role, content, ...rest }, props) => {
   const others = Object.entries(rest).filter(([, value]) => known(value) && value !== "");
   return el(
@@ -27,13 +31,14 @@ const message = ({ role, content, ...rest }, props) => {
   );
 };
 
+/** @param {Run} run @param {Texts} texts */
 export const prompt = (run, texts) => {
   const body = el("div");
   const asMessages = () => {
     body.replaceChildren();
     inPieces(body, texts.prompt, (own) => message(own));
   };
-  const asSeen = () => body.replaceChildren(quoted(texts.seen, { class: "seen" }));
+  const asSeen = () => body.replaceChildren(quoted(texts.seen ?? "", { class: "seen" }));
   const why = run.unseen ?? "the schemas of its tools stood in it too, and they are not recorded";
   const button = el(
     "button",
@@ -54,16 +59,21 @@ export const prompt = (run, texts) => {
 };
 
 // What the policy said, and what it was told in between.
+/** @param {Texts} texts */
 export const conversation = (texts) => {
   if (texts.messages.length <= 1) return [quoted(texts.completion)];
   const rewards = texts.turnRewards ?? (Array.isArray(texts.info?.rewards) ? texts.info.rewards : []);
   const advantages = texts.turnAdvantages ?? [];
   let turn = 0;
+  /** @param {Message} own */
   const said = (own) => {
     if (own.role !== "assistant") return message(own, { title: own.role === "tool" ? "tool" : "environment" });
     const note = [
       turn < rewards.length && `reward ${number(rewards[turn])}`,
-      turn < advantages.length && ["advantage ", el("b", { class: direction(advantages[turn]) }, signed(advantages[turn]))],
+      turn < advantages.length && [
+        "advantage ",
+        el("b", { class: direction(advantages[turn]) }, signed(advantages[turn])),
+      ],
     ];
     turn += 1;
     return message(own, { title: `turn ${turn}`, note });

@@ -5,6 +5,8 @@ import { byId, copy, el } from "./dom.js";
 import { choose, go, here } from "./route.js";
 import { address, browsing, state } from "./state.js";
 
+/** @import { Browser } from "./browser.js" */
+
 const HELP = [
   ["j, k", "the next rollout, the one before"],
   ["/", "search in texts"],
@@ -18,6 +20,7 @@ const HELP = [
   ["Esc", "back to the list"],
 ];
 
+/** @type {string | null} */
 let early = null; // what is typed before the field of the search is there
 
 export const help = () =>
@@ -33,8 +36,13 @@ export const help = () =>
     el("form", { method: "dialog" }, el("button", { type: "submit" }, "Close")),
   );
 
+const helpDialog = () => /** @type {HTMLDialogElement | null} */ (document.getElementById("help"));
+
+export const openHelp = () => helpDialog()?.showModal();
+
+/** @param {string} text */
 const search = (text) => {
-  const input = byId("search");
+  const input = /** @type {HTMLInputElement} */ (byId("search"));
   input.focus();
   if (!text) return input.select();
   input.value = text;
@@ -49,21 +57,26 @@ export const searchEarly = () => {
   search(text);
 };
 
+/** @param {EventTarget | null} node @returns {node is HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement} */
 const typing = (node) =>
   node instanceof HTMLInputElement || node instanceof HTMLSelectElement || node instanceof HTMLTextAreaElement;
 
+/** @param {string} name */
+const menuOf = (name) => /** @type {HTMLSelectElement | null} */ (document.querySelector(`.${name} select`));
+
+/** @type {Record<string, (browser: Browser) => void>} */
 const KEYS = {
   j: (browser) => browser.list.move(1),
   k: (browser) => browser.list.move(-1),
   g: (browser) =>
     choose({ at: reference(browser.run, browser.place), view: here().choices.get("view") ? null : "group", to: null }),
   d: (browser) => {
-    const menu = document.querySelector(".compare select");
+    const menu = menuOf("compare");
     if (menu && menu.options.length > 1)
       choose({ at: reference(browser.run, browser.place), to: menu.value ? null : menu.options[1].value });
   },
   t: (browser) => {
-    const menu = document.querySelector(".colouring select");
+    const menu = menuOf("colouring");
     if (menu)
       choose({
         at: reference(browser.run, browser.place),
@@ -71,13 +84,14 @@ const KEYS = {
         to: null,
       });
   },
-  h: (browser) => browser.filters.move(-1),
-  l: (browser) => browser.filters.move(1),
+  h: (browser) => browser.filters?.move(-1),
+  l: (browser) => browser.filters?.move(1),
   Escape: () => choose({ at: null, view: null, to: null }),
 };
 
+/** @param {KeyboardEvent} event */
 const pressed = (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || document.getElementById("help")?.open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || helpDialog()?.open) return;
   if (typing(event.target)) {
     if (event.key === "Escape") event.target.blur();
     return;
@@ -89,8 +103,8 @@ const pressed = (event) => {
   }
   const opened = { o: "#overview", r: state.visited, s: "#settings" }[event.key];
   if (opened) go(opened);
-  else if (event.key === "?") byId("help").showModal();
-  else if (event.key === "c") copy(address(), "Link");
+  else if (event.key === "?") openHelp();
+  else if (event.key === "c" && state.view) copy(address(), "Link");
   else if (event.key === "/") {
     event.preventDefault();
     if (browsing()) return search("");

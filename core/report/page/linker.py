@@ -16,7 +16,7 @@ from pathlib import Path
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([a-z]+\.js)";\n', re.MULTILINE)
 TYPES = re.compile(r"^ */\*\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)  # comments that only the type checker reads
 HEAD = re.compile(rf"(?://.*\n|\n|{IMPORT.pattern})*", re.MULTILINE)
-EXPORT = re.compile(r"^export (?=const ([\w$]+) = |class ([\w$]+) )", re.MULTILINE)
+EXPORT = re.compile(r"^export (?=const ([\w$]+) =\s|class ([\w$]+) )", re.MULTILINE)
 REFUSED = re.compile(r"^\s*(?:import|export)\b.*|\bimport\s*[(.].*", re.MULTILINE)
 NAME = re.compile(r"[A-Za-z_$][\w$]*")
 

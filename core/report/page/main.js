@@ -1,16 +1,19 @@
 // Puts the views together: the address in, a page out.
 
-import { Browser, prepared } from "./browser.js";
-import { inflateJson, inPage, Run } from "./data.js";
+import { Browser } from "./browser.js";
+import { inPage, runsOf } from "./data.js";
 import { byId, el } from "./dom.js";
-import { help, listen, searchEarly } from "./keys.js";
+import { help, listen, openHelp, searchEarly } from "./keys.js";
 import { overview } from "./overview.js";
 import { here } from "./route.js";
 import { settings } from "./settings.js";
 import { browsing, state } from "./state.js";
 
+/** @import { Source } from "./data.js" */
+
 export const indicator = el("span", { class: "live" }); // how old the page is, where it follows its runs
 
+/** @param {string} view */
 const navigation = (view) =>
   el(
     "nav",
@@ -32,14 +35,14 @@ const navigation = (view) =>
       ["rollouts", "Rollouts"],
       ["settings", "Settings"],
     ].map(([name, label]) =>
-      el("a", { href: name === "rollouts" ? state.visited : `#${name}`, "aria-current": name === view ? "page" : null }, label),
+      el(
+        "a",
+        { href: name === "rollouts" ? state.visited : `#${name}`, "aria-current": name === view ? "page" : null },
+        label,
+      ),
     ),
     document.getElementById("version") && [el("a", { href: "./" }, "All runs"), indicator],
-    el(
-      "button",
-      { class: "keys", "aria-label": "Keys", onclick: () => byId("help").showModal() },
-      "?",
-    ),
+    el("button", { class: "keys", "aria-label": "Keys", onclick: openHelp }, "?"),
   );
 
 export const draw = async () => {
@@ -51,7 +54,7 @@ export const draw = async () => {
   let next;
   if (view === "rollouts") {
     await ready;
-    await prepared(run);
+    await run.load();
     next = state.browser = new Browser(run);
   } else next = (view === "settings" ? settings : overview)(state.runs);
   state.view?.close();
@@ -64,12 +67,14 @@ export const draw = async () => {
   searchEarly();
 };
 
+/** @type {Promise<void>} */
 export const ready = new Promise((done) => {
-  if (document.readyState === "loading") addEventListener("DOMContentLoaded", done);
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", () => done());
   else done();
 });
 
 // source: where blocks are: the name of one in, its text out.
+/** @param {Source} source */
 export const begin = async (source) => {
   listen();
   if (!("DecompressionStream" in window)) {
@@ -77,8 +82,8 @@ export const begin = async (source) => {
       "This report needs a browser of 2023 or later: Chromium 93, Firefox 113 or a Safari as new.";
     return;
   }
-  const summary = await inflateJson("summary", inPage);
-  const runs = (state.runs = summary.runs.map((own, place) => new Run(place, own, source)));
+  const runs = await runsOf(inPage, source);
+  state.runs = runs;
   document.title = `${runs.map((run) => run.name).join(", ")} · grpo report`;
   addEventListener("hashchange", draw);
   await draw();

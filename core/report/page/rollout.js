@@ -8,13 +8,27 @@ import { caseText, members } from "./python.js";
 import { choose } from "./route.js";
 import { address } from "./state.js";
 
+/** @import { Run, Texts, Token } from "./data.js" */
+/** @import { Child } from "./dom.js" */
+
 const FEW_TOKENS = 20000; // that are drawn one by one
 
+/** @param {number} share */
 const strength = (share) => Math.min(75, 75 * share).toFixed(0);
+/** @param {number} value @param {number} most */
 const twoWays = (value, most) =>
-  value === 0 ? null : `color-mix(in srgb, var(${value > 0 ? "--c2" : "--c1"}) ${strength(Math.abs(value) / most)}%, transparent)`;
+  value === 0
+    ? null
+    : `color-mix(in srgb, var(${value > 0 ? "--c2" : "--c1"}) ${strength(Math.abs(value) / most)}%, transparent)`;
 
-// What tokens are coloured by: a number of each, the colour of a number, and the words for it.
+/**
+ * What tokens are coloured by: a number of each, the colour of a number, and the words for it.
+ * @typedef {{
+ *   name: string, says: string, samples: number[], unit: string, value: (token: Token) => number | null,
+ *   colour: (value: number) => string | null, told: (value: number) => string
+ * }} Colouring
+ */
+/** @type {Record<string, Colouring>} */
 const COLOURINGS = bare({
   token: {
     name: "log-probability",
@@ -45,11 +59,16 @@ const COLOURINGS = bare({
   },
 });
 
+/** @param {Token[]} tokens @param {Colouring} colouring @returns {Child[]} */
 const byToken = (tokens, { name, says, samples, unit, value, colour, told }) => {
+  /** @param {string} text @param {number | null} own */
   const node = (text, own) =>
     el(
       "span",
-      { title: known(own) ? told(own) : `${name} unknown`, style: known(own) ? { "background-color": colour(own) ?? "" } : null },
+      {
+        title: known(own) ? told(own) : `${name} unknown`,
+        style: known(own) ? { "background-color": colour(own) ?? "" } : null,
+      },
       ...spelled(text),
     );
   const shown = tokens.slice(0, FEW_TOKENS);
@@ -62,17 +81,24 @@ const byToken = (tokens, { name, says, samples, unit, value, colour, told }) => 
       unit,
       tokens.length > FEW_TOKENS && ` The first ${number(FEW_TOKENS)}.`,
     ),
-    el("pre", { class: "quoted tokens", dir: "auto", tabindex: "0" }, shown.map((own) => node(own.text, value(own)))),
+    el(
+      "pre",
+      { class: "quoted tokens", dir: "auto", tabindex: "0" },
+      shown.map((own) => node(own.text, value(own))),
+    ),
   ];
 };
 
 // Which colourings a rollout has numbers for; those it was trained with are missing where it had no gradient.
+/** @param {Token[]} tokens */
 const colourings = (tokens) =>
   Object.entries(COLOURINGS).filter(([name, { value }]) => name === "token" || tokens.some((own) => known(value(own))));
 
+/** @param {number | null} score @param {number} weight */
 const weighted = (score, weight) =>
   known(score) && weight !== 1 ? `× ${number(weight)} = ${number(score * weight)}` : `× ${number(weight)}`;
 
+/** @param {Run} run @param {number} place @param {Texts} texts */
 const outcomes = (run, place, texts) => {
   const rows = run.rewards.map((name, at) => {
     const { kind } = run.outcome(at, place),
@@ -83,7 +109,11 @@ const outcomes = (run, place, texts) => {
       { class: kind },
       el("th", { scope: "row" }, ...spelled(name)),
       el("td", null, kind === "score" ? number(score) : kind === "abstain" ? "abstained" : "failed"),
-      el("td", { class: "faint" }, known(run.weights[name]) ? weighted(kind === "score" ? score : null, run.weights[name]) : ""),
+      el(
+        "td",
+        { class: "faint" },
+        known(run.weights[name]) ? weighted(kind === "score" ? score : null, run.weights[name]) : "",
+      ),
       el("td", { class: "reason" }, reason ? quoted(reason) : ""),
     );
   });
@@ -107,6 +137,7 @@ const outcomes = (run, place, texts) => {
   );
 };
 
+/** @param {Texts} texts */
 const columns = (texts) => {
   const rows = members(texts.columns);
   return (
@@ -128,6 +159,7 @@ const columns = (texts) => {
   );
 };
 
+/** @param {Texts} texts */
 const information = (texts) =>
   texts.infoText &&
   texts.infoText !== "{}" &&
@@ -139,10 +171,12 @@ const information = (texts) =>
   );
 
 // A Case for one reward, as `grpo shrink` would print it for this text.
+/** @param {Run} run @param {number} place @param {Texts} texts @param {string} reward */
 const regression = async (run, place, texts, reward) => {
   const at = run.rewards.indexOf(reward),
     reads = run.cases[reward];
   const group = reads?.grouped ? run.group(run.index.step[place], run.index.group[place]) : [place];
+  /** @type {[number, Texts][]} */
   const found = [];
   for (const own of group) {
     const read = own === place ? texts : await run.texts(own);
@@ -156,6 +190,7 @@ const regression = async (run, place, texts, reward) => {
   );
 };
 
+/** @param {Run} run @param {number} place @param {Texts} texts */
 const actions = (run, place, texts) => {
   const scored = run.rewards.filter((_, at) => run.outcome(at, place).kind);
   return el(
@@ -177,6 +212,7 @@ const actions = (run, place, texts) => {
   );
 };
 
+/** @param {Run} run @param {number} place @param {URLSearchParams} choices */
 export const detail = async (run, place, choices) => {
   const texts = await run.texts(place),
     { index } = run;
@@ -188,7 +224,7 @@ export const detail = async (run, place, choices) => {
   const body = el(
     "div",
     { class: "answer" },
-    ...(by ? byToken(texts.tokens, COLOURINGS[by]) : conversation(texts)),
+    ...(by && texts.tokens ? byToken(texts.tokens, COLOURINGS[by]) : conversation(texts)),
   );
   const tokens =
     offered.length > 0 &&
@@ -198,7 +234,7 @@ export const detail = async (run, place, choices) => {
       "Tokens by ",
       el(
         "select",
-        { onchange: (event) => choose({ by: event.target.value || null, to: null, at: reference(run, place) }) },
+        { onchange: (event) => choose({ by: event.currentTarget.value || null, to: null, at: reference(run, place) }) },
         el("option", { value: "", selected: by === null }, "–"),
         offered.map(([own, { name }]) => el("option", { value: own, selected: by === own }, name)),
       ),
@@ -228,6 +264,7 @@ export const detail = async (run, place, choices) => {
               el("b", { class: direction(index.advantage[place]) }, signed(index.advantage[place])),
             ),
         index.new_reward &&
+          index.new_advantage &&
           el(
             "span",
             { class: "renewed" },

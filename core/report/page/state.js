@@ -2,9 +2,15 @@
 
 import { here, linkOf } from "./route.js";
 
+/** @import { Browser } from "./browser.js" */
+/** @import { Run } from "./data.js" */
+
 export const state = {
+  /** @type {Run[]} */
   runs: [],
+  /** @type {{ node: HTMLElement, close: () => void } | null} */
   view: null, // what is shown
+  /** @type {Browser | null} */
   browser: null, // the newest browser of rollouts, shown or not
   visited: "#rollouts", // the list as it was left
 };
