@@ -6,7 +6,7 @@ import { bare, byId } from "./dom.js";
 /** @typedef {"f4" | "u4" | "u2" | "u1"} ColumnType */
 /** @typedef {(name: string) => string | Promise<string>} Source where blocks are: the name of one in, its text out */
 /**
- * The columns of numbers that index.py writes; none of a run without rollouts, the last four only with --new.
+ * The numbers of all rollouts by column, from index.py. A run without rollouts has none; the optional ones need --new.
  * @typedef {{
  *   step: Column, number: Column, group: Column, tokens: Column, prompt: Column, env: Column, finish: Column,
  *   verdict: Column, failed: Column, reward: Column, advantage: Column,
@@ -15,17 +15,17 @@ import { bare, byId } from "./dom.js";
  * }} Index
  */
 /**
- * What alarms.py tells.
+ * An alarm, from alarms.py.
  * @typedef {{
  *   step: number, kind: "health" | "hacking" | "canary" | "failure" | "state", text: string, reward: string
  * }} Alarm
  */
 /**
- * What cases.py tells of a reward.
+ * What a regression case of a reward needs, from cases.py.
  * @typedef {{ columns: string[] | null, options: string | null, grouped: boolean }} Reads
  */
 /**
- * What compared.py tells of the rewards of --new.
+ * What the rewards of --new would change, from compared.py.
  * @typedef {{
  *   rewards: string[], means: [number | null, number | null], unscored: [number, number], groups: number,
  *   lost_signal: string[], gained_signal: string[], flips: number, shift: number | null
@@ -40,7 +40,7 @@ import { bare, byId } from "./dom.js";
  */
 /** @typedef {Record<string, (number | null)[]>} Metrics */
 /**
- * What summary.py tells of a run.
+ * A run without its rollouts, from summary.py.
  * @typedef {{
  *   name: string, env: string, model: string, status: string, steps: number | null,
  *   config: Config, versions: { libraries?: object, plugins?: object }, weights: Record<string, number>,
@@ -51,7 +51,7 @@ import { bare, byId } from "./dom.js";
  * }} Summary
  */
 /**
- * A rollout as blocks.py packs it: places of prompt and columns among the shared texts; completion, messages, info;
+ * A rollout, from blocks.py: places of prompt and columns among the shared texts; completion, messages, info;
  * score and reason by reward; rewards and advantages by turn; pieces, log-probabilities, ratios, advantages by token.
  * @typedef {[
  *   number, number, string, string | null, string | null, [number | null, string | null][],

@@ -4,7 +4,7 @@ import { byId, counted, el, known, messageOf, number, oneLine, percent, spelled 
 import { deleteDialog, labelDialog } from "./labels.js";
 
 /**
- * What folder.py tells of a run.
+ * A run in the list, from folder.py.
  * @typedef {{
  *   name: string, status: string, env: string, model: string, rewards: string[], env_rewards: Record<string, string[]>,
  *   defaults: boolean, step: number, steps: number | null, reward: number | null, before: number | null,
