@@ -11,7 +11,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray trackers live real-model browser docs demo fast test test-all lane nightly check lint typecheck reference public-api lock uv-lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray trackers live real-model browser page-lint docs demo fast test test-all lane nightly check lint typecheck reference public-api lock uv-lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -97,6 +97,13 @@ real-model: $(READY)  ## make a folder with a real chat model of 135 M parameter
 
 browser: $(READY)  ## install Playwright into .venv, so that the report's tests run in a Chromium that is installed here
 	$(BIN)/python -m pip install -c constraints.txt -r .ci/browser.txt
+
+# Node.js checks the scripts and nothing else: the pages are put together by Python, without a build.
+page-lint:  ## lint and type-check the JavaScript of the report; needs Node.js 20.19 or newer, with npm
+	npm ci --prefix .ci/page
+	.ci/page/node_modules/.bin/tsc --project .ci/page
+	.ci/page/node_modules/.bin/eslint --max-warnings 0 --config .ci/page/eslint.config.js core/report/page .ci/page/eslint.config.js
+	.ci/page/node_modules/.bin/prettier --print-width 120 --check core/report/page/*.js .ci/page/*.js
 
 # It needs no network: fonts, search and styles are in it.
 docs: $(READY)  ## build the documentation as a site, build/docs/index.html; any warning is an error
@@ -198,5 +205,5 @@ uv-lock:  ## write uv.lock anew, at the versions of constraints.txt
 	uv lock --default-index $(PYPI)
 
 clean:  ## remove .venv, caches and builds; runs/ stays
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build dist src/*.egg-info .ci/page/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

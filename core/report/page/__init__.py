@@ -2,8 +2,9 @@
 
 Everything but the blocks is the same in every report, and blocks are base64: no text of a run is ever part of the HTML,
 so there is nothing to escape and no need of a template engine. What a run says is set by the script as text alone. The
-policy in the head lets the browser run this one script and use this one style sheet, by their digests, and reach for
-nothing: no other file, no network. A page that is served may ask the server that it came from, and nobody else.
+script is linked from the ES modules beside this file. The policy in the head lets the browser run this one script and
+use this one style sheet, by their digests, and reach for nothing: no other file, no network. A page that is served may
+ask the server that it came from, and nobody else.
 """
 
 from __future__ import annotations
@@ -11,26 +12,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
-SCRIPTS = (  # in the order in which they stand in the page
-    "dom.js",
-    "data.js",
-    "python.js",
-    "diff.js",
-    "route.js",
-    "chart.js",
-    "panels.js",
-    "overview.js",
-    "settings.js",
-    "filter.js",
-    "list.js",
-    "rollout.js",
-    "group.js",
-    "main.js",
-)
-LIVE = (*SCRIPTS[:2], "served.js", *SCRIPTS[2:], "live.js")
-LIST = ("dom.js", "labels.js", "runs.js")
+from grpo.core.report.page.linker import link
+
+FOLDER = Path(__file__).parent
+REPORT, LIVE, LIST = "report.js", "live.js", "runs.js"  # the modules that pages run
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Crect width='16' height='16' rx='3' fill='%230072B2'/%3E"
@@ -69,7 +57,7 @@ def page(summary: str, rollouts: Sequence[Named]) -> Iterator[str]:
         summary: the block that the page begins with; it is drawn before the others have been read.
         rollouts: names and blocks.
     """
-    return _document("Run report", SCRIPTS, [("summary", summary)], rollouts)
+    return _document("Run report", REPORT, [("summary", summary)], rollouts)
 
 
 def live_page(summary: str, version: str) -> Iterator[str]:
@@ -88,9 +76,9 @@ def list_page() -> Iterator[str]:
 
 
 def _document(
-    title: str, scripts: Sequence[str], first: Sequence[Named], rest: Sequence[Named], allowed: str = ""
+    title: str, entry: str, first: Sequence[Named], rest: Sequence[Named], allowed: str = ""
 ) -> Iterator[str]:
-    script, style = _script(scripts), _file("style.css")
+    script, style = _script(entry), (FOLDER / "style.css").read_text(encoding="utf-8")
     policy = POLICY.format(script=_digest(script), style=_digest(style)) + allowed
     yield HEAD.format(policy=policy, icon=ICON, style=style, title=title)
     for name, block in first:
@@ -101,12 +89,9 @@ def _document(
     yield "</body>\n</html>\n"
 
 
-def _script(names: Sequence[str]) -> str:
-    return f'"use strict";\n(() => {{\n{"".join(map(_file, names))}}})();\n'
-
-
-def _file(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+@cache
+def _script(entry: str) -> str:
+    return link(FOLDER, entry)
 
 
 def _digest(text: str) -> str:

@@ -1,16 +1,41 @@
 // Curves over steps: series in, one SVG out. All charts share the range of steps, the smoothing and the cursor.
 
-const shared = { from: null, to: null, smooth: 5, cursor: null, charts: new Set() };
+import { el, known, mean, number, spelled, svg } from "./dom.js";
+
+/** @import { Child } from "./dom.js" */
+/** @typedef {(number | null)[]} Values */
+/** @typedef {[number, number]} Point */
+/**
+ * A curve, whose line is of means unless it is exact, or dots with what they may reach.
+ * @typedef {{
+ *   label: string, colour: string, dash?: number, steps: number[], values: Values, low?: Values, high?: Values,
+ *   dots?: boolean, exact?: boolean, bold?: boolean
+ * }} Series
+ */
+/** @typedef {Series & { read: HTMLOutputElement }} Drawn with the place where its number at the cursor is written */
+
+export const shared = {
+  /** @type {number | null} */
+  from: null,
+  /** @type {number | null} */
+  to: null,
+  smooth: 5,
+  /** @type {number | null} */
+  cursor: null,
+  /** @type {Set<Chart>} */
+  charts: new Set(),
+};
 const MARGIN = { left: 46, right: 12, top: 8, bottom: 22 };
 const HEIGHT = 190;
 const TICKS = [1, 2, 2.5, 5, 10];
 const MOST_TICKS = 100;
-const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
+export const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 
+/** @param {number} low @param {number} high @param {number} wanted @param {boolean} [whole] */
 const ticks = (low, high, wanted, whole) => {
   const raw = (high - low) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(raw || 1));
-  const size = Math.max(whole ? 1 : 0, power * TICKS.find((one) => one * power >= raw * 0.999));
+  const size = Math.max(whole ? 1 : 0, power * (TICKS.find((one) => one * power >= raw * 0.999) ?? 10));
   const found = [],
     first = Math.ceil(low / size - 1e-9);
   // Counted, since beyond 2^53 one more is the same number.
@@ -20,9 +45,12 @@ const ticks = (low, high, wanted, whole) => {
   return found;
 };
 
+/** @param {Values} values @param {number} window */
 const smoothed = (values, window) => {
   if (window <= 1) return values;
+  /** @type {Values} */
   const found = new Array(values.length).fill(null);
+  /** @type {number[]} */
   const last = [];
   values.forEach((value, at) => {
     if (!known(value)) return;
@@ -34,22 +62,32 @@ const smoothed = (values, window) => {
 };
 
 // A path of at most two points for each pixel: the lowest and the highest.
+/**
+ * @param {number[]} steps
+ * @param {Values} values
+ * @param {(step: number) => number} x
+ * @param {(value: number) => number} y
+ * @param {number} width
+ */
 const path = (steps, values, x, y, width) => {
+  /** @type {Point[]} */
   const points = [];
-  for (let at = 0; at < steps.length; at++) {
-    if (known(values[at])) points.push([x(steps[at]), values[at]]);
-  }
+  steps.forEach((step, at) => {
+    const value = values[at];
+    if (known(value)) points.push([x(step), value]);
+  });
   const seen = points.length > 2 * width ? thinned(points) : points;
   return seen.map(([px, value], at) => `${at ? "L" : "M"}${px.toFixed(1)} ${y(value).toFixed(1)}`).join("");
 };
 
+/** @param {Point[]} points */
 const thinned = (points) => {
+  /** @type {Point[]} */
   const found = [];
-  let column = null,
-    low,
-    high;
+  let column = NaN,
+    [low, high] = [points[0], points[0]];
   const close = () => {
-    if (column === null) return;
+    if (Number.isNaN(column)) return;
     found.push(...(low === high ? [low] : low[0] <= high[0] ? [low, high] : [high, low]));
   };
   for (const point of points) {
@@ -66,15 +104,36 @@ const thinned = (points) => {
   return found;
 };
 
-class Chart {
-  // series: {label, colour, dash, steps, values, low?, high?, dots?, exact?}, whose line is of means unless it is exact; range: [low, high] that is always shown.
+export class Chart {
+  // range: the lowest and the highest value that are always shown; opened: called with a step that is clicked.
+  /**
+   * @param {{
+   *   title: string, unit: string, series: Series[], range?: [number, number], opened?: (step: number) => void
+   * }} about
+   */
   constructor({ title, unit, series, range, opened }) {
-    Object.assign(this, { title, unit, series, range, opened });
+    this.title = title;
+    this.unit = unit;
+    /** @type {Drawn[]} */
+    this.series = series.map((one) => ({ ...one, read: el("output", { class: "value" }) }));
+    this.range = range;
+    this.opened = opened;
+    this.clip = `clip${Math.random().toString(36).slice(2)}`;
+    this.cursor = svg("g", { class: "cursor" });
+    this.width = 0; // pixels
+    this.from = 0; // the first and the last step that are shown
+    this.to = 1;
+    this.low = 0; // the lowest and the highest value
+    this.high = 1;
+    /** @type {number | null} */
+    this.pressed = null; // the step where the pointer went down, and the one where it is by now
+    /** @type {number | null} */
+    this.until = null;
     this.svg = svg("svg", { class: "plot", role: "img", "aria-label": this.told() });
     this.legend = el(
       "div",
       { class: "legend" },
-      series.map((one) => this.entry(one)),
+      this.series.map((one) => this.entry(one)),
     );
     this.node = el(
       "figure",
@@ -91,10 +150,10 @@ class Chart {
     );
     this.svg.addEventListener("pointermove", (event) => this.moved(event));
     this.svg.addEventListener("pointerleave", () => {
-      if (!this.pressed) pointAt(null);
+      if (this.pressed === null) pointAt(null);
     });
     this.svg.addEventListener("pointerdown", (event) => this.press(event));
-    this.svg.addEventListener("pointerup", (event) => this.release(event));
+    this.svg.addEventListener("pointerup", () => this.release());
     this.watcher = new ResizeObserver(() => this.draw());
     this.watcher.observe(this.svg);
     shared.charts.add(this);
@@ -105,21 +164,21 @@ class Chart {
     shared.charts.delete(this);
   }
 
+  /** @param {Drawn} one */
   entry(one) {
     const sample = svg(
       "svg",
       { class: "sample", viewBox: "0 0 22 8", "aria-hidden": "true" },
       svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: one.colour, "stroke-dasharray": DASHES[one.dash ?? 0] }),
     );
-    one.read = el("output", { class: "value" });
     return el("span", { class: "key" }, sample, el("span", { class: "label" }, ...spelled(one.label)), one.read);
   }
 
   told() {
     const words = this.series.slice(0, 6).map((one) => {
-      const at = one.values.map((value, place) => (known(value) ? place : -1)).filter((place) => place >= 0);
-      if (!at.length) return `${one.label}: not measured`;
-      const [first, last] = [at[0], at.at(-1)];
+      const first = one.values.findIndex(known),
+        last = one.values.findLastIndex(known);
+      if (first < 0) return `${one.label}: not measured`;
       return (
         `${one.label}: ${number(one.values[first])} at step ${one.steps[first]}, ` +
         `${number(one.values[last])} at step ${one.steps[last]}`
@@ -136,17 +195,13 @@ class Chart {
       to = shared.to ?? Math.max(...all);
     this.from = from;
     this.to = to > from ? to : from + 1;
-    const [low, high] = this.reach();
+    [this.low, this.high] = this.reach();
     const inner = { right: this.width - MARGIN.right, bottom: HEIGHT - MARGIN.bottom };
-    this.x = (step) => MARGIN.left + ((step - this.from) / (this.to - this.from)) * (inner.right - MARGIN.left);
-    this.y = (value) => inner.bottom - ((value - low) / (high - low)) * (inner.bottom - MARGIN.top);
-    const clip = (this.clip ??= `clip${Math.random().toString(36).slice(2)}`);
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
-    this.cursor = svg("g", { class: "cursor" });
     this.svg.replaceChildren(
       svg(
         "clipPath",
-        { id: clip },
+        { id: this.clip },
         svg("rect", {
           x: MARGIN.left - 4,
           y: 0,
@@ -157,7 +212,7 @@ class Chart {
       svg(
         "g",
         { class: "grid" },
-        ticks(low, high, 4).map((value) => [
+        ticks(this.low, this.high, 4).map((value) => [
           svg("line", { x1: MARGIN.left, x2: inner.right, y1: this.y(value), y2: this.y(value) }),
           svg("text", { x: MARGIN.left - 6, y: this.y(value) + 3.5, "text-anchor": "end" }, this.axis(value)),
         ]),
@@ -171,7 +226,7 @@ class Chart {
       ),
       svg(
         "g",
-        { "clip-path": `url(#${clip})` },
+        { "clip-path": `url(#${this.clip})` },
         this.series.map((one) => this.curve(one)),
       ),
       this.cursor,
@@ -179,6 +234,19 @@ class Chart {
     this.point();
   }
 
+  /** @param {number} step */
+  x(step) {
+    const width = this.width - MARGIN.left - MARGIN.right;
+    return MARGIN.left + ((step - this.from) / (this.to - this.from)) * width;
+  }
+
+  /** @param {number} value */
+  y(value) {
+    const height = HEIGHT - MARGIN.top - MARGIN.bottom;
+    return HEIGHT - MARGIN.bottom - ((value - this.low) / (this.high - this.low)) * height;
+  }
+
+  /** @param {number} value */
   axis(value) {
     const size = Math.abs(value);
     if (size >= 1e4) return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
@@ -186,45 +254,55 @@ class Chart {
     return String(Number(value.toPrecision(6))).replace("-", "−");
   }
 
+  /** @param {Series} one @returns {Child} */
   curve(one) {
     const width = this.width - MARGIN.left - MARGIN.right;
+    /** @type {(values: Values) => string} */
+    const pathOf = (values) =>
+      path(
+        one.steps,
+        values,
+        (step) => this.x(step),
+        (value) => this.y(value),
+        width,
+      );
     const line = { fill: "none", stroke: one.colour, "stroke-dasharray": DASHES[one.dash ?? 0] };
     if (one.dots) {
-      return one.steps
-        .map(
-          (step, at) =>
-            known(one.values[at]) && [
-              known(one.low?.[at]) &&
-                svg("line", {
-                  class: "reach",
-                  x1: this.x(step),
-                  x2: this.x(step),
-                  y1: this.y(one.low[at]),
-                  y2: this.y(one.high[at]),
-                  stroke: one.colour,
-                }),
-              svg("circle", { cx: this.x(step), cy: this.y(one.values[at]), r: 3, fill: one.colour }),
-            ],
-        )
-        .concat([svg("path", { ...line, class: "curve", d: path(one.steps, one.values, this.x, this.y, width) })]);
+      return [
+        one.steps.map((step, at) => {
+          const [value, low, high] = [one.values[at], one.low?.[at], one.high?.[at]];
+          const x = this.x(step);
+          return (
+            known(value) && [
+              known(low) &&
+                known(high) &&
+                svg("line", { class: "reach", x1: x, x2: x, y1: this.y(low), y2: this.y(high), stroke: one.colour }),
+              svg("circle", { cx: x, cy: this.y(value), r: 3, fill: one.colour }),
+            ]
+          );
+        }),
+        svg("path", { ...line, class: "curve", d: pathOf(one.values) }),
+      ];
     }
     const few = one.values.filter(known).length < 8;
     const bold = one.exact ? one.values : smoothed(one.values, shared.smooth);
     const faint = shared.smooth > 1 && !one.bold && !one.exact;
     return [
-      faint && svg("path", { ...line, class: "raw", d: path(one.steps, one.values, this.x, this.y, width) }),
-      svg("path", { ...line, class: "curve", d: path(one.steps, bold, this.x, this.y, width) }),
+      faint && svg("path", { ...line, class: "raw", d: pathOf(one.values) }),
+      svg("path", { ...line, class: "curve", d: pathOf(bold) }),
       few &&
-        one.steps.map(
-          (step, at) =>
-            known(bold[at]) && svg("circle", { cx: this.x(step), cy: this.y(bold[at]), r: 2.5, fill: one.colour }),
-        ),
+        one.steps.map((step, at) => {
+          const value = bold[at];
+          return known(value) && svg("circle", { cx: this.x(step), cy: this.y(value), r: 2.5, fill: one.colour });
+        }),
     ];
   }
 
+  /** @returns {[number, number]} */
   reach() {
     let low = Infinity,
       high = -Infinity;
+    /** @param {number | null | undefined} value */
     const take = (value) => {
       if (!known(value)) return;
       if (value < low) low = value;
@@ -247,18 +325,21 @@ class Chart {
     return [low === this.range?.[0] ? low : floor, high === this.range?.[1] ? high + room / 3 : high + room];
   }
 
+  /** @param {MouseEvent} event */
   step(event) {
     const place =
       (event.clientX - this.svg.getBoundingClientRect().left - MARGIN.left) / (this.width - MARGIN.left - MARGIN.right);
     return Math.min(this.to, Math.max(this.from, Math.round(this.from + place * (this.to - this.from))));
   }
 
+  /** @param {PointerEvent} event */
   moved(event) {
     const step = this.step(event);
-    if (this.pressed !== undefined && this.pressed !== null) this.until = step;
+    if (this.pressed !== null) this.until = step;
     pointAt(step);
   }
 
+  /** @param {PointerEvent} event */
   press(event) {
     if (event.button !== 0) return;
     this.pressed = this.until = this.step(event);
@@ -268,7 +349,7 @@ class Chart {
   release() {
     const [one, two] = [this.pressed, this.until];
     this.pressed = this.until = null;
-    if (!known(one)) return;
+    if (one === null || two === null) return;
     if (Math.abs(one - two) >= 1) zoom(Math.min(one, two), Math.max(one, two));
     else this.opened?.(one);
   }
@@ -280,35 +361,31 @@ class Chart {
       const at = known(step) ? one.steps.indexOf(step) : -1;
       one.read.textContent = at >= 0 && known(one.values[at]) ? number(one.values[at]) : "";
     }
-    if (!this.cursor) return;
     if (!known(step) || step < this.from || step > this.to) return this.cursor.replaceChildren();
     const x = this.x(step),
       bottom = HEIGHT - MARGIN.bottom;
-    const held = known(this.pressed) && this.pressed !== step;
     this.cursor.replaceChildren(
-      ...[
-        held &&
-          svg("rect", {
-            class: "zooming",
-            x: Math.min(x, this.x(this.pressed)),
-            y: MARGIN.top,
-            width: Math.abs(x - this.x(this.pressed)),
-            height: bottom - MARGIN.top,
-          }),
-        svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: bottom }),
-        svg("text", { x: Math.min(x + 4, this.width - 48), y: MARGIN.top + 8 }, `step ${step}`),
-      ].filter(Boolean),
+      svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: bottom }),
+      svg("text", { x: Math.min(x + 4, this.width - 48), y: MARGIN.top + 8 }, `step ${step}`),
+    );
+    if (this.pressed === null || this.pressed === step) return;
+    const start = this.x(this.pressed),
+      height = bottom - MARGIN.top;
+    this.cursor.prepend(
+      svg("rect", { class: "zooming", x: Math.min(x, start), y: MARGIN.top, width: Math.abs(x - start), height }),
     );
   }
 }
 
+/** @param {number | null} step */
 const pointAt = (step) => {
   if (shared.cursor === step && !known(step)) return;
   shared.cursor = step;
   for (const chart of shared.charts) chart.point();
 };
 
-const zoom = (from, to) => {
+/** @param {number | null} from @param {number | null} to */
+export const zoom = (from, to) => {
   shared.from = from;
   shared.to = to;
   document.getElementById("unzoom")?.toggleAttribute("hidden", from === null);

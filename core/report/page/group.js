@@ -1,7 +1,30 @@
 // What belongs to a rollout: the others of its group, the same prompt at other steps, the difference to one of them.
 
+import { conversation, prompt } from "./conversation.js";
+import { named, reference, VERDICTS } from "./data.js";
+import { difference } from "./diff.js";
+import {
+  counted,
+  direction,
+  el,
+  known,
+  LONG,
+  mean,
+  meter,
+  number,
+  oneLine,
+  select,
+  signed,
+  spelled,
+  whenSeen,
+} from "./dom.js";
+import { choose, linkOf } from "./route.js";
+
+/** @import { Run, Texts } from "./data.js" */
+
 // A bar for each member of the group; the one that is open stands out.
-const memberStrip = (run, place) => {
+/** @param {Run} run @param {number} place */
+export const memberStrip = (run, place) => {
   const { index } = run,
     step = index.step[place],
     group = index.group[place];
@@ -36,7 +59,8 @@ const memberStrip = (run, place) => {
 };
 
 // All members of a group beside each other.
-const sideBySide = async (run, place) => {
+/** @param {Run} run @param {number} place */
+export const sideBySide = async (run, place) => {
   const { index } = run,
     step = index.step[place],
     group = index.group[place];
@@ -58,9 +82,7 @@ const sideBySide = async (run, place) => {
           el("b", { class: direction(index.advantage[own]) }, signed(index.advantage[own])),
         ),
         el("span", null, `${number(index.tokens[own])} tokens`),
-        index.verdict[own]
-          ? el("b", { class: VERDICTS[index.verdict[own]] }, VERDICTS[index.verdict[own]])
-          : null,
+        index.verdict[own] ? el("b", { class: VERDICTS[index.verdict[own]] }, VERDICTS[index.verdict[own]]) : null,
         run.rewards.length > 1 &&
           run.rewards.map((name, which) => {
             const { kind, score } = run.outcome(which, own);
@@ -94,10 +116,12 @@ const sideBySide = async (run, place) => {
 const MOST_STEPS = 24; // of one prompt that are listed: each may inflate a block
 
 // The same prompt at other steps: one line each, so that one can see it learned.
-const through = (run, place) => {
+/** @param {Run} run @param {number} place */
+export const through = (run, place) => {
   const { index } = run,
     wanted = index.prompt[place],
     own = index.step[place];
+  /** @type {Map<number, number[]>} */
   const steps = new Map();
   for (let at = 0; at < run.held; at++) {
     if (index.prompt[at] === wanted) steps.set(index.step[at], [...(steps.get(index.step[at]) ?? []), at]);
@@ -153,36 +177,45 @@ const through = (run, place) => {
   );
 };
 
+/** @param {string} before @param {string} after  */
 const differenceNode = (before, after) => {
-  const names = { same: "span", gone: "del", new: "ins" };
+  const names = /** @type {const} */ ({ same: "span", gone: "del", new: "ins" });
   const cut = Math.max(before.length, after.length) > LONG;
-  return [
-    cut && el("p", { class: "hint" }, `Of the first ${number(LONG)} characters of either.`),
-    el(
-      "pre",
-      { class: "quoted", dir: "auto", tabindex: "0" },
-      difference(before.slice(0, LONG), after.slice(0, LONG)).map(([kind, text]) =>
-        el(names[kind], null, ...spelled(text)),
-      ),
+  const text = el(
+    "pre",
+    { class: "quoted", dir: "auto", tabindex: "0" },
+    difference(before.slice(0, LONG), after.slice(0, LONG)).map(([kind, words]) =>
+      el(names[kind], null, ...spelled(words)),
     ),
-  ].filter(Boolean);
+  );
+  return cut ? [el("p", { class: "hint" }, `Of the first ${number(LONG)} characters of either.`), text] : [text];
 };
 
 // The choice of another completion, from which the difference is shown in the place of the text.
-const compareWith = (run, place, texts, body, choices) => {
+/**
+ * @param {Run} run
+ * @param {number} place
+ * @param {Texts} texts
+ * @param {Element} body
+ * @param {URLSearchParams} choices
+ */
+export const compareWith = (run, place, texts, body, choices) => {
   const { index } = run,
     all = run.group(index.step[place], index.group[place]);
   const rated = all.filter((own) => own !== place && known(index.reward[own]));
+  /** @param {boolean} better */
   const pick = (better) =>
     rated.reduce(
       (one, two) =>
         (better ? index.reward[two] > index.reward[one] : index.reward[two] < index.reward[one]) ? two : one,
       rated[0],
     );
+  /** @type {number[]} */
   const same = [];
   for (let at = 0; at < run.held; at++) {
     if (index.prompt[at] === index.prompt[place] && index.step[at] !== index.step[place]) same.push(at);
   }
+  /** @type {[string, string][]} */
   const options = [["", "no difference"]];
   if (rated.length) {
     options.push([reference(run, pick(true)), `to the best of its group, #${index.number[pick(true)]}`]);
@@ -193,9 +226,10 @@ const compareWith = (run, place, texts, body, choices) => {
   [...new Map(same.map((at) => [index.step[at], at])).values()]
     .slice(0, 60)
     .forEach((at) => options.push([reference(run, at), `to step ${index.step[at]}, #${index.number[at]}`]));
+  /** @param {string} other */
   const show = async (other) => {
-    const [step, wanted] = (other ?? "").split(".").map(Number);
-    const found = other ? run.find(step, wanted) : -1;
+    const [step, wanted] = other.split(".").map(Number);
+    const found = run.find(step, wanted);
     if (found < 0) return body.replaceChildren(...conversation(texts));
     const theirs = await run.texts(found);
     return body.replaceChildren(
@@ -209,14 +243,15 @@ const compareWith = (run, place, texts, body, choices) => {
       ...differenceNode(theirs.completion, texts.completion),
     );
   };
-  if (choices.get("to")) show(choices.get("to"));
+  const to = choices.get("to");
+  if (to) show(to);
   return (
     options.length > 1 &&
     el(
       "label",
       { class: "compare" },
       el("span", { class: "aside" }, "Difference"),
-      select(options, choices.get("to"), (value) => choose({ to: value, by: null, at: reference(run, place) })),
+      select(options, to, (value) => choose({ to: value, by: null, at: reference(run, place) })),
     )
   );
 };

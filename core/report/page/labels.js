@@ -1,5 +1,11 @@
 // What a person says of a run, and the end of one: a run in, dialogs out whose answers go to the server.
 
+import { el, messageOf, spelled } from "./dom.js";
+
+/** @import { Child } from "./dom.js" */
+/** @typedef {{ name: string, tags: string[], note: string, hidden: boolean }} Labelled run */
+
+/** @param {string} what @param {object} value */
 const send = async (what, value) => {
   const answer = await fetch(what, {
     method: "POST",
@@ -10,9 +16,17 @@ const send = async (what, value) => {
 };
 
 // may: whether the form can be sent as it is now.
+/**
+ * @param {string} title
+ * @param {Child} fields
+ * @param {string} done
+ * @param {() => Promise<void>} act
+ * @param {() => boolean} [may]
+ */
 const dialog = (title, fields, done, act, may = () => true) => {
   const trouble = el("p", { class: "failure", role: "alert" });
   const submit = el("button", { type: "submit", disabled: !may() }, done);
+  /** @type {HTMLDialogElement} */
   const node = el(
     "dialog",
     { class: "change", "aria-label": title, onclose: () => node.remove() },
@@ -29,26 +43,22 @@ const dialog = (title, fields, done, act, may = () => true) => {
             await act();
             node.close();
           } catch (error) {
-            trouble.textContent = error.message;
+            trouble.textContent = messageOf(error);
           }
         },
       },
       el("h2", null, ...spelled(title)),
       fields,
       trouble,
-      el(
-        "div",
-        { class: "actions" },
-        submit,
-        el("button", { onclick: () => node.close() }, "Cancel"),
-      ),
+      el("div", { class: "actions" }, submit, el("button", { onclick: () => node.close() }, "Cancel")),
     ),
   );
   document.body.append(node);
   node.showModal();
 };
 
-const labelDialog = (run, changed) => {
+/** @param {Labelled} run @param {() => Promise<void>} changed */
+export const labelDialog = (run, changed) => {
   const tags = el("input", { type: "text", value: run.tags.join(", ") });
   const note = el("textarea", { rows: 5, value: run.note });
   const hidden = el("input", { type: "checkbox", checked: run.hidden });
@@ -68,7 +78,8 @@ const labelDialog = (run, changed) => {
   );
 };
 
-const deleteDialog = (run, changed) => {
+/** @param {Labelled} run @param {() => Promise<void>} changed */
+export const deleteDialog = (run, changed) => {
   const typed = el("input", { type: "text", autocomplete: "off", spellcheck: "false" });
   dialog(
     `Delete ${run.name}`,

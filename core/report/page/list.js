@@ -1,38 +1,58 @@
 // The list of rollouts: choices in, rows out. Only the rows in sight exist.
 
-const ROW = 58; // pixels, as in the style sheet
+import { FINISHED, VERDICTS } from "./data.js";
+import { el, field, marked, meter, number, oneLine, select } from "./dom.js";
+import { limit, SORTS } from "./filter.js";
+import { choose, go, here, linkTo, span } from "./route.js";
 
-const field = (label, control) => el("label", { class: "field" }, el("span", null, label), control);
+/** @import { Run } from "./data.js" */
+/** @typedef {Record<string, string | number>} Attributes of a control */
 
-const select = (options, value, onchange) =>
-  el(
-    "select",
-    { onchange: (event) => onchange(event.target.value || null) },
-    options.map(([key, label]) => el("option", { value: key, selected: key === (value ?? "") }, ...spelled(label))),
-  );
+export const ROW = 58; // pixels, as in the style sheet
 
-const NARROWING = ["step", "group", "prompt", "env", "finish", "verdict", "failed", "flipped", "reward", "abstained", "min", "max", "q"];
+const NARROWING = [
+  "step",
+  "group",
+  "prompt",
+  "env",
+  "finish",
+  "verdict",
+  "failed",
+  "flipped",
+  "reward",
+  "abstained",
+  "min",
+  "max",
+  "q",
+];
 const FOLDED = ["group", "env", "finish", "verdict", "failed", "flipped", "reward", "min", "max"];
 const TYPING = 250; // milliseconds without a key before the words are looked for
 
 // What chooses the rollouts of the list. Its controls stay while choices change: what is written in one is not lost.
-class Filters {
+export class Filters {
   // open: tells the place of the rollout that is open.
+  /** @param {Run[]} runs @param {Run} run @param {URLSearchParams} choices @param {() => number} open */
   constructor(runs, run, choices, open) {
-    Object.assign(this, { run, open, controls: new Map() });
-    const set = (name) => (value) => choose({ [name]: value, at: null });
+    this.run = run;
+    this.open = open;
+    /** @type {Map<string, HTMLInputElement | HTMLSelectElement>} */
+    this.controls = new Map();
+    /** @type {number | undefined} */
+    this.waiting = undefined; // the timer of the search
+    /** @param {string} name @param {[string, string][]} pairs */
     const options = (name, pairs) => {
-      const node = select(pairs, choices.get(name), set(name));
+      const node = select(pairs, choices.get(name), (value) => choose({ [name]: value, at: null }));
       this.controls.set(name, node);
       return node;
     };
+    /** @type {(names: string[], label?: (name: string) => string) => [string, string][]} */
+    const named = (names, label = (name) => name) => names.map((name) => [name, label(name)]);
+    /** @type {(pairs: [string, string][]) => [string, string][]} */
     const all = (pairs) => [["", "all"], ...pairs];
-    const rewards = run.rewards.map((name) => [name, name]);
-    const wrong = [
-      ["any", "any failure"],
-      ...rewards.map(([name]) => [name, `${name} failed`]),
-      ...(run.finishes.includes("error") ? [["environment", "environment failed"]] : []),
-    ];
+    const rewards = named(run.rewards);
+    /** @type {[string, string][]} */
+    const wrong = [["any", "any failure"], ...named(run.rewards, (name) => `${name} failed`)];
+    if (run.finishes.includes("error")) wrong.push(["environment", "environment failed"]);
     const sorts = run.index.new_advantage ? { ...SORTS, "-shift": "most changed by --new" } : SORTS;
     const many = run.rewards.length > 1;
     this.details = el(
@@ -43,10 +63,10 @@ class Filters {
         "div",
         { class: "more-filters" },
         field("Group", this.range("group", 4)),
-        run.envs.length > 1 && field("Environment", options("env", all(run.envs.map((name) => [name, name])))),
+        run.envs.length > 1 && field("Environment", options("env", all(named(run.envs)))),
         run.finishes.length > 1 &&
-          field("Ended by", options("finish", all(run.finishes.map((name) => [name, FINISHED[name] ?? name])))),
-        run.judged && field("Verdict", options("verdict", all(VERDICTS.slice(1).map((name) => [name, name])))),
+          field("Ended by", options("finish", all(named(run.finishes, (name) => FINISHED[name] ?? name)))),
+        run.judged && field("Verdict", options("verdict", all(named(VERDICTS.slice(1))))),
         run.index.new_advantage && field("With --new", options("flipped", all([["1", "turned round"]]))),
         field("Failures", options("failed", all(wrong))),
         many && field("Score of", options("reward", [["", "total"], ...rewards])),
@@ -60,7 +80,7 @@ class Filters {
         class: "clear",
         onclick: () => {
           choose(Object.fromEntries(NARROWING.map((name) => [name, null])));
-          document.querySelector(".list").focus();
+          /** @type {HTMLElement | null} */ (document.querySelector(".list"))?.focus();
         },
       },
       "Show all",
@@ -87,7 +107,9 @@ class Filters {
   }
 
   // Those of a newer state of the run: the same, unless there is another name to choose and nobody writes here.
+  /** @param {Run[]} runs @param {Run} run @param {URLSearchParams} choices @returns {Filters} */
   renewed(runs, run, choices) {
+    /** @param {Run} run */
     const names = ({ rewards, envs, finishes, judged }) => JSON.stringify([rewards, envs, finishes, judged]);
     if (names(run) === names(this.run) || this.node.contains(document.activeElement)) {
       this.run = run;
@@ -99,6 +121,7 @@ class Filters {
   }
 
   // Shows other choices; a control that somebody writes in keeps what it has.
+  /** @param {URLSearchParams} choices */
   follow(choices) {
     for (const [name, control] of this.controls) {
       if (control !== document.activeElement) control.value = choices.get(name) ?? "";
@@ -107,22 +130,31 @@ class Filters {
   }
 
   // An input whose text becomes a choice, or is refused in words where it is none.
+  /**
+   * @param {string} name
+   * @param {Attributes} props
+   * @param {(text: string) => unknown} accepted
+   * @param {string} refusal
+   */
   written(name, props, accepted, refusal) {
     const take = () => {
       const text = node.value.trim();
       node.setCustomValidity(text && !accepted(text) ? refusal : "");
       if (node.reportValidity()) choose({ [name]: text || null, at: null });
     };
+    /** @type {HTMLInputElement} */
     const node = el("input", { type: "text", ...props, onchange: take, oninput: () => node.setCustomValidity("") });
     this.controls.set(name, node);
     return node;
   }
 
+  /** @param {string} name @param {number} size @param {Attributes} [props] */
   range(name, size, props) {
     const refusal = `A ${name} such as 3, or ${name}s as 3-9`;
     return this.written(name, { inputmode: "numeric", size, placeholder: "all", ...props }, span, refusal);
   }
 
+  /** @param {string} name */
   bound(name) {
     return this.written(
       name,
@@ -133,9 +165,11 @@ class Filters {
   }
 
   search() {
+    /** @param {boolean} [quiet] */
     const take = (quiet) => {
       clearTimeout(this.waiting);
-      if (node.isConnected) choose({ q: node.value.trim() || null, at: null }, quiet); // else the reader is elsewhere by now
+      if (!node.isConnected) return; // the reader is elsewhere by now
+      choose({ q: node.value.trim() || null, at: null }, quiet);
     };
     const node = el("input", {
       type: "search",
@@ -168,19 +202,29 @@ class Filters {
   }
 
   // The step beside those that are listed, or beside that of the open rollout where all are.
+  /** @param {number} by */
   move(by) {
     const all = this.run.heldSteps,
       place = this.open();
-    const range = span(here().choices.get("step")) ?? (place >= 0 ? [this.run.index.step[place]] : [-1]);
-    const at = by > 0 ? all.findIndex((step) => step > range.at(-1)) : all.findLastIndex((step) => step < range[0]);
+    const open = place >= 0 ? this.run.index.step[place] : -1;
+    const [first, last] = span(here().choices.get("step")) ?? [open, open];
+    const at = by > 0 ? all.findIndex((step) => step > last) : all.findLastIndex((step) => step < first);
     if (at >= 0) choose({ step: all[at], at: null });
   }
 }
 
-class RolloutList {
+/** @type {Record<string, number>} */
+const MOVES = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8, Home: -Infinity, End: Infinity };
+
+export class RolloutList {
   // opened: called with the place of the rollout that is chosen.
+  /** @param {Run} run @param {(place: number) => void} opened */
   constructor(run, opened) {
-    Object.assign(this, { run, opened, places: [], at: -1 });
+    this.run = run;
+    this.opened = opened;
+    /** @type {number[]} */
+    this.places = [];
+    this.at = -1; // which of them is open
     this.inner = el("div", { class: "rows", role: "presentation" });
     this.node = el(
       "div",
@@ -191,7 +235,7 @@ class RolloutList {
         "aria-label": "Rollouts",
         onscroll: () => this.draw(),
         onkeydown: (event) => {
-          const by = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8, Home: -Infinity, End: Infinity }[event.key];
+          const by = MOVES[event.key];
           if (!by) return;
           event.preventDefault();
           this.move(by);
@@ -203,6 +247,7 @@ class RolloutList {
     this.watcher.observe(this.node);
   }
 
+  /** @param {number[]} places @param {number} place */
   show(places, place) {
     this.places = places;
     this.at = places.indexOf(place);
@@ -212,11 +257,13 @@ class RolloutList {
     this.draw();
   }
 
+  /** @param {number} by */
   move(by) {
     const at = Math.max(0, Math.min(this.places.length - 1, this.at + by));
     if (this.places[at] !== undefined && at !== this.at) this.opened(this.places[at]);
   }
 
+  /** @param {number} place */
   mark(place) {
     this.at = this.places.indexOf(place);
     this.reveal();
@@ -242,6 +289,7 @@ class RolloutList {
     else this.node.removeAttribute("aria-activedescendant");
   }
 
+  /** @param {number} at */
   row(at) {
     const place = this.places[at],
       { index } = this.run;
@@ -281,25 +329,3 @@ class RolloutList {
     );
   }
 }
-
-// A number with a bar from the lowest to the highest reward of the run.
-const meter = (value, [low, high], text) => {
-  const share = known(value) && high > low ? (value - low) / (high - low) : 0;
-  return el(
-    "span",
-    { class: "meter" },
-    el("i", { style: { width: `${(100 * share).toFixed(1)}%` } }),
-    el("span", null, text),
-  );
-};
-
-const scaleOf = (run) => {
-  let low = 0,
-    high = 0;
-  for (const value of run.index.reward ?? []) {
-    if (Number.isNaN(value)) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  return [low, high];
-};

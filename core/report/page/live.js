@@ -1,10 +1,18 @@
 // A page that follows its runs: their newest state in, the same view of it out, with the reader where they were.
 
+import { inPage, runsOf } from "./data.js";
+import { counted, messageOf } from "./dom.js";
+import { begin, draw, indicator, ready } from "./main.js";
+import { here } from "./route.js";
+import { overtaken, pause, served } from "./served.js";
+import { browsing, state } from "./state.js";
+
 const LEAST_WAIT = 2000; // milliseconds between questions
 const SHARE = 10; // the wait is so many times as long as the last answer took: large runs are asked about less often
 
 const clock = () => new Date().toTimeString().slice(0, 8);
 
+/** @param {string} text @param {boolean} [gone] */
 const tell = (text, gone = false) => {
   indicator.textContent = text;
   indicator.classList.toggle("gone", gone);
@@ -14,31 +22,33 @@ const tell = (text, gone = false) => {
 const occupied = () =>
   document.activeElement?.matches("select") ||
   document.querySelector("input:active, .plot:active, dialog[open]") !== null ||
-  !getSelection().isCollapsed;
+  getSelection()?.isCollapsed === false;
 
 const FOCUSED = "a, button, input, select, summary, [tabindex]";
+const focusable = () => [.../** @type {NodeListOf<HTMLElement | SVGElement>} */ (document.querySelectorAll(FOCUSED))];
 
 // Draws the view anew, with the same place of the page and the same control under the keys.
 const redrawn = async () => {
   const [left, top] = [scrollX, scrollY],
-    at = [...document.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
+    at = focusable().findIndex((node) => node === document.activeElement);
   await draw();
-  document.querySelectorAll(FOCUSED)[at]?.focus({ preventScroll: true });
+  focusable()[at]?.focus({ preventScroll: true });
   scrollTo(left, top);
 };
 
+/** @param {{ summary: string, version: string }} answer */
 const renew = async ({ summary, version }) => {
   let shown = false;
   const source = served(version, () => {
     if (shown) return overtaken();
     throw new Error("the runs went on");
   });
-  const { runs: found } = await inflateJson("summary", () => summary);
-  const next = found.map((own, place) => new Run(place, own, source));
-  await Promise.all(next.map(prepared));
+  const next = await runsOf(() => summary, source);
+  await Promise.all(next.map((run) => run.load()));
   shown = true;
-  runs = next;
-  if (current === browser && browser !== null) await browser.renew(runs[browser.run.place]);
+  state.runs = next;
+  const browser = browsing();
+  if (browser) await browser.renew(next[browser.run.place]);
   else if (here().view === "overview") await redrawn();
 };
 
@@ -66,10 +76,11 @@ const follow = async () => {
       }
       tell(waiting ? `${counted(waiting, "step")} still to be read` : `as of ${since}`);
     } catch (error) {
-      const what = error instanceof TypeError ? "grpo watch does not answer" : error.message;
+      const what = error instanceof TypeError ? "grpo watch does not answer" : messageOf(error);
       tell(`${what}; as of ${since}`, true);
     }
   }
 };
 
+begin(served(inPage("version")));
 ready.then(follow);

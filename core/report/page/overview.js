@@ -1,35 +1,51 @@
 // The first view: what became of the runs, what went wrong, and the curves.
 
-const swatch = (run) => el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } });
+import { Chart, shared, zoom } from "./chart.js";
+import { counted, el, known, mean, number, percent, spelled, svg } from "./dom.js";
+import { HELD_OUT, panelsOf, seriesOf, swatch } from "./panels.js";
+import { go, linkTo } from "./route.js";
 
+/** @import { Alarm, Config, Run } from "./data.js" */
+/** @import { Child } from "./dom.js" */
+/** @import { Choices } from "./route.js" */
+/** @import { Values } from "./chart.js" */
+
+/** @param {Values | undefined} values @param {number} window */
 const firstAndLast = (values, window) => {
   const all = (values ?? []).filter(known);
   return all.length ? [mean(all.slice(0, window)), mean(all.slice(-window))] : null;
 };
 
+/** @param {Run} run @param {number} at */
 const reachOf = (run, at) => {
   const low = run.metrics[`${HELD_OUT}_low`]?.[at],
     high = run.metrics[`${HELD_OUT}_high`]?.[at];
   return known(low) && known(high) ? `95% interval ${percent(low)} to ${percent(high)}` : "";
 };
 
+/** @param {Run} run */
 const heldOut = (run) => {
   const values = run.metrics[HELD_OUT] ?? [];
-  const at = values.map((value, place) => (known(value) ? place : -1)).filter((place) => place >= 0);
-  return at.length ? { first: at[0], last: at.at(-1), values } : null;
+  const first = values.findIndex(known),
+    last = values.findLastIndex(known);
+  return first >= 0 ? { first, last, values } : null;
 };
 
+/** @param {number} seconds */
 const duration = (seconds) => {
   if (!known(seconds) || !seconds) return "–";
   if (seconds < 90) return `${seconds.toFixed(0)} s`;
   return seconds < 5400 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
 };
 
+/** @param {string} name @param {Child} value @param {Child} note */
 const fact = (name, value, note) =>
   el("div", { class: "fact" }, el("dt", null, name), el("dd", null, value, note && el("small", null, note)));
 
+/** @param {string} before @param {string} after */
 const arrow = (before, after) => [el("span", { class: "before" }, before), " → ", after];
 
+/** @param {Run} run */
 const facts = (run) => {
   const reward = firstAndLast(run.metrics.reward, 5),
     held = heldOut(run);
@@ -63,21 +79,24 @@ const facts = (run) => {
 };
 
 // The settings that a reader asks for first.
+/** @param {Config} config */
 const manner = ({ train, lora, seed }) =>
   [
     lora && (lora.enabled ? "LoRA" : "full fine-tuning"),
     known(train?.lr) && `learning rate ${number(train.lr)}`,
-    known(train?.prompts_per_step) && `${number(train.prompts_per_step)} prompts × ${number(train.group_size)} completions a step`,
+    known(train?.prompts_per_step) &&
+      `${number(train.prompts_per_step)} prompts × ${number(train.group_size)} completions a step`,
     known(seed) && `seed ${seed}`,
   ]
     .filter(Boolean)
     .join(", ");
 
-const heading = (run, several) =>
+/** @param {Run} run */
+const heading = (run) =>
   el(
     "header",
     { class: "run" },
-    el("h1", null, several && swatch(run), ...spelled(run.name)),
+    el("h1", null, ...spelled(run.name)),
     el(
       "p",
       { class: "sub" },
@@ -91,6 +110,7 @@ const heading = (run, several) =>
     el("p", { class: "sub" }, manner(run.config)),
   );
 
+/** @param {Run[]} runs */
 const leftOut = (runs) => {
   const recorded = runs.reduce((sum, run) => sum + run.recorded, 0),
     held = runs.reduce((sum, run) => sum + run.held, 0);
@@ -107,14 +127,18 @@ const leftOut = (runs) => {
 
 const KINDS_OF_ALARM = { health: "warning", hacking: "hacking", canary: "canary", failure: "failure", state: "end" };
 
+/** @param {Run} run @param {Alarm} alarm */
 const alarmLink = (run, alarm) =>
   linkTo("rollouts", {
     run: run.place || null,
     ...(alarm.kind === "failure" ? { failed: alarm.reward } : { step: alarm.step }),
   });
 
+/** @param {Run[]} runs */
 const alarms = (runs) => {
-  const all = runs.flatMap((run) => run.alarms.map((alarm) => [run, alarm])).sort((a, b) => a[1].step - b[1].step);
+  const all = runs
+    .flatMap((run) => run.alarms.map((alarm) => ({ run, alarm })))
+    .sort((a, b) => a.alarm.step - b.alarm.step);
   if (!all.length)
     return el(
       "p",
@@ -124,7 +148,7 @@ const alarms = (runs) => {
   return el(
     "ol",
     { class: "alarms" },
-    all.map(([run, alarm]) =>
+    all.map(({ run, alarm }) =>
       el(
         "li",
         { class: alarm.kind },
@@ -144,6 +168,7 @@ const alarms = (runs) => {
 };
 
 // What happened when: evaluations and alarms on one line of steps.
+/** @param {Run[]} runs */
 const timeline = (runs) =>
   el(
     "div",
@@ -152,6 +177,7 @@ const timeline = (runs) =>
       const last = Math.max(1, ...runs.flatMap((own) => [own.steps ?? 0, own.axis.at(-1) ?? 0])),
         done = run.axis.at(-1) ?? 0,
         held = heldOut(run);
+      /** @param {number} step */
       const x = (step) => `${1 + (98 * step) / last}%`;
       const evaluated = run.axis.map(
         (step, at) =>
@@ -204,6 +230,7 @@ const timeline = (runs) =>
     }),
   );
 
+/** @param {Run[]} runs */
 const comparison = (runs) =>
   el(
     "div",
@@ -264,45 +291,46 @@ const comparison = (runs) =>
   );
 
 // What the rewards of --new would have changed.
+/** @param {Run[]} runs */
 const renewed = (runs) =>
-  runs
-    .filter((run) => run.difference)
-    .map((run) => {
-      const { rewards, means, unscored, groups, flips, shift } = run.difference,
-        { lost_signal: lostSignal, gained_signal: gainedSignal } = run.difference,
-        place = run.place || null;
-      const link = (count, noun, choices) =>
-        el("a", { href: linkTo("rollouts", { run: place, ...choices }) }, counted(count, noun));
-      const lost = (names, word) =>
-        names.length > 0 && [
-          " ",
-          counted(names.length, "group"),
-          ` ${word}, such as `,
-          el(
-            "a",
-            { href: linkTo("rollouts", { run: place, step: names[0].split(" ")[0], group: names[0].split(" ")[1] }) },
-            `group ${names[0].split(" ")[1]} of step ${names[0].split(" ")[0]}`,
-          ),
-          ".",
-        ];
-      return el(
-        "section",
-        { class: "section" },
-        el("h2", null, "With ", ...spelled(rewards.join(", ")), runs.length > 1 && [" in ", ...spelled(run.name)]),
-        el(
-          "p",
-          { class: "prose" },
-          `The mean reward goes from ${number(means[0])} to ${number(means[1])}. The advantage of `,
-          link(flips, "rollout", { flipped: 1, sort: "-shift" }),
-          ` of ${number(run.recorded)} in ${counted(groups, "group")} turns round; `,
-          `it moves by ${number(shift)} on average.`,
-          lost(lostSignal, "no longer teach anything"),
-          lost(gainedSignal, "now teach something"),
-          unscored[0] !== unscored[1] &&
-            ` ${number(unscored[0])} rollouts were without a reward, and ${number(unscored[1])} would be.`,
-        ),
+  runs.map((run) => {
+    const { difference } = run;
+    if (!difference) return null;
+    const { rewards, means, unscored, groups, flips, shift } = difference,
+      { lost_signal: lostSignal, gained_signal: gainedSignal } = difference,
+      place = run.place || null;
+    /** @param {number} count @param {string} noun @param {Choices} choices */
+    const link = (count, noun, choices) =>
+      el("a", { href: linkTo("rollouts", { run: place, ...choices }) }, counted(count, noun));
+    /** @param {string[]} names @param {string} word */
+    const lost = (names, word) => {
+      if (!names.length) return null;
+      const [step, group] = names[0].split(" ");
+      const example = el(
+        "a",
+        { href: linkTo("rollouts", { run: place, step, group }) },
+        `group ${group} of step ${step}`,
       );
-    });
+      return [" ", counted(names.length, "group"), ` ${word}, such as `, example, "."];
+    };
+    return el(
+      "section",
+      { class: "section" },
+      el("h2", null, "With ", ...spelled(rewards.join(", ")), runs.length > 1 && [" in ", ...spelled(run.name)]),
+      el(
+        "p",
+        { class: "prose" },
+        `The mean reward goes from ${number(means[0])} to ${number(means[1])}. The advantage of `,
+        link(flips, "rollout", { flipped: 1, sort: "-shift" }),
+        ` of ${number(run.recorded)} in ${counted(groups, "group")} turns round; `,
+        `it moves by ${number(shift)} on average.`,
+        lost(lostSignal, "no longer teach anything"),
+        lost(gainedSignal, "now teach something"),
+        unscored[0] !== unscored[1] &&
+          ` ${number(unscored[0])} rollouts were without a reward, and ${number(unscored[1])} would be.`,
+      ),
+    );
+  });
 
 const controls = () => {
   const told = el("output", null, shared.smooth === 1 ? "off" : `${shared.smooth} steps`);
@@ -317,7 +345,7 @@ const controls = () => {
       for (const chart of shared.charts) chart.draw();
     },
   });
-  slider.value = shared.smooth;
+  slider.value = String(shared.smooth);
   return el(
     "div",
     { class: "controls" },
@@ -334,9 +362,12 @@ const controls = () => {
   );
 };
 
-const overview = (runs) => {
+/** @param {Run[]} runs */
+export const overview = (runs) => {
   const { sections, flat, metrics } = panelsOf(runs);
+  /** @param {number} step */
   const opened = (step) => go(linkTo("rollouts", { step }));
+  /** @type {Chart[]} */
   const charts = [];
   const figures = sections.map(([name, panels]) =>
     el(

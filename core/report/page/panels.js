@@ -1,5 +1,19 @@
-// Which curves stand in which panel: the metrics of runs in, panels by section out. A metric that no panel knows gets one
-// of its own, so that nothing that was measured is missing.
+// Which curves stand in which panel: the metrics of runs in, panels by section out. A metric that no panel knows gets
+// one of its own, so that nothing that was measured is missing.
+
+import { DASHES } from "./chart.js";
+import { el, known } from "./dom.js";
+
+/** @import { Series } from "./chart.js" */
+/** @import { Metrics, Run } from "./data.js" */
+/** @typedef {{ key: string, label: string }} Curve */
+/**
+ * A chart that runs may have; `without` says that it would show nothing new, `exact` that no curve is smoothed.
+ * @typedef {{
+ *   title: string, unit: string, curves: Curve[], range?: [number, number], exact?: boolean,
+ *   without?: (curves: Curve[], metrics: Metrics[]) => boolean
+ * }} Panel
+ */
 
 // Okabe and Ito's colours, which people who see colours otherwise tell apart too; two of them differ on a dark page.
 const COLOURS = [
@@ -12,15 +26,18 @@ const COLOURS = [
   "var(--c6)",
   "var(--c7)",
 ];
-const HELD_OUT = "held_out/accuracy";
+export const HELD_OUT = "held_out/accuracy";
 
+/** @param {string} key @param {string} label */
 const one = (key, label) => ({ key, label });
+/** @param {string[]} keys @param {RegExp} pattern @param {string} [label] */
 const every = (keys, pattern, label) =>
   keys.flatMap((key) => {
     const found = pattern.exec(key);
     return found ? [one(key, label ?? found[1])] : [];
   });
 
+/** @type {[string, (keys: string[]) => Panel[]][]} */
 const SECTIONS = [
   [
     "Outcome",
@@ -186,19 +203,24 @@ const SECTIONS = [
         range: [0, 1],
         curves: keys
           .filter((key) => key.startsWith(`canaries/${name}/`))
-          .map((key) => one(key, key.split("/").at(-1).replaceAll("_", " "))),
+          .map((key) => one(key, key.slice(key.lastIndexOf("/") + 1).replaceAll("_", " "))),
       })),
   ],
 ];
 
 // Sections of panels, and the panels in which nothing but zeros stands.
-const panelsOf = (runs) => {
+/** @param {Run[]} runs */
+export const panelsOf = (runs) => {
   const metrics = runs.map((run) => run.metrics);
   const keys = [...new Set(metrics.flatMap((own) => Object.keys(own)))];
   const used = new Set([`${HELD_OUT}_low`, `${HELD_OUT}_high`]);
-  const flat = [],
-    sections = [];
+  /** @type {string[]} */
+  const flat = [];
+  /** @type {[string, Panel[]][]} */
+  const sections = [];
+  /** @param {string} name @param {Panel[]} panels */
   const add = (name, panels) => {
+    /** @type {Panel[]} */
     const shown = [];
     for (const panel of panels) {
       const curves = panel.curves.filter(({ key }) => metrics.some((own) => own[key]?.some(known)));
@@ -220,7 +242,8 @@ const panelsOf = (runs) => {
 };
 
 // A colour says the run where there are several, and else the curve.
-const seriesOf = (runs, metrics, panel) =>
+/** @param {Run[]} runs @param {Metrics[]} metrics @param {Panel} panel @returns {Series[]} */
+export const seriesOf = (runs, metrics, panel) =>
   panel.curves.flatMap(({ key, label }, at) =>
     runs.flatMap((run, place) => {
       const values = metrics[place][key];
@@ -243,3 +266,7 @@ const seriesOf = (runs, metrics, panel) =>
       ];
     }),
   );
+
+/** @param {Run} run */
+export const swatch = (run) =>
+  el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } });

@@ -1,86 +1,34 @@
 // One rollout: what was asked, what was answered, what each reward made of it, and the links to what belongs to it.
 
-const FINISHED = bare({ stop: "ended", length: "cut at a limit", error: "environment failed" });
-const SHOWN_AS = bare({ user: "user", assistant: "policy", system: "system", tool: "tool" });
+import { conversation, prompt } from "./conversation.js";
+import { FINISHED, named, parsed, reference, VERDICTS } from "./data.js";
+import { bare, copy, direction, el, inPieces, known, number, percent, quoted, signed, spelled } from "./dom.js";
+import { compareWith, memberStrip, through } from "./group.js";
+import { caseText, members } from "./python.js";
+import { choose } from "./route.js";
+import { address } from "./state.js";
 
-const reference = (run, place) => `${run.index.step[place]}.${run.index.number[place]}`;
-const named = (run, place) =>
-  `step ${run.index.step[place]}, group ${run.index.group[place]}, #${run.index.number[place]}`;
-
-const message = ({ role, content, ...rest }, props) => {
-  const others = Object.entries(rest).filter(([, value]) => known(value) && value !== "");
-  return el(
-    "div",
-    { class: `message ${["user", "assistant", "system", "tool"].includes(role) ? role : "other"}` },
-    el(
-      "div",
-      { class: "role" },
-      ...spelled(props?.title ?? SHOWN_AS[role] ?? String(role)),
-      props?.note?.map((note) => note && el("span", { class: "turn-reward" }, note)),
-    ),
-    quoted(typeof content === "string" ? content : JSON.stringify(content ?? "", null, 1)),
-    others.map(([name, value]) =>
-      el(
-        "div",
-        { class: "call" },
-        el("span", { class: "role" }, ...spelled(name)),
-        quoted(typeof value === "string" ? value : JSON.stringify(value, null, 1)),
-      ),
-    ),
-  );
-};
-
-const prompt = (run, texts) => {
-  const body = el("div");
-  const asMessages = () => {
-    body.replaceChildren();
-    inPieces(body, texts.prompt, (own) => message(own));
-  };
-  const asSeen = () => body.replaceChildren(quoted(texts.seen, { class: "seen" }));
-  const why = run.unseen ?? "the schemas of its tools stood in it too, and they are not recorded";
-  const button = el(
-    "button",
-    {
-      "aria-pressed": "false",
-      disabled: texts.seen === null,
-      title: texts.seen === null ? `Not in this file: ${why}` : null,
-      onclick: () => {
-        const seen = button.getAttribute("aria-pressed") !== "true";
-        button.setAttribute("aria-pressed", String(seen));
-        (seen ? asSeen : asMessages)();
-      },
-    },
-    "as the model saw it",
-  );
-  asMessages();
-  return el("section", { class: "part" }, el("h3", null, "Prompt", button), body);
-};
-
-// What the policy said, and what it was told in between.
-const conversation = (texts) => {
-  if (texts.messages.length <= 1) return [quoted(texts.completion)];
-  const rewards = texts.turnRewards ?? (Array.isArray(texts.info?.rewards) ? texts.info.rewards : []);
-  const advantages = texts.turnAdvantages ?? [];
-  let turn = 0;
-  const said = (own) => {
-    if (own.role !== "assistant") return message(own, { title: own.role === "tool" ? "tool" : "environment" });
-    const note = [
-      turn < rewards.length && `reward ${number(rewards[turn])}`,
-      turn < advantages.length && ["advantage ", el("b", { class: direction(advantages[turn]) }, signed(advantages[turn]))],
-    ];
-    turn += 1;
-    return message(own, { title: `turn ${turn}`, note });
-  };
-  return [inPieces(el("div"), texts.messages, said)];
-};
+/** @import { Run, Texts, Token } from "./data.js" */
+/** @import { Child } from "./dom.js" */
 
 const FEW_TOKENS = 20000; // that are drawn one by one
 
+/** @param {number} share */
 const strength = (share) => Math.min(75, 75 * share).toFixed(0);
+/** @param {number} value @param {number} most */
 const twoWays = (value, most) =>
-  value === 0 ? null : `color-mix(in srgb, var(${value > 0 ? "--c2" : "--c1"}) ${strength(Math.abs(value) / most)}%, transparent)`;
+  value === 0
+    ? null
+    : `color-mix(in srgb, var(${value > 0 ? "--c2" : "--c1"}) ${strength(Math.abs(value) / most)}%, transparent)`;
 
-// What tokens are coloured by: a number of each, the colour of a number, and the words for it.
+/**
+ * What tokens are coloured by: a number of each, the colour of a number, and the words for it.
+ * @typedef {{
+ *   name: string, says: string, samples: number[], unit: string, value: (token: Token) => number | null,
+ *   colour: (value: number) => string | null, told: (value: number) => string
+ * }} Colouring
+ */
+/** @type {Record<string, Colouring>} */
 const COLOURINGS = bare({
   token: {
     name: "log-probability",
@@ -111,11 +59,16 @@ const COLOURINGS = bare({
   },
 });
 
+/** @param {Token[]} tokens @param {Colouring} colouring @returns {Child[]} */
 const byToken = (tokens, { name, says, samples, unit, value, colour, told }) => {
+  /** @param {string} text @param {number | null} own */
   const node = (text, own) =>
     el(
       "span",
-      { title: known(own) ? told(own) : `${name} unknown`, style: known(own) ? { "background-color": colour(own) ?? "" } : null },
+      {
+        title: known(own) ? told(own) : `${name} unknown`,
+        style: known(own) ? { "background-color": colour(own) ?? "" } : null,
+      },
       ...spelled(text),
     );
   const shown = tokens.slice(0, FEW_TOKENS);
@@ -128,17 +81,24 @@ const byToken = (tokens, { name, says, samples, unit, value, colour, told }) => 
       unit,
       tokens.length > FEW_TOKENS && ` The first ${number(FEW_TOKENS)}.`,
     ),
-    el("pre", { class: "quoted tokens", dir: "auto", tabindex: "0" }, shown.map((own) => node(own.text, value(own)))),
+    el(
+      "pre",
+      { class: "quoted tokens", dir: "auto", tabindex: "0" },
+      shown.map((own) => node(own.text, value(own))),
+    ),
   ];
 };
 
 // Which colourings a rollout has numbers for; those it was trained with are missing where it had no gradient.
+/** @param {Token[]} tokens */
 const colourings = (tokens) =>
   Object.entries(COLOURINGS).filter(([name, { value }]) => name === "token" || tokens.some((own) => known(value(own))));
 
+/** @param {number | null} score @param {number} weight */
 const weighted = (score, weight) =>
   known(score) && weight !== 1 ? `× ${number(weight)} = ${number(score * weight)}` : `× ${number(weight)}`;
 
+/** @param {Run} run @param {number} place @param {Texts} texts */
 const outcomes = (run, place, texts) => {
   const rows = run.rewards.map((name, at) => {
     const { kind } = run.outcome(at, place),
@@ -149,7 +109,11 @@ const outcomes = (run, place, texts) => {
       { class: kind },
       el("th", { scope: "row" }, ...spelled(name)),
       el("td", null, kind === "score" ? number(score) : kind === "abstain" ? "abstained" : "failed"),
-      el("td", { class: "faint" }, known(run.weights[name]) ? weighted(kind === "score" ? score : null, run.weights[name]) : ""),
+      el(
+        "td",
+        { class: "faint" },
+        known(run.weights[name]) ? weighted(kind === "score" ? score : null, run.weights[name]) : "",
+      ),
       el("td", { class: "reason" }, reason ? quoted(reason) : ""),
     );
   });
@@ -173,6 +137,7 @@ const outcomes = (run, place, texts) => {
   );
 };
 
+/** @param {Texts} texts */
 const columns = (texts) => {
   const rows = members(texts.columns);
   return (
@@ -194,6 +159,7 @@ const columns = (texts) => {
   );
 };
 
+/** @param {Texts} texts */
 const information = (texts) =>
   texts.infoText &&
   texts.infoText !== "{}" &&
@@ -205,10 +171,12 @@ const information = (texts) =>
   );
 
 // A Case for one reward, as `grpo shrink` would print it for this text.
+/** @param {Run} run @param {number} place @param {Texts} texts @param {string} reward */
 const regression = async (run, place, texts, reward) => {
   const at = run.rewards.indexOf(reward),
     reads = run.cases[reward];
   const group = reads?.grouped ? run.group(run.index.step[place], run.index.group[place]) : [place];
+  /** @type {[number, Texts][]} */
   const found = [];
   for (const own of group) {
     const read = own === place ? texts : await run.texts(own);
@@ -222,6 +190,7 @@ const regression = async (run, place, texts, reward) => {
   );
 };
 
+/** @param {Run} run @param {number} place @param {Texts} texts */
 const actions = (run, place, texts) => {
   const scored = run.rewards.filter((_, at) => run.outcome(at, place).kind);
   return el(
@@ -243,7 +212,8 @@ const actions = (run, place, texts) => {
   );
 };
 
-const detail = async (run, place, choices) => {
+/** @param {Run} run @param {number} place @param {URLSearchParams} choices */
+export const detail = async (run, place, choices) => {
   const texts = await run.texts(place),
     { index } = run;
   const finish = run.finishes[index.finish[place]];
@@ -254,7 +224,7 @@ const detail = async (run, place, choices) => {
   const body = el(
     "div",
     { class: "answer" },
-    ...(by ? byToken(texts.tokens, COLOURINGS[by]) : conversation(texts)),
+    ...(by && texts.tokens ? byToken(texts.tokens, COLOURINGS[by]) : conversation(texts)),
   );
   const tokens =
     offered.length > 0 &&
@@ -264,7 +234,7 @@ const detail = async (run, place, choices) => {
       "Tokens by ",
       el(
         "select",
-        { onchange: (event) => choose({ by: event.target.value || null, to: null, at: reference(run, place) }) },
+        { onchange: (event) => choose({ by: event.currentTarget.value || null, to: null, at: reference(run, place) }) },
         el("option", { value: "", selected: by === null }, "–"),
         offered.map(([own, { name }]) => el("option", { value: own, selected: by === own }, name)),
       ),
@@ -294,6 +264,7 @@ const detail = async (run, place, choices) => {
               el("b", { class: direction(index.advantage[place]) }, signed(index.advantage[place])),
             ),
         index.new_reward &&
+          index.new_advantage &&
           el(
             "span",
             { class: "renewed" },

@@ -1,7 +1,21 @@
 // The runs of a folder: what the server says of them in; a table to sort, search, compare and label out.
 
+import { byId, counted, el, known, messageOf, number, oneLine, percent, spelled } from "./dom.js";
+import { deleteDialog, labelDialog } from "./labels.js";
+
+/**
+ * A run in the list, from folder.py.
+ * @typedef {{
+ *   name: string, status: string, env: string, model: string, rewards: string[], env_rewards: Record<string, string[]>,
+ *   defaults: boolean, step: number, steps: number | null, reward: number | null, before: number | null,
+ *   after: number | null, problem: string | null, tags: string[], note: string, hidden: boolean
+ * }} Line
+ */
+/** @typedef {"name" | "status" | "env" | "model" | "rewards" | "step" | "reward" | "after"} Key */
+
 const EVERY = 2000; // milliseconds between questions
 
+/** @type {[Key, string][]} */
 const COLUMNS = [
   ["name", "Run"],
   ["status", "Status"],
@@ -13,26 +27,46 @@ const COLUMNS = [
   ["after", "Held-out accuracy"],
 ];
 
-const state = { runs: [], edit: false, by: null, down: false, words: "", hidden: false, chosen: new Set(), told: "" };
+const state = {
+  /** @type {Line[]} */
+  runs: [],
+  edit: false, // whether the reader may label and delete
+  /** @type {Key | null} */
+  by: null, // the column that sorts
+  down: false,
+  words: "", // of the search
+  hidden: false, // hidden runs are listed too
+  /** @type {Set<string>} */
+  chosen: new Set(), // the names of those to compare
+  told: "", // what the server said last
+};
 
+/** @param {Line} run @param {Key} key */
 const worth = (run, key) => {
   if (key === "after") return run.after ?? run.before;
   const value = run[key];
   return Array.isArray(value) ? value.join(", ") : value;
 };
 
+/** @param {Line[]} runs */
 const ordered = (runs) => {
-  if (state.by === null) return runs;
+  const { by } = state;
+  if (by === null) return runs;
   const sign = state.down ? -1 : 1;
+  /** @param {string | number} one @param {string | number} two */
   const compared = (one, two) =>
-    typeof one === "number" ? one - two : String(one).localeCompare(String(two), "en", { numeric: true });
+    typeof one === "number" && typeof two === "number"
+      ? one - two
+      : String(one).localeCompare(String(two), "en", { numeric: true });
   return [...runs].sort((first, second) => {
-    const [one, two] = [worth(first, state.by), worth(second, state.by)];
-    if (!known(one) || !known(two)) return known(two) - known(one); // what nobody knows stands last, either way
+    const [one, two] = [worth(first, by), worth(second, by)];
+    // What nobody knows stands last, either way.
+    if (!known(one) || !known(two)) return Number(known(two)) - Number(known(one));
     return sign * compared(one, two);
   });
 };
 
+/** @param {Line} run */
 const matches = (run) => {
   const text = [run.name, run.status, run.env, run.model, ...run.rewards, ...run.tags, run.note].join("\n");
   return state.words
@@ -41,6 +75,7 @@ const matches = (run) => {
     .every((word) => text.toLowerCase().includes(word));
 };
 
+/** @param {string[]} names */
 const reportOf = (names) => `report?${new URLSearchParams(names.map((name) => ["run", name]))}`;
 
 const headings = () =>
@@ -71,6 +106,7 @@ const headings = () =>
     state.edit && el("th", { scope: "col" }, el("span", { class: "aside" }, "Change")),
   );
 
+/** @param {Line} run */
 const line = (run) => {
   const own = Object.values(run.env_rewards).flat();
   const rewards = [...run.rewards, ...own].join(", ") || (run.defaults ? "defaults" : "–");
@@ -87,7 +123,7 @@ const line = (run) => {
         disabled: run.problem !== null,
         checked: state.chosen.has(run.name),
         onchange: (event) => {
-          state.chosen[event.target.checked ? "add" : "delete"](run.name);
+          state.chosen[event.currentTarget.checked ? "add" : "delete"](run.name);
           drawRuns();
         },
       }),
@@ -106,7 +142,11 @@ const line = (run) => {
     el("td", null, ...spelled(rewards)),
     el("td", { class: "figure" }, known(run.steps) ? `${number(run.step)} of ${number(run.steps)}` : number(run.step)),
     el("td", { class: "figure" }, number(run.reward)),
-    el("td", { class: "figure" }, known(run.after) ? `${percent(run.before)} → ${percent(run.after)}` : percent(run.before)),
+    el(
+      "td",
+      { class: "figure" },
+      known(run.after) ? `${percent(run.before)} → ${percent(run.after)}` : percent(run.before),
+    ),
     state.edit &&
       el(
         "td",
@@ -131,13 +171,13 @@ const drawRuns = () => {
   for (const name of state.chosen) if (!state.runs.some((run) => run.name === name)) state.chosen.delete(name);
   head.replaceChildren(headings());
   body.replaceChildren(...shown.map(line));
-  count.textContent = `${number(shown.length)} of ${counted(state.runs.length, "run")}${left ? `, ${number(left)} hidden` : ""}`;
+  const hidden = left ? `, ${number(left)} hidden` : "";
+  count.textContent = `${number(shown.length)} of ${counted(state.runs.length, "run")}${hidden}`;
   compare.disabled = state.chosen.size < 2;
   compare.textContent = state.chosen.size < 2 ? "Compare" : `Compare ${state.chosen.size} runs`;
   if (focused && document.activeElement === document.body) {
-    const again = [...document.querySelectorAll("button, input")].find(
-      (node) => node.id === focused || node.getAttribute("aria-label") === focused,
-    );
+    const controls = [...document.querySelectorAll("button"), ...document.querySelectorAll("input")];
+    const again = controls.find((node) => node.id === focused || node.getAttribute("aria-label") === focused);
     again?.focus({ preventScroll: true });
   }
 };
@@ -154,7 +194,7 @@ const ask = async () => {
     Object.assign(state, found, { told });
     drawRuns();
   } catch (error) {
-    live.textContent = error instanceof TypeError ? "grpo watch does not answer" : error.message;
+    live.textContent = error instanceof TypeError ? "grpo watch does not answer" : messageOf(error);
     live.classList.add("gone");
   }
 };
@@ -176,26 +216,28 @@ const everything = el("input", {
   },
 });
 
-document
-  .getElementById("page")
-  .replaceChildren(
-    el("nav", { class: "top", "aria-label": "Views" }, el("a", { href: "./", "aria-current": "page" }, "All runs"), live),
+byId("page").replaceChildren(
+  el("nav", { class: "top", "aria-label": "Views" }, el("a", { href: "./", "aria-current": "page" }, "All runs"), live),
+  el(
+    "main",
+    { class: "overview", id: "main" },
+    el("h1", null, "Runs"),
     el(
-      "main",
-      { class: "overview", id: "main" },
-      el("h1", null, "Runs"),
-      el(
-        "div",
-        { class: "controls" },
-        el("label", { for: "search" }, "Search"),
-        search,
-        el("label", null, everything, " hidden ones too"),
-        compare,
-        count,
-      ),
-      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, el("table", { class: "runs list-of-runs" }, head, body)),
+      "div",
+      { class: "controls" },
+      el("label", { for: "search" }, "Search"),
+      search,
+      el("label", null, everything, " hidden ones too"),
+      compare,
+      count,
     ),
-  );
+    el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" },
+      el("table", { class: "runs list-of-runs" }, head, body),
+    ),
+  ),
+);
 
 const keepAsking = async () => {
   for (;;) {

@@ -1,5 +1,12 @@
 // The configuration of each run, the versions underneath, and what differs between runs.
 
+import { el, spelled } from "./dom.js";
+import { swatch } from "./panels.js";
+import { choose, here } from "./route.js";
+
+/** @import { Run } from "./data.js" */
+
+/** @param {unknown} value @param {string} name @param {Map<string, string>} found */
 const flatten = (value, name, found) => {
   if (value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length) {
     for (const [key, own] of Object.entries(value)) flatten(own, name ? `${name}.${key}` : key, found);
@@ -7,8 +14,10 @@ const flatten = (value, name, found) => {
   return found;
 };
 
+/** @param {string} title @param {Run[]} runs @param {Map<string, string>[]} values @param {boolean} only */
 const settingsTable = (title, runs, values, only) => {
   const names = [...new Set(values.flatMap((own) => [...own.keys()]))];
+  /** @param {string} name */
   const differs = (name) => new Set(values.map((own) => own.get(name))).size > 1;
   const shown = only ? names.filter(differs) : names;
   return el(
@@ -42,9 +51,10 @@ const settingsTable = (title, runs, values, only) => {
                   "tr",
                   { class: runs.length > 1 && differs(name) ? "differs" : null },
                   el("th", { scope: "row" }, ...spelled(name)),
-                  values.map((own) =>
-                    el("td", null, own.has(name) ? spelled(own.get(name)) : el("span", { class: "faint" }, "–")),
-                  ),
+                  values.map((own) => {
+                    const value = own.get(name);
+                    return el("td", null, value === undefined ? el("span", { class: "faint" }, "–") : spelled(value));
+                  }),
                 ),
               ),
             ),
@@ -53,7 +63,8 @@ const settingsTable = (title, runs, values, only) => {
   );
 };
 
-const settings = (runs) => {
+/** @param {Run[]} runs */
+export const settings = (runs) => {
   const only = runs.length > 1 && here().choices.get("all") === null;
   const node = el(
     "main",
@@ -69,7 +80,7 @@ const settings = (runs) => {
           el("input", {
             type: "checkbox",
             checked: only,
-            onchange: (event) => choose({ all: event.target.checked ? null : 1 }),
+            onchange: (event) => choose({ all: event.currentTarget.checked ? null : 1 }),
           }),
           " only what differs",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,30 @@ def test_what_is_typed_before_the_list_is_there_is_searched_for(report: Path, op
     page.keyboard.type("5+6=11")
     until_at(page, "q=5%2B6%3D11")
     assert page.locator("#search").input_value() == "5+6=11"
+
+
+def test_a_search_for_nothing_but_spaces_lists_every_rollout(report: Path, opened: Opened) -> None:
+    page = opened(report, "#rollouts?q=%20")
+    page.wait_for_selector(".detail .rollout")
+    [listed, recorded] = re.findall(r"\d+", page.locator(".count").inner_text())
+    assert listed == recorded
+
+
+def test_keys_that_need_a_view_do_nothing_before_there_is_one(report: Path, opened: Opened) -> None:
+    page = opened(report)
+    page.add_init_script("""
+        const add = addEventListener.bind(window);
+        window.addEventListener = (type, ...rest) => {
+          add(type, ...rest);
+          if (type !== "keydown") return;
+          for (const key of "?cjg") queueMicrotask(() => dispatchEvent(new KeyboardEvent("keydown", { key })));
+        };
+    """)
+    page.reload()
+    page.wait_for_selector("main")
+    assert page.locator("#help[open]").count() == 0
+    page.keyboard.press("?")
+    assert page.locator("#help[open]").count() == 1
 
 
 def test_a_filter_that_was_written_stays_when_the_next_one_is(report: Path, opened: Opened) -> None:

@@ -130,7 +130,8 @@ def test_a_regression_case_is_what_shrink_would_print(report: Path, opened: Open
 def test_nothing_of_a_record_leaves_the_place_that_a_case_gives_it(chromium: Browser) -> None:
     """Neither a reason over several lines nor columns that are no JSON become code of who copies the case."""
     page = chromium.new_page()
-    page.add_script_tag(path=Path(grpo.core.report.__file__).with_name("page") / "python.js")
+    module = (Path(grpo.core.report.__file__).with_name("page") / "python.js").read_text("utf-8")
+    page.add_script_tag(content=f"{module}\nwindow.caseText = caseText;", type="module")
     told = {"columns": '{"answer": __import__("os").getcwd()}', "reason": "broke\nimport os\rimport sys\x0cimport re"}
     copied = page.evaluate("told => caseText(null, told.columns, ['x'], [['failure', null, told.reason]])", told)
     called = ast.parse(copied, mode="eval").body

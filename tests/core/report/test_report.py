@@ -22,9 +22,11 @@ from made_run import failed, made_run
 from grpo.core.cli.report import report
 from grpo.core.record.run_dir import RolloutRow
 from grpo.core.report.compared import compared
-from grpo.core.report.page import LIST, LIVE, SCRIPTS, page
+from grpo.core.report.page import LIST, LIVE, REPORT, page
+from grpo.core.report.page.linker import linked_modules
 from grpo.core.report.public import public_config
 from grpo.core.report.report import write_report
+from grpo.core.watch.folder import WatchedFolder
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -100,13 +102,34 @@ def test_the_policy_of_the_page_admits_its_own_script_and_style_and_nothing_else
 
 
 def test_every_script_of_the_page_is_in_it_short_and_sets_no_html() -> None:
-    assert sorted({*LIVE, *LIST}) == sorted(file.name for file in PAGE.glob("*.js"))
+    modules = {entry: set(linked_modules(PAGE, entry)) for entry in (REPORT, LIVE, LIST)}
+    assert set.union(*modules.values()) == {file.name for file in PAGE.glob("*.js")}
     for file in (*PAGE.glob("*.js"), *PAGE.glob("*.css")):
         text = file.read_text("utf-8")
         assert len(text.splitlines()) <= 600
         assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text) == []
-        assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)|@import|XMLHttpRequest", text) == [], file.name
-        assert "fetch(" not in text or file.name not in SCRIPTS
+        assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)|@import(?! \{)|XMLHttpRequest", text) == [], file.name
+        assert "fetch(" not in text or file.name not in modules[REPORT]
+
+
+def required_keys(script: str, name: str) -> set[str]:
+    """Returns the keys that a type of a script requires."""
+    text = (PAGE / script).read_text("utf-8")
+    [fields] = re.findall(rf"@typedef \{{\{{((?:(?!@typedef).)*?)\}}\}} {name}\b", text, re.DOTALL)
+    return set(re.findall(r"(?:^|[,*])\s*(\w+): ", re.sub(r"\{[^}]*\}", "object", fields)))
+
+
+def test_the_types_of_the_scripts_name_what_python_sends(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", change=lambda row, number: failed(row, "broke") if number == 0 else row)
+    done = write_report([run.path], tmp_path / "run.html", limit=ROOM)
+    summary = summary_of(done.path)
+    [line] = WatchedFolder(tmp_path).lines()
+    assert required_keys("data.js", "Summary") <= set(summary)
+    assert required_keys("data.js", "Alarm") == set(summary["alarms"][0])
+    assert required_keys("data.js", "Index") <= {name for name, _ in summary["columns"]}
+    assert required_keys("data.js", "Block") == set(json.loads(blocks_of(done.path)["run0-texts0"]))
+    assert required_keys("runs.js", "Line") <= set(line)
+    assert {"name", "metrics", "starts"} <= required_keys("data.js", "Summary")
 
 
 def random_texts(row: RolloutRow, number: int) -> RolloutRow:
