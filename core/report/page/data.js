@@ -32,7 +32,7 @@ import { bare, byId } from "./dom.js";
  * }} Difference
  */
 /**
- * The settings that the page reads; runs of older releases may lack some.
+ * The settings that the page reads.
  * @typedef {{
  *   train?: { lr?: number | null, prompts_per_step?: number | null, group_size?: number | null },
  *   lora?: { enabled?: boolean }, seed?: number | null, evaluation?: { size?: number | null }
