@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,8 @@ def main() -> None:
         if name == "overlap" and importlib.util.find_spec("vllm") is None:
             print("| overlap | not measured: vLLM is not installed | | | | | |")
             continue
-        with tempfile.TemporaryDirectory() as place, server() if name == "overlap" else nullcontext({}) as more:
+        settings: AbstractContextManager[Tree] = server() if name == "overlap" else nullcontext({})
+        with tempfile.TemporaryDirectory() as place, settings as more:
             print(_row(name, Path(place), options.steps, more), flush=True)
 
 

@@ -118,7 +118,7 @@ def policy(options: argparse.Namespace) -> tuple[Any, Any]:
     following = dict(pairwise(chain))
 
     def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = kwargs.get("input_ids", args[0] if args else None)
+        given = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
         module.last = [following.get(token) for token in given[:, -1].tolist()]
 
     def force(module: Any, args: tuple[Any, ...], logits: Any) -> Any:

@@ -43,7 +43,7 @@ from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import CodeResult
 from grpo.rewards.code.task import Columns, task_of
 from grpo.rewards.sandbox.docker import docker as make_docker
-from grpo.rewards.sandbox.docker_pool import connected
+from grpo.rewards.sandbox.docker_pool import DockerPool, connected
 from grpo.rewards.sandbox.engine_image import made_image
 from grpo.rewards.sandbox.inside import kernel
 from grpo.rewards.sandbox.interpreter import default_python
@@ -231,6 +231,7 @@ def _docker_rows(
     name = image or made_image(client)
     client.close()
     warm = stack.enter_context(contextlib.closing(make_docker(image=name, slots=4)))
+    assert isinstance(warm, DockerPool)
     runner.run(_run(warm, [PROGRAM] * 20))
     container = warm._container._container.id
     engine = engine_processes()  # those that stay; the time of one that ends would be missing from a later reading

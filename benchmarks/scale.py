@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "tests" / "core"))
+sys.path.append(str(HERE.parent / "tests" / "support"))
 
 from sharded_command import FSDP, PLAIN, zero  # noqa: E402
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "core"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
 from sharded_command import undo_what_keeps_libraries_from_a_cpu
 

@@ -135,10 +135,10 @@ def verifiers_way(plugin: BoundReward, completions: list[Completion]) -> Callabl
     function, options = plugin.spec.function, plugin.options
     names = [column.name for column in plugin.spec.columns if column.required]
 
-    class Data(vf.TaskData):  # type: ignore[misc]
+    class Data(vf.TaskData):
         answer: str
 
-    class Scored(vf.Task[Data]):  # type: ignore[misc]
+    class Scored(vf.Task[Data]):
         @vf.reward
         async def reward(self, task: Any, trace: Any) -> float:
             value = function(trace.last_reply, *(getattr(task, name) for name in names), **options)

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
             "share_prompts": not options.no_sharing,
             "checkpointing": options.checkpointing,
         },
-        "rollout": {"max_completion_length": options.completion},
+        "rollout": {"max_completion_length": options.completion, "tolerance": 1e3},
         "lora": {"enabled": options.lora and options.side != "full"},
         "evaluation": {"size": 0},
         "output": {"save_every": options.steps + 1},
@@ -88,10 +89,13 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     from grpo.core.planning.decide import make_plan
     from grpo.core.policy.load import load_policy
     from grpo.core.rollout.hf.sampler import HfRollouts
-    from grpo.core.scoring.outcome import Outcome
+    from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
+    from grpo.core.scoring.early import EarlyCalls, nothing_begun
+    from grpo.core.scoring.outcome import Outcome, scored
     from grpo.core.train.data import prompt_rows
     from grpo.core.train.trainer import PolicyTrainer, grpo_config
     from grpo.plugins.host import Host
+    from grpo.plugins.types import Completion
 
     torch.set_num_threads(1)
     now = time.perf_counter if torch.cuda.is_available() else time.process_time
@@ -99,16 +103,30 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     draw = torch.Generator().manual_seed(1)
     seconds: list[float] = []
 
-    class Fixed:
-        """Random completions of half to the whole allowed length in the place of sampling."""
+    def drawn(count: int) -> list[list[int]]:
+        """Random completions of half to the whole allowed length."""
+        lengths = torch.randint(options.completion // 2, options.completion + 1, (count,), generator=draw)
+        return [torch.randint(3, 1000, (int(n),), generator=draw).tolist() for n in lengths]
 
-        def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
-            from grpo.core.rollout.types import Sampled
+    class Fixed(HfRollouts):
+        """Random completions in the place of sampling; rollout.tolerance lets their log-probabilities be anything."""
 
-            lengths = torch.randint(options.completion // 2, options.completion + 1, (len(prompt_ids),), generator=draw)
-            ids = [torch.randint(3, 1000, (int(n),), generator=draw).tolist() for n in lengths]
-            self._sampled = [Sampled(tuple(row), (0.0,) * len(row), "length") for row in ids]
-            return ids, [[0.0] * len(row) for row in ids]
+        def generate(
+            self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+        ) -> list[Sampled]:
+            done = [Sampled(tuple(row), (0.0,) * len(row), "length") for row in drawn(len(prompts))]
+            if on_done is not None:
+                on_done(range(len(done)), done)
+            return done
+
+    class Scoring:
+        """The rewards of the plain side."""
+
+        def begin(self) -> EarlyCalls:
+            return nothing_begun()
+
+        def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
+            return {plan.rewards[0].name: [scored(score, 0.0) for score in reward(completions)]}
 
     class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -119,36 +137,36 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
                 torch.cuda.synchronize()
             seconds[-1] += now()
 
-    class Ours(Fixed, PolicyTrainer):
-        pass
-
-    class Plain(Fixed, GRPOTrainer):  # type: ignore[misc]
-        pass
+    class Plain(GRPOTrainer):  # type: ignore[misc]
+        def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
+            ids = drawn(len(prompt_ids))
+            return ids, [[0.0] * len(row) for row in ids]
 
     def reward(completions: Any, **_: Any) -> list[float]:
         return [float(number % 3) for number in range(len(completions))]
 
     model = load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora)
-    common = {"model": model, "callbacks": [Clock()]}
     if options.side != "plain_trl":
-        trainer: Any = Ours(
+        trainer: Any = PolicyTrainer(
+            model=model,
             tokenizer=plan.tokenizer,
             plan=plan,
-            rollouts=HfRollouts(),
+            rollouts=Fixed(),
             output_dir=out,
-            score=lambda completions: {
-                plan.rewards[0].name: [Outcome("score", score, "") for score in reward(completions)]
-            },
-            on_batch=lambda batch: None,
-            **common,
+            scoring=Scoring(),
+            received=lambda batch: {},
+            trained=lambda step, rows: None,
+            between_steps=lambda step, rollouts: {},
+            callbacks=[Clock()],
         )
     else:
         trainer = Plain(
+            model=model,
+            callbacks=[Clock()],
             reward_funcs=[reward],
             args=grpo_config(plan, out),
             train_dataset=prompt_rows(plan),
             processing_class=plan.tokenizer,
-            **common,
         )
         trainer.remove_callback(PrinterCallback)
     trainer.train()

@@ -40,7 +40,7 @@ _KINDS: dict[str, Callable[[int], tuple[str, str]]] = {
 
 def made_up(kind: str, count: int) -> list[Row]:
     """Returns rows of one kind, right and wrong ones, no two alike; their labels are not known."""
-    rows = []
+    rows: list[Row] = []
     for n in range(11, 11 + count):
         text, gold = _KINDS[kind](n)
         rows.append((_WORK.format(n=n, m=n + 3) + text, gold, None))

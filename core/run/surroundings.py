@@ -71,7 +71,7 @@ def _libraries() -> Iterator[Callable[[], object]]:
     yield partial(torch.set_rng_state, torch.get_rng_state())
     yield partial(torch.set_num_threads, torch.get_num_threads())
     if torch.cuda.is_available():
-        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        if torch.cuda.is_initialized():
             yield partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
         yield torch.cuda.empty_cache
     if not datasets.are_progress_bars_disabled():

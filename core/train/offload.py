@@ -127,5 +127,5 @@ class Offload:
 
     def _copies(self) -> Any:
         if self._stream is None:
-            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self._stream = torch.cuda.Stream()
         return self._stream

@@ -12,16 +12,22 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from grpo.envs.datasets.word_problems import LEVELS, generate
-from grpo.envs.gsm8k.spec import GSM8K
+from grpo.envs.datasets.number_problems import Level
+from grpo.envs.datasets.word_problems import generate
+from grpo.envs.gsm8k.spec import Gsm8k
+from grpo.envs.text import TemplateName
 
 GUESS_SHARE = {1: 0.3, 2: 0.53, 3: 0.8}  # by the number of steps of the problem
 WRONG_OPERATION_SHARE = 0.1
 LOOSE_SHARE = 0.15
 GUESSES = ("I guess it is {}.", "I think it is {}.", "I would say {}.")
-TEMPLATES = ("reasoning",) * 7 + ("solution", "think", "hash")  # how often each layout is asked for
+TEMPLATES: tuple[TemplateName, ...] = ("reasoning",) * 7 + (
+    "solution",
+    "think",
+    "hash",
+)  # how often each layout is asked for
 LEVEL_MIX = ("mixed",) * 5 + ("hard",)
 HELD_OUT_SEEDS = range(10)
 
@@ -71,8 +77,9 @@ def sloppy_examples(count: int, seed: int) -> Iterator[Example]:
 
 def held_out_examples(count: int) -> list[Example]:
     """Worked answers to the first questions of the environment's own test split."""
-    env = GSM8K.factory()
-    return [_ask(env, row) for row in GSM8K.dataset("test")[:count]]
+    problems = Gsm8k()
+    env = problems.env()
+    return [_ask(env, row) for row in problems.rows("test")[:count]]
 
 
 def corpus(count: int, seed: int) -> Iterator[str]:
@@ -85,7 +92,7 @@ def corpus(count: int, seed: int) -> Iterator[str]:
 
 
 def _environments() -> dict[str, Any]:
-    return {name: GSM8K.factory(template=name) for name in set(TEMPLATES)}
+    return {name: Gsm8k(template=name).env() for name in set(TEMPLATES)}
 
 
 def _ask(env: Any, row: dict[str, str]) -> Example:
@@ -97,9 +104,9 @@ def _practice_rows(count: int, seed: int) -> Iterator[dict[str, str]]:
     """Rows of the mixed and the hard level, none of them a question of the environment's test splits."""
     held_out = {
         row["question"]
-        for level in LEVELS
+        for level in get_args(Level)
         for data_seed in HELD_OUT_SEEDS
-        for row in GSM8K.dataset("test", level=level, data_seed=data_seed)
+        for row in Gsm8k(level=level, data_seed=data_seed).rows("test")
     }
     rng = random.Random(seed)
     streams = {

@@ -88,7 +88,9 @@ def complete(
     ]
     inputs = tokenizer(prompts, return_tensors="pt", padding=True)
     output = model.generate(**inputs, do_sample=sample, top_k=0 if sample else None)
-    return tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    sampled = output[:, inputs["input_ids"].shape[1] :]
+    texts: list[str] = tokenizer.batch_decode(sampled, skip_special_tokens=True)
+    return texts
 
 
 def final(text: str) -> str:

@@ -72,8 +72,7 @@ def test_only_the_last_number_counts() -> None:
 
 
 def test_demonstrations_win_in_time_and_use_what_is_known() -> None:
-    for spec, options in ((guess, {"highest": 31}), (guess, {"highest": 9, "turns": 1}), (wordle, {"words": 50})):
-        env = spec.factory(**options)
+    for env in (guess(highest=31), guess(highest=9, turns=1), wordle(words=50)):
         for seed in range(40):
             shown = env.reset(seed=seed)[1]["demonstration"]
             steps = played(env, *shown)

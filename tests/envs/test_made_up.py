@@ -55,7 +55,7 @@ def test_the_stream_of_choices_is_fixed_for_good() -> None:
 def test_the_kit_finds_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpo_check, "INSTANCES", 50)
     report = grpo_check.check_env(name)
-    assert not [str(finding) for finding in report.findings if finding.level != "note"]
+    assert not [str(finding) for finding in report.findings if finding.severity != "note"]
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "countdown", "email"])

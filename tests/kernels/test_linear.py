@@ -39,7 +39,7 @@ class Case:
         }
         y = way(own["x"], own["weight"], own.get("bias"), own["a"], own["b"])
         (y * own["gradient"]).sum().backward()
-        return {"y": y.detach(), **{name: own[name].grad for name in trained if name in own}}  # type: ignore[dict-item]
+        return {"y": y.detach(), **{name: own[name].grad for name in trained if name in own}}
 
     def same(self, way: Any, plain: Any, trained: set[str]) -> None:
         wanted = self.run(plain, torch.float64, trained)

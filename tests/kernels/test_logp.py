@@ -123,7 +123,8 @@ def test_tiles_of_every_width_give_the_same(columns: int, softcap: float | None,
 def filled_with_nan() -> Iterator[None]:
     """Memory that nobody wrote to holds NaN."""
     torch.use_deterministic_algorithms(True)
-    assert torch.utils.deterministic.fill_uninitialized_memory
+    filling: Any = torch.utils.deterministic  # it makes its properties when it is imported
+    assert filling.fill_uninitialized_memory
     yield
     torch.use_deterministic_algorithms(False)
 
@@ -245,7 +246,8 @@ def test_it_works_inside_a_compiled_function() -> None:
     given = problem(trained=True)
 
     def step(hidden: torch.Tensor) -> torch.Tensor:
-        return linear_logp(hidden * 2, given.weight, given.target)[0] * 3
+        logps: torch.Tensor = linear_logp(hidden * 2, given.weight, given.target)[0]
+        return logps * 3
 
     compiled = torch.compile(step, backend="eager")
     assert torch.equal(compiled(given.hidden), step(given.hidden))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from grpo import Completion, reward
@@ -15,7 +17,7 @@ def single(completion: str, answer: str, unit: str = "m", digits: int = 2) -> fl
 
 
 @reward(version=1, batch=True)
-def several(completions: list[str], answer: list[str], unit: list[str], digits: list[int] = [2]) -> list[str]:  # type: ignore[assignment]  # noqa: B006
+def several(completions: list[str], answer: list[str], unit: list[str], digits: list[int] = [2]) -> list[Any]:  # noqa: B006
     return [f"{a}{b}{c}{d}" for a, b, c, d in zip(completions, answer, unit, digits, strict=True)]
 
 
@@ -35,7 +37,7 @@ def test_an_optional_column_is_used_although_an_earlier_one_is_absent() -> None:
 
 
 def test_rows_of_a_batch_may_differ_in_their_optional_columns() -> None:
-    rows = [{"answer": "7", "unit": "m"}, {"answer": "8", "unit": "s", "digits": 3}]
+    rows: list[dict[str, Any]] = [{"answer": "7", "unit": "m"}, {"answer": "8", "unit": "s", "digits": 3}]
     bound = BoundReward(several, "dist")
     assert bound.call_together([Completion("x", row=row) for row in rows]) == ["x7m[2]", "x8s3"]
 

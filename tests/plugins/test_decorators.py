@@ -6,7 +6,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,16 @@ RIGHT, WRONG = (ROOT / "tests" / "plugins" / f"typed_{name}.py" for name in ("ri
 
 def refused_by_mypy() -> dict[str, set[int]]:
     """Returns file name to the lines with errors."""
-    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--no-error-summary", RIGHT, WRONG]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        "pyproject.toml",
+        "--no-error-summary",
+        RIGHT,
+        WRONG,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return lines_by_file(re.findall(r"(\w+\.py):(\d+): error:", done.stdout))
@@ -26,14 +37,23 @@ def refused_by_mypy() -> dict[str, set[int]]:
 
 def refused_by_pyright() -> dict[str, set[int]]:
     """Returns file name to the lines with errors."""
-    command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson", RIGHT, WRONG]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "basedpyright",
+        "--pythonpath",
+        sys.executable,
+        "--outputjson",
+        RIGHT,
+        WRONG,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)["generalDiagnostics"]
     errors = (each for each in found if each["severity"] == "error")
     return lines_by_file((Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in errors)
 
 
-def lines_by_file(places) -> dict[str, set[int]]:
+def lines_by_file(places: Iterable[tuple[str, int | str]]) -> dict[str, set[int]]:
     lines: dict[str, set[int]] = {RIGHT.name: set(), WRONG.name: set()}
     for name, line in places:
         lines[name].add(int(line))
@@ -42,7 +62,7 @@ def lines_by_file(places) -> dict[str, set[int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("refused", [refused_by_mypy, refused_by_pyright], ids=["mypy", "pyright"])
-def test_type_checkers_accept_what_is_right_and_refuse_every_slip(refused) -> None:
+def test_type_checkers_accept_what_is_right_and_refuse_every_slip(refused: Callable[[], dict[str, set[int]]]) -> None:
     marked = {n for n, line in enumerate(WRONG.read_text().splitlines(), start=1) if line.endswith("# wrong")}
     assert refused() == {RIGHT.name: set(), WRONG.name: marked}
 
@@ -55,6 +75,7 @@ def test_a_decorated_function_is_a_spec_and_still_the_function() -> None:
     assert isinstance(spec, RewardSpec)
     assert (spec.name, spec.version, spec.function) == ("near", 3, near)
     assert spec("4", answer="4", tolerance=0.5) == 0.5
-    judge = verifier(version=1)(near)
+    decorate: Any = verifier(version=1)  # a verifier that returns a number is refused when it is called
+    judge = decorate(near)
     assert isinstance(judge, VerifierSpec)
     assert judge("4", "5") == 0.0

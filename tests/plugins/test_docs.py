@@ -8,7 +8,9 @@ import re
 import sys
 import tomllib
 import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
@@ -72,7 +74,7 @@ def test_every_event_prefix_state_and_reserved_key_is_documented() -> None:
         assert f"`{event.__name__}`" in TEXT
     for prefix in _soundness.RESERVED_PREFIXES:
         assert f"`{prefix}:`" in TEXT
-    for state in ("ok", *_problems.State.__args__):
+    for state in ("ok", *get_args(_problems.State)):
         assert f"| `{state}` |" in TEXT
     for key in (*RESERVED_OPTIONS, *TABLE_KEYS):
         assert f"`{key}`" in TEXT
@@ -83,7 +85,7 @@ TITLES = {"env": "An environment", "loss": "A loss", "advantage": "An advantage"
 
 
 @pytest.mark.parametrize("decorator", DECORATORS, ids=lambda it: it.__name__)
-def test_every_argument_of_the_decorators_is_documented(decorator) -> None:
+def test_every_argument_of_the_decorators_is_documented(decorator: Callable[..., Any]) -> None:
     title = TITLES.get(decorator.__name__, "A reward")
     table = TEXT.partition(f"## {title}\n")[2].partition("\n## ")[0]
     told = [
@@ -153,6 +155,7 @@ def test_the_documented_rubric_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_
     (tmp_path / "tidy.toml").write_text(body)
     bound = Host.discover().reward(f"{tmp_path}/tidy.toml:weight=2,format.tags=reasoning/answer")
     [case] = bound.spec.cases
+    assert isinstance(case.completion, str)
     assert bound.call(Completion(case.completion, row=case.row)) == case.expect
 
 

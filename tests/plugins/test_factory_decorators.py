@@ -64,7 +64,8 @@ def test_a_factory_gives_its_name_its_documentation_and_its_options() -> None:
     assert sums.doc.splitlines()[0] == "Asks for small sums."
     assert [(option.name, option.type, option.default) for option in sums.options] == [("size", int, 2)]
     assert (sums.rewards, sums.verifier, sums.dataset) == (("near",), "exact", rows)
-    assert sums(size=5).size == sums.factory(size=5).size == 5
+    made: list[Any] = [sums(size=5), sums.factory(size=5)]
+    assert [one.size for one in made] == [5, 5]
 
 
 def test_a_class_of_environments_is_a_factory() -> None:
@@ -74,7 +75,8 @@ def test_a_class_of_environments_is_a_factory() -> None:
         ("size", int, 2),
         ("level", Level, "easy"),
     ]
-    assert spec(level="hard").level == "hard"
+    hard: Any = spec(level="hard")
+    assert hard.level == "hard"
 
 
 def test_a_class_of_options_makes_environment_rows_and_order() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from grpo import Completion, EnvSpec
 from grpo.plugins._entry_points import Entry
 from grpo.plugins.errors import UsageError
-from grpo.plugins.events import RunEnded, RunStarted, StepEnded
+from grpo.plugins.events import Event, RunEnded, RunStarted, StepEnded
 from grpo.plugins.host import Host
 
 STEP = StepEnded("runs/x", 3, {"reward": 1.0})
@@ -142,9 +143,9 @@ def grpo_rewards():
 
 def test_observers_see_every_event(make_entry: Callable[..., Entry]) -> None:
     made = make_entry(OBSERVER.format(action="pass"))
-    module = made.load()
+    module: Any = made.load()
     host = Host([Entry(made.distribution, "1", made.name, lambda: module)])
-    events = [RunStarted("runs/x", {}), STEP, RunEnded("runs/x", 3, "done")]
+    events: list[Event] = [RunStarted("runs/x", {}), STEP, RunEnded("runs/x", 3, "done")]
     for event in events:
         host.observe(event)
     assert module.seen == events
@@ -157,7 +158,7 @@ def test_a_failing_observer_is_told_once_and_stops_nothing(
 ) -> None:
     bad = make_entry(OBSERVER.format(action=action), distribution="bad-dist")
     good = make_entry(OBSERVER.format(action="pass"), distribution="good-dist")
-    module = good.load()
+    module: Any = good.load()
     host = Host([bad, Entry("good-dist", "1", "rewards", lambda: module)])
     with caplog.at_level(logging.WARNING):
         host.observe(STEP)

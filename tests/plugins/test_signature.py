@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -67,11 +67,12 @@ def test_hidden_parameters_are_refused() -> None:
 
 
 def test_a_list_of_completions_says_which_list_it_is() -> None:
-    for decorate in (reward(), verifier()):
-        with pytest.raises(SpecError, match="Name it 'completion', or declare which list it is"):
+    def score(completions: list[str]) -> float: ...
 
-            @decorate  # type: ignore[arg-type]
-            def score(completions: list[str]) -> float: ...
+    decorators: list[Any] = [reward(), verifier()]
+    for decorate in decorators:
+        with pytest.raises(SpecError, match="Name it 'completion', or declare which list it is"):
+            decorate(score)
 
 
 def test_columns_may_have_other_names() -> None:

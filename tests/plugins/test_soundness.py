@@ -16,6 +16,7 @@ def score(completion: str) -> float:
     return 0.0
 
 
+FACTORY: Any = dict  # what it makes is asked for nothing here
 SOUND = RewardSpec("near", 1, score, options=(Option("a", int, 1),), columns=(Column("b"),), cases=(Case("x"),))
 
 
@@ -70,18 +71,18 @@ def test_a_faulty_field_is_named(change: dict[str, Any], words: str) -> None:
     ],
 )
 def test_a_faulty_field_of_an_environment_is_named(change: dict[str, Any], words: str) -> None:
-    assert words in spec_fault("env", replace(EnvSpec("e", 1, dict), **change))
+    assert words in spec_fault("env", replace(EnvSpec("e", 1, FACTORY), **change))
 
 
 def test_sound_specs_have_no_fault() -> None:
     assert spec_fault("reward", SOUND) == ""
     assert spec_fault("verifier", VerifierSpec("v", 1, score)) == ""
-    assert spec_fault("env", EnvSpec("e", 1, dict)) == ""
-    assert spec_fault("sandbox", SandboxSpec("s", 1, dict)) == ""
+    assert spec_fault("env", EnvSpec("e", 1, FACTORY)) == ""
+    assert spec_fault("sandbox", SandboxSpec("s", 1, FACTORY)) == ""
 
 
 def test_a_family_of_environments_has_the_name_of_a_prefix_and_nothing_else_has() -> None:
-    family = EnvSpec("textarena", 1, dict, resolve=lambda member: EnvSpec(member, 1, dict))
+    family = EnvSpec("textarena", 1, FACTORY, resolve=lambda member: EnvSpec(member, 1, FACTORY))
     assert spec_fault("env", family) == ""
     assert "another meaning" in spec_fault("env", replace(family, resolve=None))
     assert "cannot be a family" in spec_fault("env", replace(family, name="arena"))
@@ -89,5 +90,12 @@ def test_a_family_of_environments_has_the_name_of_a_prefix_and_nothing_else_has(
 
 @pytest.mark.parametrize("kind", ["reward", "verifier", "env", "sandbox"])
 def test_another_kind_of_spec_is_no_spec_of_this_kind(kind: Any) -> None:
-    others = [SOUND, VerifierSpec("v", 1, score), EnvSpec("e", 1, dict), SandboxSpec("s", 1, dict), object(), None]
+    others = [
+        SOUND,
+        VerifierSpec("v", 1, score),
+        EnvSpec("e", 1, FACTORY),
+        SandboxSpec("s", 1, FACTORY),
+        object(),
+        None,
+    ]
     assert [spec_fault(kind, other) == "" for other in others].count(True) == 1

@@ -157,7 +157,8 @@ def verdict(messages: Messages, points: int) -> str:
 
 def pieces(messages: Messages) -> dict[str, str]:
     """Returns the quoted pieces by title, as a reader who keeps to the rules finds them."""
-    mark, found, title = mark_of(messages), {}, None
+    mark, title = mark_of(messages), None
+    found: dict[str, list[str]] = {}
     for line in messages[-1]["content"].split("\n"):
         heading = re.fullmatch(rf"{re.escape(mark)} (.+) (begins|ends)", line)
         if heading:

@@ -3,9 +3,11 @@
 import itertools
 import time
 import typing
+from collections.abc import Iterator
 
 import pytest
 
+from grpo import RewardSpec, VerifierSpec
 from grpo.rewards import grpo_rewards, grpo_verifiers
 
 SIZE = 30_000
@@ -82,12 +84,13 @@ SAME_READING = {"arithmetic", "email", "gsm8k", "gsm8k.correctness", "text_match
 """What reads texts just as `proximity` or `math` does, or the parts of a rubric, gets short ones here, to save time."""
 
 
-def longest(spec):
+def longest(spec: RewardSpec | VerifierSpec) -> int:
     return SIZE // 30 if spec.name in SAME_READING else SIZE
 
 
-def settings():
-    for spec in [*grpo_rewards(), *grpo_verifiers()]:
+def settings() -> Iterator[tuple[RewardSpec | VerifierSpec, dict[str, str]]]:
+    specs: list[RewardSpec | VerifierSpec] = [*grpo_rewards(), *grpo_verifiers()]
+    for spec in specs:
         # The judge needs an endpoint (test_judge_injection.py), `math` computes (test_math_hostile.py), `code` runs
         # programs (test_code_extraction.py has the texts), `environment` reads none.
         if spec.name in ("code", "cosine", "environment", "judge", "math"):
@@ -107,7 +110,7 @@ SETTINGS = list(settings())
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spec", "options"), SETTINGS, ids=[f"{s.kind}-{s.name}-{o}" for s, o in SETTINGS])
-def test_no_text_hangs_raises_or_leaves_the_range(spec, options):
+def test_no_text_hangs_raises_or_leaves_the_range(spec: RewardSpec | VerifierSpec, options: dict[str, str]) -> None:
     """An expression that backtracks would take minutes on the slowest of these; linear ones take milliseconds."""
     columns = ["72"] * len(spec.columns)
     size = longest(spec)
@@ -118,20 +121,20 @@ def test_no_text_hangs_raises_or_leaves_the_range(spec, options):
         start = time.process_time()
         result = spec(text, *columns, **options)
         assert time.process_time() - start < 1.0, text[:60]
-        if spec.kind == "reward":
+        if isinstance(spec, RewardSpec):
             assert result is None or spec.range[0] <= result <= spec.range[1], text[:60]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", [s for s, o in SETTINGS if s.columns and not o], ids=lambda s: f"{s.kind}-{s.name}")
-def test_no_gold_hangs_or_raises(spec):
+def test_no_gold_hangs_or_raises(spec: RewardSpec | VerifierSpec) -> None:
     for gold in itertools.chain((piece * (longest(spec) // len(piece)) for piece in PIECES), NUMBERS):
         start = time.process_time()
         spec("<answer>72</answer>", *[gold] * len(spec.columns))
         assert time.process_time() - start < 1.0, gold[:60]
 
 
-def test_a_megabyte_of_digits_costs_no_more_than_reading_it():
+def test_a_megabyte_of_digits_costs_no_more_than_reading_it() -> None:
     proximity = next(spec for spec in grpo_rewards() if spec.name == "proximity")
     start = time.process_time()
     assert proximity(f"<answer>{'9' * 1_000_000}</answer>", "72") > 0.1

@@ -1,19 +1,23 @@
 """Every recorded score of the published functions, row by row."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from grpo import RewardSpec
 from grpo.rewards.gsm8k.proximity import check_numbers, match_format_approximately, match_format_exactly, proximity
 from grpo.rewards.gsm8k.published import correctness, integer, soft_format, strict_format, xmlcount
 from grpo.rewards.shape.format import format
 
-DEMO = {
+DEMO: dict[str, RewardSpec] = {
     "correctness_reward_func": correctness,
     "int_reward_func": integer,
     "strict_format_reward_func": strict_format,
     "soft_format_reward_func": soft_format,
     "xmlcount_reward_func": xmlcount,
 }
-TABLES = {
+TABLES: dict[str, RewardSpec] = {
     "check_answer": proximity,
     "check_numbers": check_numbers,
     "match_format_approximately": match_format_approximately,
@@ -21,7 +25,7 @@ TABLES = {
 }
 
 
-def differences(rows, score):
+def differences(rows: list[dict[str, Any]], score: Callable[[dict[str, Any]], Any]) -> list[tuple[Any, ...]]:
     wrong = []
     for row in rows:
         got = score(row)
@@ -30,14 +34,14 @@ def differences(rows, score):
     return wrong
 
 
-def columns(spec, row):
+def columns(spec: RewardSpec, row: dict[str, Any]) -> list[Any]:
     return [row[column.name] for column in spec.columns]
 
 
-def test_demo_rewards_score_as_published(read_cases):
+def test_demo_rewards_score_as_published(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = read_cases("cases/willccb_cases.jsonl")
 
-    def score(row):
+    def score(row: dict[str, Any]) -> Any:
         spec = DEMO[row["function"]]
         return spec(row["completion"], *columns(spec, row), variant=row["variant"])
 
@@ -45,10 +49,10 @@ def test_demo_rewards_score_as_published(read_cases):
     assert differences(rows, score) == []
 
 
-def test_score_tables_score_as_published(read_cases):
+def test_score_tables_score_as_published(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = read_cases("cases/unsloth_cases.jsonl")
 
-    def score(row):
+    def score(row: dict[str, Any]) -> Any:
         spec = TABLES[row["function"]]
         return spec(row["completion"], *columns(spec, row), table=row["variant"])
 
@@ -56,13 +60,15 @@ def test_score_tables_score_as_published(read_cases):
     assert differences(rows, score) == []
 
 
-def test_think_formats_score_as_published(read_cases):
+def test_think_formats_score_as_published(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = read_cases("cases/think_format_cases.jsonl")
     assert len(rows) >= 150
     assert differences(rows, lambda row: format(row["completion"], variant=row["function"])) == []
 
 
-def test_corrected_demo_rewards_differ_from_the_published_ones_only_upwards_on_right_answers(read_cases):
+def test_corrected_demo_rewards_differ_from_the_published_ones_only_upwards_on_right_answers(
+    read_cases: Callable[[str], list[dict[str, Any]]],
+) -> None:
     """No completion that a published variant calls right is called wrong by the corrected one."""
     rows = [r for r in read_cases("cases/willccb_cases.jsonl") if r["function"] == "correctness_reward_func"]
     paid = [row for row in rows if row["expected"] == 2.0 and correctness(row["completion"], row["answer"]) is not None]

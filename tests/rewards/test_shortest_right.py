@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from grpo import Completion, check_reward
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.host import Host
@@ -12,14 +14,14 @@ EXAMPLE = ROOT / "examples" / "shortest_right.py"
 PAGE = (ROOT / "docs" / "rewards.md").read_text(encoding="utf-8").partition("## A bonus")[2].partition("\n## ")[0]
 
 
-def test_the_score_can_be_trusted(monkeypatch):
+def test_the_score_can_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     report = check_reward(f"{EXAMPLE}:shortest_right")
     assert report.findings == (), str(report)
     assert {"permuted members", "equal members", "member alone", "other groups", "group order"} <= set(report.relations)
 
 
-def test_the_table_of_the_page_is_what_it_scores():
+def test_the_table_of_the_page_is_what_it_scores() -> None:
     rows = [re.findall(r"`(.*?)` \| (\S+) \|", line) for line in PAGE.splitlines() if line.startswith("| `")]
     texts, scores = zip(*(row[0] for row in rows), strict=True)
     bound = Host([]).reward(f"{EXAMPLE}:shortest_right")
@@ -30,7 +32,9 @@ def test_the_table_of_the_page_is_what_it_scores():
     assert len(texts) == 4
 
 
-def test_the_rubric_of_the_page_pays_the_bonus_only_in_the_layout(monkeypatch, tmp_path):
+def test_the_rubric_of_the_page_pays_the_bonus_only_in_the_layout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     text = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1].replace("./examples", str(EXAMPLE.parent))
     (tmp_path / "brief.toml").write_text(text, encoding="utf-8")

@@ -1,16 +1,19 @@
 """The reward `text_match`, and how words are compared."""
 
+from collections.abc import Callable
+from typing import Any, Literal
+
 import pytest
 
 from grpo.rewards.text_match import text_match
 from grpo.rewards.words import normal, overlap
 
 
-def test_it_agrees_with_the_recorded_matches(read_cases):
+def test_it_agrees_with_the_recorded_matches(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = [row for row in read_cases("cases/text_match_cases.jsonl") if row["verifier"] != "GSM8KVerifier"]
     assert len(rows) >= 15
     for row in rows:
-        measure = "f1" if row["verifier"] == "F1Verifier" else "exact"
+        measure: Literal["exact", "f1"] = "f1" if row["verifier"] == "F1Verifier" else "exact"
         assert text_match(row["prediction"], row["label"], measure=measure) == pytest.approx(
             row["expected_score"], abs=1e-9
         ), row["id"]
@@ -32,18 +35,18 @@ def test_it_agrees_with_the_recorded_matches(read_cases):
         ("!?", ""),
     ],
 )
-def test_the_normal_form(text, words):
+def test_the_normal_form(text: str, words: str) -> None:
     assert normal(text) == words
 
 
-def test_overlap_is_the_f1_of_the_words():
+def test_overlap_is_the_f1_of_the_words() -> None:
     assert overlap("a b b", "b b c") == pytest.approx(2 * 2 / (2 + 3))
     assert overlap("x", "y") == 0.0
     assert overlap("", "y") == 0.0
     assert overlap("!", "the") == 1.0
 
 
-def test_a_marked_answer_counts_and_the_reasoning_does_not():
+def test_a_marked_answer_counts_and_the_reasoning_does_not() -> None:
     assert text_match("<think>London?</think><answer>Paris</answer>", "paris") == 1.0
     assert text_match("<think>Paris</think>London", "paris") == 0.0
     assert text_match("So it is \\boxed{\\text{Paris}}", "paris", measure="f1") > 0.0
@@ -52,12 +55,13 @@ def test_a_marked_answer_counts_and_the_reasoning_does_not():
     assert text_match("<answer>B</answer>", "A") == 0.0
 
 
-def test_golds_without_words_abstain():
-    for gold in ("", "!", [], ["", 5], None, 7):
+def test_golds_without_words_abstain() -> None:
+    golds: list[Any] = ["", "!", [], ["", 5], None, 7]
+    for gold in golds:
         assert text_match("Paris", gold) is None
 
 
-def test_listing_everything_is_no_exact_match_and_dilutes_the_f1():
+def test_listing_everything_is_no_exact_match_and_dilutes_the_f1() -> None:
     every = "Paris, London, Rome and Berlin"
     assert text_match(f"<answer>{every}</answer>", "Paris") == 0.0
     assert text_match(f"<answer>{every}</answer>", "Paris", measure="f1") < 0.5
@@ -86,7 +90,7 @@ def test_listing_everything_is_no_exact_match_and_dilutes_the_f1():
         "The answer is Paris.<|im_end|>",
     ],
 )
-def test_what_stands_behind_a_cue_is_the_answer(text):
+def test_what_stands_behind_a_cue_is_the_answer(text: str) -> None:
     assert text_match(text, "Paris") == 1.0
 
 
@@ -114,11 +118,11 @@ def test_what_stands_behind_a_cue_is_the_answer(text):
         "<answer>London</answer> The answer is Paris.",
     ],
 )
-def test_other_words_denials_and_hedges_behind_a_cue_are_not(text):
+def test_other_words_denials_and_hedges_behind_a_cue_are_not(text: str) -> None:
     assert text_match(text, "Paris") == 0.0
 
 
-def test_a_framed_box_states_an_answer():
+def test_a_framed_box_states_an_answer() -> None:
     assert text_match("\\framebox{Paris}", "Paris") == 1.0
     assert text_match("So it is \\fbox{Lyon}.", "Paris") == 0.0
     assert text_match("Paris \\framebox{}", "Paris") == 0.0

@@ -20,11 +20,13 @@ def test_the_environment_passes_the_check_of_gymnasium() -> None:
 
 @pytest.mark.parametrize("case", reversal.cases, ids=lambda case: repr(case.completion))
 def test_every_case_of_the_reward_holds(case: Case) -> None:
+    assert isinstance(case.completion, str)
     assert reversal(case.completion, **case.row) == pytest.approx(case.expect)
 
 
 @pytest.mark.parametrize("case", reversed_word.cases, ids=lambda case: repr(case.completion))
 def test_every_case_of_the_verifier_holds(case: Case) -> None:
+    assert isinstance(case.completion, str)
     assert reversed_word(case.completion, **case.row).ok is case.expect
 
 
@@ -47,7 +49,9 @@ def test_worked_answers_earn_full_marks_through_the_host() -> None:
     verifier = host.default_verifier(env)
     instance = env.make()
     assert verifier is not None
-    for row in env.rows("test"):
+    words = env.rows("test")
+    assert words
+    for row in words:
         _, info = instance.reset(options={"row": row})
         completion = Completion(info["demonstration"], row=info["row"])
         assert reward.call(completion) == 1.0

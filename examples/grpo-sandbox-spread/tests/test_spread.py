@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from grpo_sandbox_spread import SpreadPool, spread
@@ -13,7 +14,7 @@ from grpo import Host, Job, JobResult, UsageError, check_sandbox
 class Away:
     """A pool whose machine is gone."""
 
-    async def run(self, jobs: list[Job]) -> list[JobResult]:
+    async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
         return [JobResult("unavailable", reason="gone") for _ in jobs]
 
     def capabilities(self) -> dict[str, bool]:

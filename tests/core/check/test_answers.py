@@ -68,7 +68,7 @@ def test_an_enlarged_slot_has_its_gold_enlarged_too_and_the_working_stays() -> N
     assert find_slot(larger.example, "answer") == larger
     numeric = find_slot(example("so 72", answer=72), "answer")
     assert numeric is not None
-    assert numeric.enlarged().example.row == {"answer": 1200}  # type: ignore[union-attr]
+    assert numeric.enlarged().example.row == {"answer": 1200}
     words = find_slot(example("Paris", answer="Paris"), "answer")
     assert words is not None
     assert words.enlarged() is None

@@ -248,7 +248,7 @@ def test_an_environment_that_needs_a_row_is_told_where() -> None:
         def reset(
             self, *, seed: int | None = None, options: dict[str, Any] | None = None
         ) -> tuple[str, dict[str, Any]]:
-            return "", self.started(options["row"])  # type: ignore[index]
+            return "", self.started(options["row"])
 
     [first, *_] = check_env(spec_of(Needs)).of("error")
     assert first.relation == "gymnasium's checker"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,7 +78,7 @@ class Open:
 
     stdout = b"BREACH look('/etc/shadow')\n"
 
-    async def run(self, jobs: list[Job]) -> list[JobResult]:
+    async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
         return [JobResult("exited", stdout=self.stdout, exit_code=0) for _ in jobs]
 
     def capabilities(self) -> dict[str, bool]:
@@ -101,7 +103,8 @@ def test_a_sandbox_that_lets_an_attack_through_is_found_out() -> None:
 
 
 def test_a_sandbox_that_raises_or_is_no_pool_is_an_error_of_its_interface() -> None:
-    for factory in (dict, lambda: 1 / 0):
+    factories: list[Any] = [dict, lambda: 1 / 0]
+    for factory in factories:
         report = check_sandbox(SandboxSpec("broken", 1, factory), attacks=[])
         assert [finding.relation for finding in report.of("error")] == ["interface"]
     with pytest.raises(UsageError, match="no sandbox 'locale'"):

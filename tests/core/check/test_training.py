@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,7 +13,7 @@ from grpo.core.train.losses import grpo_losses
 from grpo.plugins._binding import BoundAdvantage, BoundLoss
 
 NOTED = {"top_entropy": [("note", "other completions")]}
-REQUIRED = {"cispo": {"epsilon_high": 5.0}, "pass_at_k": {"k": 2}}
+REQUIRED: dict[str, dict[str, Any]] = {"cispo": {"epsilon_high": 5.0}, "pass_at_k": {"k": 2}}
 
 
 @pytest.mark.parametrize("name", [spec.name for spec in grpo_losses()])

@@ -64,7 +64,8 @@ def test_plugins_that_a_page_shows_have_that_name() -> None:
 def test_the_defaults_on_the_page_are_those_of_the_code() -> None:
     from grpo.core.cli.runs import SHOWN as SHOWN_BY_DEFAULT
     from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION
-    from grpo.core.measure.model import UNBOUNDED, Choices
+    from grpo.core.env.episodes import UNBOUNDED
+    from grpo.core.measure.model import Choices
 
     assert f"| `--limit K` | {SHOWN_BY_DEFAULT} |" in SECTIONS["show"]
     assert f"| `--batch-size N` | {Choices().batch_size} |" in SECTIONS["eval"]

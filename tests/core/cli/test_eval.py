@@ -162,7 +162,16 @@ def test_an_adapter_on_its_base_measures_like_its_run(
     lora_run: Path, tiny_model: Path, vowels: str, tmp_path: Path
 ) -> None:
     rows = [tmp_path / f"{name}.jsonl" for name in ("run", "adapter", "base")]
-    tiny = ["--env", "gsm8k:size=40", "--model", tiny_model, "--dataset", "embedded", "--reward", vowels]
+    tiny: list[str | Path] = [
+        "--env",
+        "gsm8k:size=40",
+        "--model",
+        tiny_model,
+        "--dataset",
+        "embedded",
+        "--reward",
+        vowels,
+    ]
     length = ["--size", "4", "--max-completion-length", "16"]
     measured("--model", lora_run, *length, "--output", rows[0])
     measured(*tiny, "--adapter", lora_run / "model", *length, "--output", rows[1])
@@ -223,10 +232,11 @@ def test_two_adapters_or_a_run_as_an_adapter_are_refused(tmp_path: Path) -> None
     run.mkdir()
     for file in ("config.json", "versions.json"):
         (run / file).write_text("{}")
-    for arguments, message in (
+    refused: list[tuple[list[str | Path], str]] = [
         (["--model", adapter, "--adapter", adapter], "is an adapter itself"),
         (["--adapter", run], "is a run directory. Name it with --model"),
-    ):
+    ]
+    for arguments, message in refused:
         result = invoke("--env", "gsm8k", *arguments)
         assert isinstance(result.exception, GrpoError)
         assert message in str(result.exception)

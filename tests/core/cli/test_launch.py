@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,14 +37,18 @@ def launch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
         (["--slurm", "--", *RUN, "--out", "o", "--group-sise", "4"], "--group-sise"),
     ],
 )
-def test_what_cannot_work_is_refused_before_a_script_is_written(capsys, monkeypatch, words, error):
+def test_what_cannot_work_is_refused_before_a_script_is_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], error: str
+) -> None:
     code, out, told = launch(capsys, monkeypatch, *words)
     assert (code, out) == (2, "")
     assert error in told
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "quote'd $HOME `id`"])
-def test_a_shell_reads_the_arguments_as_they_were_written(capsys, monkeypatch, tmp_path, name):
+def test_a_shell_reads_the_arguments_as_they_were_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
     out = tmp_path / name
     _, script, _ = launch(capsys, monkeypatch, "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
     lines = [line for line in script.splitlines() if re.match(r"RUN=|WHAT=\(", line)]
@@ -57,7 +62,9 @@ def test_a_shell_reads_the_arguments_as_they_were_written(capsys, monkeypatch, t
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
-def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where(capsys, monkeypatch):
+def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ("--slurm", "--nodes", "2", "--server-nodes", "1", "--tensor-parallel", "2", "--")
     served = ("--rollout", "vllm-server", "--lora", "--lora-rank", "8", "--prompts-per-step", "16")
     _, script, _ = launch(capsys, monkeypatch, *words, *RUN, "--out", "o", *served)
@@ -68,7 +75,9 @@ def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where(capsys, 
     assert script.count('WHAT+=(--server-url "$(with_commas "${URLS[@]}")")') == 1
 
 
-def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(capsys, monkeypatch, tmp_path):
+def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     out = tmp_path / "a"
     out.mkdir()
 
@@ -87,7 +96,9 @@ def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(capsys, mon
     assert "holds a run already" in told
 
 
-def test_a_script_that_says_something_else_is_not_written_over(capsys, monkeypatch, tmp_path):
+def test_a_script_that_says_something_else_is_not_written_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     script, words = tmp_path / "job.sh", ("--slurm", "-o", str(tmp_path / "job.sh"), "--", *RUN, "--out", "o")
     assert launch(capsys, monkeypatch, *words)[0] == 0
     written = script.read_text()

@@ -78,7 +78,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     key.chmod(0o400)
     environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin", "SLURM_CONF": str(folder / "slurm.conf")}
     files = {name: f"{folder}/munge.{name}" for name in ("socket", "pid", "log", "seed")}
-    processes = []
+    processes: list[subprocess.Popen[bytes]] = []
     try:
         for command in (
             ["munged", "--foreground", "--force", f"--key-file={key}"]
@@ -131,7 +131,9 @@ def ended(cluster: Path, job: str, within: float) -> str:
 
 
 @pytest.mark.slow
-def test_a_run_on_two_nodes_stops_at_a_warning_and_goes_on_when_it_is_submitted_again(monkeypatch, tmp_path, cluster):
+def test_a_run_on_two_nodes_stops_at_a_warning_and_goes_on_when_it_is_submitted_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cluster: Path
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run, script, output = tmp_path / "run", tmp_path / "job.sh", tmp_path / "job.out"
     job = ["--env", "gsm8k", "--reward", "proximity", "--steps", "40", "--eval-size", "0", "--out", str(run)]

@@ -107,9 +107,11 @@ def tree_of(pair: str) -> dict[str, Any]:
     """The nested mapping of one pair."""
     key, _, text = pair.partition("=")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return value
+    *parents, last = key.split(".")
+    tree = {last: value}
+    for part in reversed(parents):
+        tree = {part: tree}
+    return tree

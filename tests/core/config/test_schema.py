@@ -195,6 +195,7 @@ def test_the_documented_example_is_a_configuration() -> None:
     for example in examples:
         config = parse_config(tomllib.loads(example))
         host = Host.discover()
+        assert not isinstance(config.env, tuple)
         assert host.env(config.env)
         assert len(host.rewards(config.rewards)) == len(config.rewards)
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.config.settings import RolloutSettings, SectionName, Settings, settled
+from grpo.core.config.settings import Part, RolloutSettings, SectionName, Settings, settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class OutputPart:
     save_every: int = 20
 
 
-PARTS = (TrainPart(), LossPart(), RolloutPart(), OutputPart())
+PARTS: tuple[Part, ...] = (TrainPart(), LossPart(), RolloutPart(), OutputPart())
 
 
 def test_what_was_chosen_stands_under_the_names_of_the_configuration() -> None:
@@ -70,7 +70,7 @@ def test_settings_have_the_fields_of_the_configuration_and_no_others() -> None:
     for name, field in Settings.model_fields.items():
         section = RunConfig.model_fields[name].annotation
         if name in ("train", "loss", "rollout", "output"):
-            assert list(field.annotation.model_fields) == list(section.model_fields)  # type: ignore[union-attr]
+            assert list(field.annotation.model_fields) == list(section.model_fields)
     assert list(Settings.model_fields) == list(RunConfig.model_fields)
 
 

@@ -109,6 +109,7 @@ def test_the_installed_environment_gives_what_rewards_read() -> None:
     assert done.messages == ({"role": "assistant", "content": "<answer>7</answer>"},)
     assert (done.token_ids, done.logprobs, done.finish_reason) == ((5, 2), (-0.5, -0.1), "stop")
     assert episode.demonstration
+    assert isinstance(episode.demonstration, str)
     assert host.reward("gsm8k.correctness").call(
         completed(episode, episode.demonstration, Sampled((2,), (0.0,), "stop"))
     )

@@ -14,7 +14,7 @@ import pytest
 
 from grpo.core.env.episodes import episodes_of
 from grpo.core.env.played import PlayedEnvs
-from grpo.core.env.processes import EnvProcesses, processes_of
+from grpo.core.env.processes import EnvProcesses, RemoteEnvs, processes_of
 from grpo.core.env.step import take_step
 from grpo.core.env.threads import Raised
 from grpo.core.env.tools import ToolCall
@@ -75,7 +75,7 @@ def processes(desk: Any) -> Iterator[EnvProcesses]:
     made.close()
 
 
-def said(envs: Any, **by_number: str) -> dict[int, Any]:
+def said(envs: PlayedEnvs | RemoteEnvs, **by_number: str) -> dict[int, Any]:
     return envs.call({int(number[1:]): partial(take_step, action) for number, action in by_number.items()})
 
 

@@ -36,7 +36,7 @@ def even(completion: str) -> Verdict:
 
 
 def part(name: str, spec: object = length, judged: bool = True) -> RunEnv:
-    env = BoundEnv(EnvSpec(name, 1, lambda: None), "dist")  # type: ignore[arg-type, return-value]
+    env = BoundEnv(EnvSpec(name, 1, lambda: None), "dist")
     bound = BoundReward(spec, "dist", alias=f"{name}.score", env=name)  # type: ignore[arg-type]
     judge = BoundVerifier(even, "dist", alias=f"{name}.even", env=name) if judged else None
     return RunEnv(env, (bound,), judge, (), (), 0.5)
@@ -49,7 +49,7 @@ MIXED.append(replace(MIXED[2], text="dddd"))
 
 def batch_of(envs: tuple[RunEnv, ...], completions: list[Completion]) -> tuple[Batch, list[bool | None]]:
     rewards = [one for each in envs for one in each.rewards]
-    plugins = [*rewards, *(each.verifier for each in envs if each.verifier)]
+    plugins: list[BoundReward | BoundVerifier] = [*rewards, *(each.verifier for each in envs if each.verifier)]
     with Scorer(plugins) as scorer:
         outcomes = scores_by_env(scorer, envs, completions)
         right = right_by_env(scorer, envs, completions)

@@ -24,7 +24,7 @@ WHOLE = Share(training=1.0, prefill=1.0, decoding=1.0, wire=1.0, round=0.0, exch
 WORK = Work(prompts=8, group=8, prompt=1000, completion=1000)
 
 
-def test_a_step_on_one_gpu_is_the_sum_of_what_can_be_worked_out_by_hand():
+def test_a_step_on_one_gpu_is_the_sum_of_what_can_be_worked_out_by_hand() -> None:
     placed = place(MODEL, WORK, Cluster(GPU, 1, 1), WHOLE)
     assert (placed.sharding, placed.split, placed.training, placed.sampling) == ("none", 1, 1, 1)
     # a round reads the weights and 64 sequences of 1,500 tokens; 8 prompts are read once for their group
@@ -38,14 +38,14 @@ def test_a_step_on_one_gpu_is_the_sum_of_what_can_be_worked_out_by_hand():
     assert placed.step == pytest.approx(sum(placed.seconds.values()))
 
 
-def test_gradients_travel_over_the_network_as_soon_as_there_are_two_machines():
+def test_gradients_travel_over_the_network_as_soon_as_there_are_two_machines() -> None:
     one, two = (place(MODEL, WORK, Cluster(GPU, nodes, 8 // nodes), WHOLE) for nodes in (1, 2))
     assert one.seconds["communicate"] == pytest.approx(2 * 7 / 8 * GIB / GPU.link)
     assert two.seconds["communicate"] == pytest.approx(2 * 7 / 8 * GIB / GPU.network)
     assert one.seconds["update"] == pytest.approx(two.seconds["update"])
 
 
-def test_a_policy_is_sharded_no_further_than_it_has_to_be():
+def test_a_policy_is_sharded_no_further_than_it_has_to_be() -> None:
     def sharding(gibs: int, nodes: int) -> str:
         gpu = replace(GPU, memory=gibs * GIB)
         return place(LARGE, WORK, Cluster(gpu, nodes, 8), WHOLE).sharding
@@ -57,7 +57,7 @@ def test_a_policy_is_sharded_no_further_than_it_has_to_be():
         sharding(8, 1)
 
 
-def test_what_is_given_to_servers_does_not_train_and_the_fastest_division_is_taken():
+def test_what_is_given_to_servers_does_not_train_and_the_fastest_division_is_taken() -> None:
     cluster = Cluster(GPU, 4, 8)
     placed = place(MODEL, replace(WORK, apart=True), cluster, WHOLE)
     assert placed.training + placed.sampling == 32
@@ -66,20 +66,20 @@ def test_what_is_given_to_servers_does_not_train_and_the_fastest_division_is_tak
     assert longer.sampling >= placed.sampling
 
 
-def test_sampling_ahead_hides_the_shorter_of_the_two():
+def test_sampling_ahead_hides_the_shorter_of_the_two() -> None:
     plain, ahead = (place(MODEL, replace(WORK, ahead=on), Cluster(GPU, 1, 1), WHOLE) for on in (False, True))
     hidden = min(plain.seconds["sample"], plain.seconds["update"])
     assert ahead.step == pytest.approx(plain.step - hidden)
 
 
-def test_an_adapter_is_what_is_handed_over_where_an_adapter_trains():
+def test_an_adapter_is_what_is_handed_over_where_an_adapter_trains() -> None:
     adapted = replace(MODEL, adapter=KIB, gradients=KIB, optimizer=2 * KIB)
     placed = place(adapted, replace(WORK, adapter=True), Cluster(GPU, 2, 8), WHOLE)
     assert placed.sync_bytes == KIB
     assert placed.seconds["sync"] == pytest.approx(KIB / GPU.bandwidth)
 
 
-def test_all_weights_take_the_way_that_what_changed_takes():
+def test_all_weights_take_the_way_that_what_changed_takes() -> None:
     together, sharded = (
         place(LARGE, WORK, Cluster(replace(GPU, memory=gibs * GIB), 8, 8), WHOLE) for gibs in (150, 40)
     )
@@ -89,7 +89,7 @@ def test_all_weights_take_the_way_that_what_changed_takes():
         assert placed.seconds["sync"] == pytest.approx(CHANGED * whole_sync(LARGE, placed), rel=1e-3)
 
 
-def test_names_of_gpus_are_read_as_people_write_them():
+def test_names_of_gpus_are_read_as_people_write_them() -> None:
     assert known_gpu("rtx 4090") is gpu_of("RTX4090")
     assert known_gpu("80") is None
     with pytest.raises(UsageError, match=r"H100.*--nodes|--nodes.*H100"):
@@ -104,7 +104,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *ar
     return int(left.value.code or 0), told.out, told.err
 
 
-def test_the_command_says_that_it_is_calculated_and_names_the_bottleneck(capsys, monkeypatch):
+def test_the_command_says_that_it_is_calculated_and_names_the_bottleneck(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     work = ("--model", "Qwen2.5-7B", "--context", "4096", "--nodes", "2", "--gpu", "H100", "--steps", "100")
     code, text, _ = run(capsys, monkeypatch, *work)
     assert code == 0
@@ -118,7 +120,9 @@ def test_the_command_says_that_it_is_calculated_and_names_the_bottleneck(capsys,
     assert set(read["seconds"]) == {"sample", "update", "communicate", "sync"}
 
 
-def test_memory_alone_says_nothing_about_a_step(capsys, monkeypatch):
+def test_memory_alone_says_nothing_about_a_step(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, _, told = run(
         capsys, monkeypatch, "--model", "Qwen2.5-7B", "--context", "4096", "--nodes", "2", "--gpu", "80"
     )
@@ -127,7 +131,9 @@ def test_memory_alone_says_nothing_about_a_step(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("machines", [("--nodes", "2", "--gpu", "H100"), ("--gpu", "80")])
-def test_completions_that_leave_no_room_for_a_prompt_are_refused_and_not_shortened(capsys, monkeypatch, machines):
+def test_completions_that_leave_no_room_for_a_prompt_are_refused_and_not_shortened(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, machines: tuple[str, ...] | tuple[str, str]
+) -> None:
     asked = ("--model", "Qwen2.5-7B", "--max-completion-length", "3072", *machines)
     code, out, told = run(capsys, monkeypatch, *asked)
     assert (code, out) == (2, "")

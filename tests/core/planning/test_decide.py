@@ -254,7 +254,7 @@ def test_problems_that_an_environment_makes_are_the_same_in_a_resumed_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(REWARDS.replace("difficulty: str", ""))
-    tree = {"env": "endless", "rewards": [f"{tmp_path}/mine.py:level"], "model": str(tiny_model)}
+    tree: dict[str, Any] = {"env": "endless", "rewards": [f"{tmp_path}/mine.py:level"], "model": str(tiny_model)}
     tree |= {"rollout": {"max_completion_length": 8}}
     host = Host([*installed_entries(), Entry("endless-dist", "1.0", "endless", Endless)])
     for train in ({"prompts_per_step": 7}, {"prompts_per_step": 32, "epochs": 0.1}, {"limit": 5}):

@@ -82,7 +82,8 @@ def test_the_advice_on_long_prompts_works_at_once_when_it_is_followed(lengths: t
     told_to = dict(re.findall(r"(rollout\.\w+) to (\d+)", text))
     if "whose prompt alone fills the context" in text:
         prompts = [one for one in prompts if one.length < 100]
-    changed = replace(limits, **{names[name]: int(value) for name, value in told_to.items()})
+    lower: dict[str, Any] = {names[name]: int(value) for name, value in told_to.items()}
+    changed = replace(limits, **lower)
     refuse_too_long(prompts, changed, 100)
     assert changed.rollout is None or changed.rollout + max(one.length for one in prompts) <= 100
 

@@ -192,7 +192,7 @@ def test_the_panel_shows_how_far_held_out_accuracy_is_below_the_last_step(plan: 
 def test_how_far_it_is_is_shown_on_a_terminal_and_in_a_pipe_and_missed_nowhere_else() -> None:
     for display, shows in ((LivePanel(), True), (PlainLines(), True), (Quiet(), False), (NotebookPanel(), False)):
         assert isinstance(display, ShowsHowFar) == shows
-    assert not isinstance(DeskProgress(SimpleNamespace(ask=None)), ShowsHowFar)  # type: ignore[arg-type]
+    assert not isinstance(DeskProgress(SimpleNamespace(ask=None)), ShowsHowFar)
 
 
 def test_below_a_cell_hostile_text_is_inert_and_the_end_says_how_to_go_on(plan: Plan) -> None:

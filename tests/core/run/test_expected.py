@@ -111,7 +111,11 @@ def test_a_judge_is_asked_about_each_completion_and_costs_what_it_did(tmp_path: 
     assert judges_of(config(), Host.discover()) == []
     unknown = expected(judged, ["opinion"], tmp_path)
     assert (unknown.calls, unknown.dollars) == (6400, None)
-    metrics = {"rewards/opinion/completion_tokens": 50.0, "rewards/opinion/cached": 0.25, "rewards/opinion/cost": 0.002}
+    metrics: dict[str, Any] = {
+        "rewards/opinion/completion_tokens": 50.0,
+        "rewards/opinion/cached": 0.25,
+        "rewards/opinion/cost": 0.002,
+    }
     recorded(tmp_path / "before", judged, **metrics)
     found = expected(judged, ["opinion"], tmp_path)
     assert found.calls == pytest.approx(4800)

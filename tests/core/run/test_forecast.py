@@ -89,7 +89,7 @@ def rows_of(count: int, seconds: float = 2.0, **others: float) -> list[dict[str,
 def test_time_and_tokens_to_the_end_are_those_of_the_steps_that_are_left() -> None:
     found = forecast(rows_of(10), steps=60, completions=64)
     assert found is not None
-    assert found.seconds == Range(pytest.approx(80.0), pytest.approx(120.0))
+    assert (found.seconds.low, found.seconds.high) == (pytest.approx(80.0), pytest.approx(120.0))
     assert found.tokens == 50 * 64 * 100
     assert found.text() == "80 to 120 s to go, 320 k more tokens sampled"
     rows = rows_of(10, **{"sampling/per_completion": 1.5})

@@ -85,7 +85,8 @@ class Guess(gymnasium.Env[str, str]):
 class Pushed(gymnasium.Env[int, int]):
     """Takes numbers."""
 
-    observation_space = action_space = Discrete(2)
+    observation_space: Any = Discrete(2)
+    action_space: Any = observation_space
 
 
 def defined_in_a_cell(source: str) -> Any:
@@ -104,7 +105,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Path) -> None:
-    for settings, says in [
+    calls: list[tuple[dict[str, Any], str]] = [
         ({}, "grpo.train needs an environment"),
         ({"env": "gsm8k", "stesp": 3}, "no argument 'stesp'. Did you mean 'steps'?"),
         ({"env": "gsm8k", "reward": ["proximity"]}, "Did you mean 'rewards'?"),
@@ -122,7 +123,8 @@ def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Pat
         ({"env": "gsm8k", "env_rewards": [vowels]}, "env_rewards is a dictionary"),
         ({"resume": tmp_path / "nothing"}, "does not exist"),
         ({"resume": 3}, "resume=3 is no run"),
-    ]:
+    ]
+    for settings, says in calls:
         with pytest.raises(UsageError) as refused:
             grpo.train(**settings, out=tmp_path / "run", quiet=True) if "resume" not in settings else grpo.train(
                 **settings
@@ -144,7 +146,7 @@ def test_functions_and_tables_of_them_are_rewards_and_verifiers(
     def counted(completions: list[str], **columns: list[Any]) -> list[float]:
         return [float(os.getpid()) for _ in completions]
 
-    rewards = [{"name": vowels, "weight": 2}, guarded, counted, "length:as=brief"]
+    rewards: list[Any] = [{"name": vowels, "weight": 2}, guarded, counted, "length:as=brief"]
     run = grpo.train(rewards=rewards, verifier=ends_early, **tiny)
     assert "reward 'guarded' cannot be sent to a worker process" in capsys.readouterr().err
     found = run.rollouts[-1]
@@ -208,7 +210,7 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     brief, changed_brief = defined_in_a_cell(source), defined_in_a_cell(source.replace("float(", "1.0 * float("))
 
     def pressed(completion: str) -> float:
-        if presses and list((tmp_path / "run" / "rollouts").glob("*")):
+        if presses and any((tmp_path / "run" / "rollouts").glob("*")):
             signal.raise_signal(presses.pop())  # in the second step
         return vowels(completion)
 
@@ -220,13 +222,14 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     assert (stopped.status, stopped.step) == ("interrupted", 2)
     assert "continue with" in stopped._repr_html_()
 
-    for again, says in [
+    calls: list[tuple[dict[str, Any], str]] = [
         ({}, "grpo.train(resume='{run}', rewards=[pressed, brief])"),
         ({"rewards": pressed_spec}, "cannot be continued without the reward 'brief'"),
         ({"rewards": [vowels]}, "has no reward 'vowels'; it has: pressed, brief"),
         ({"rewards": [pressed_spec, brief], "steps": 3}, "was started with train.steps = 4, not 3"),
         ({"rewards": [pressed_spec, brief], "env": "guess"}, "has no env 'guess'; it has: gsm8k"),
-    ]:
+    ]
+    for again, says in calls:
         with pytest.raises(UsageError) as refused:
             grpo.train(resume=stopped, **again)
         assert says.replace("{run}", str(stopped.path)) in str(refused.value)
@@ -250,7 +253,7 @@ def test_a_second_stop_raises_and_the_run_resumes_too(tiny: dict[str, Any], tmp_
     stops = True
 
     def pressed(completion: str) -> float:
-        if stops and list((tmp_path / "run" / "rollouts").glob("*")):
+        if stops and any((tmp_path / "run" / "rollouts").glob("*")):
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
         return vowels(completion)

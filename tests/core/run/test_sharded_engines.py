@@ -1,6 +1,6 @@
 """Two processes that really share a policy and sample with the real vLLM, beside the same run with whole policies.
 
-FSDP 2 and ZeRO-3 shard every tensor over gloo (tests/core/sharded_command.py). An engine in each process or servers
+FSDP 2 and ZeRO-3 shard every tensor over gloo (tests/support/sharded_command.py). An engine in each process or servers
 are handed the weights in each of the ways that there are; rollouts are of one turn and of several.
 """
 

@@ -1,6 +1,6 @@
 """Whole runs of two processes that really share a policy, beside the same run in which each has all of it.
 
-FSDP 2 and DeepSpeed shard over gloo on a CPU, every tensor however small (tests/core/sharded_command.py). What is
+FSDP 2 and DeepSpeed shard over gloo on a CPU, every tensor however small (tests/support/sharded_command.py). What is
 compared goes through all of a run: warm-up, sampling, held-out evaluation by processes with different numbers of
 problems, reference, canaries, checkpoints, a stop or a kill and what follows, the final model.
 """

@@ -38,7 +38,11 @@ def test_entropy_that_collapses_for_nothing_is_warned_of_once(gain: Row, count: 
 
 def test_entropy_that_falls_while_the_policy_learns_is_as_it_should_be() -> None:
     for name in ("accuracy", "reward"):
-        found = warnings(lambda share, name=name: {name: 0.2 + 0.7 * share, "entropy": 0.8 if share < 0.4 else 0.01})
+
+        def improving(share: float, name: str = name) -> Row:
+            return {name: 0.2 + 0.7 * share, "entropy": 0.8 if share < 0.4 else 0.01}
+
+        found = warnings(improving)
         assert found == []
 
 

@@ -21,8 +21,8 @@ from grpo.core.scoring.scorer import Outcome, Scorer
 from grpo.plugins.errors import PluginError, PluginNotFound, UsageError
 from grpo.plugins.host import Host
 
-HERE = Path(__file__).parents[1]
-REWARDS = HERE / "interop_rewards.py"
+SUPPORT = Path(__file__).parents[2] / "support"
+REWARDS = SUPPORT / "interop_rewards.py"
 TEXTS: tuple[str, ...] = runpy.run_path(str(REWARDS))["TEXTS"]
 NAMES = ("moody", "both")
 
@@ -177,14 +177,14 @@ def test_trl_trains_on_our_reward(tiny_model: Path, vowels: str, tmp_path: Path)
 @pytest.fixture(scope="module")
 def libraries(beside: Callable[[Path], dict[str, str]]) -> dict[str, str]:
     """The environment variables of a Python that has verifiers and inspect_ai."""
-    return beside(HERE / "interop_packages.txt")
+    return beside(SUPPORT / "interop_packages.txt")
 
 
 @pytest.mark.install
 @pytest.mark.parametrize("library", ["verifiers", "inspect"])
 def test_verifiers_and_inspect_make_the_same_of_it(libraries: dict[str, str], library: str, tmp_path: Path) -> None:
     specs = [f"{REWARDS}:{name}" for name in NAMES]
-    command = [sys.executable, str(HERE / "interop_parity.py"), library, str(tmp_path), *specs]
+    command = [sys.executable, str(SUPPORT / "interop_parity.py"), library, str(tmp_path), *specs]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=libraries, check=False
     )
@@ -205,10 +205,10 @@ def test_verifiers_and_inspect_make_the_same_of_it(libraries: dict[str, str], li
 @pytest.mark.install
 def test_tasksets_of_verifiers_are_environments_here(libraries: dict[str, str], tmp_path: Path) -> None:
     """Tasks of one turn, then tools and several turns, in one process: to load verifiers takes the longest."""
-    scripts = [HERE / "interop_taskset.py", HERE / "interop_turns.py"]
+    scripts = [SUPPORT / "interop_taskset.py", SUPPORT / "interop_turns.py"]
     each = "import runpy, sys; [runpy.run_path(script) for script in sys.argv[2:]]"
     command = [sys.executable, "-c", each, str(tmp_path), *map(str, scripts)]
-    finding = {**libraries, "PYTHONPATH": f"{libraries['PYTHONPATH']}{os.pathsep}{HERE}"}
+    finding = {**libraries, "PYTHONPATH": f"{libraries['PYTHONPATH']}{os.pathsep}{SUPPORT}"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200, cwd=tmp_path, env=finding, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert [line for line in done.stdout.splitlines() if line == "sound"] == ["sound"] * 2

@@ -28,7 +28,7 @@ def test_generators_and_threads_are_as_before() -> None:
         np.random.seed(99)
         torch.manual_seed(99)
         torch.set_num_threads(threads + 1)
-        torch.set_num_threads = lambda count: None
+        torch.set_num_threads = lambda nthreads: None
     assert torch.set_num_threads is setter
     assert torch.get_num_threads() == threads
     assert draws() == expected

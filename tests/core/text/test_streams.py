@@ -41,7 +41,7 @@ def test_a_character_that_the_stream_has_none_for_is_escaped() -> None:
     stream = LastingStream(below)
     stream.write("\u2501 1/3")
     stream.flush()
-    assert below.buffer.getvalue() == b"\\u2501 1/3"  # type: ignore[attr-defined]
+    assert below.buffer.getvalue() == b"\\u2501 1/3"
 
 
 def test_prints_beyond_the_limit_are_dropped_with_a_line_and_cost_nothing() -> None:

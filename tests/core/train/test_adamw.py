@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from transformers import TrainingArguments
 
 from grpo.core.config.sections import LoraSection
@@ -93,6 +93,7 @@ def test_a_sharded_weight_moves_as_a_whole_one(tmp_path: Path) -> None:
         for gradient in steps:
             sharded.grad = distribute_tensor(gradient.to(torch.bfloat16), mesh, [Shard(0)])
             optimizer.step()
+        assert isinstance(sharded, DTensor)
         assert torch.equal(sharded.to_local(), whole)
     finally:
         torch.distributed.destroy_process_group()

@@ -23,7 +23,7 @@ def worth(name: str, groups: list[list[float]], **options: Any) -> list[list[flo
     totals = torch.tensor(groups, dtype=torch.float64)
     scores, bound = totals.view(-1, 1), BoundAdvantage(BUILT_IN[name], options=options)
     found = group_advantages(scores, scores[:, 0].isnan(), torch.ones(1), totals.shape[1], bound)
-    return found.values.view(totals.shape).tolist()  # type: ignore[no-any-return]
+    return found.values.view(totals.shape).tolist()
 
 
 def test_leave_one_out_compares_with_the_others() -> None:

@@ -15,16 +15,16 @@ from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.ahead_record import file_of, read_ahead, write_ahead
 from grpo.core.train.sampler import Generation, Wasted
 from grpo.plugins.errors import UsageError
-from grpo.plugins.types import Completion
+from grpo.plugins.types import Completion, Message
 
-PROMPT = ({"role": "user", "content": "A number?"},)
+PROMPT: tuple[Message, ...] = ({"role": "user", "content": "A number?"},)
 EPISODES = [Episode(0, PROMPT, {"answer": "4"}, None, env="guess"), Episode(1, PROMPT, {"answer": "5"}, None)]
 PROMPTS = [[1, 2, 3], [1, 2]]
 
 
 def trajectories() -> list[Trajectory]:
     """A rollout of two turns, whose observation was not sampled, and one of one turn."""
-    said = (
+    said: tuple[Message, ...] = (
         {"role": "assistant", "content": "3"},
         {"role": "user", "content": "higher"},
         {"role": "assistant", "content": "4 \u2713"},
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 def test_a_write_that_fails_leaves_the_earlier_batch(tmp_path: Path) -> None:
     write_ahead(tmp_path, 1, generation(trajectories()), mean=0.5, largest=0.0)
     broken = trajectories()
-    broken[0].completion.info["rewards"].append(object())  # type: ignore[index]
+    broken[0].completion.info["rewards"].append(object())
     with pytest.raises(TypeError, match="not JSON serializable"):
         write_ahead(tmp_path, 1, generation(broken), mean=0.0, largest=0.0)
     assert [path.name for path in tmp_path.iterdir()] == [file_of(0)]

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from grpo.core.train.minibatch import counted, trained_rows
+from grpo.core.train.minibatch import trained_rows
+from grpo.core.train.tensors import counted
 
 
 def inputs(advantages: list[float], lengths: list[int]) -> dict[str, Any]:

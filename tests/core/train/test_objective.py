@@ -68,7 +68,7 @@ def counts(given: Tokens) -> Counts:
 
 def by_hand(objective: Objective, given: Tokens, high: float, delta: float | None, level: str) -> float:
     """The definitions, one token at a time."""
-    rows = []
+    rows: list[list[float]] = []
     for row in range(B):
         length = LENGTHS[row]
         new = given.logps[row].tolist()
@@ -173,7 +173,7 @@ def test_per_token_the_coefficients_follow_from_each_log_probability_alone(name:
         assert given.logps.grad[some].any()
         assert torch.equal(found[some], given.logps.grad[some])
     for whole in ("sequence_mask", "geometric_truncate"):
-        assert not is_per_token(bound(name, epsilon_high=0.3), whole)  # type: ignore[arg-type]
+        assert not is_per_token(bound(name, epsilon_high=0.3), whole)
     assert not is_per_token(bound("gspo"), correction)
     assert not is_per_token(bound("dapo", importance_sampling_level="sequence"), correction)
 

@@ -21,7 +21,7 @@ class Layers(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
-            x = checkpoint(lambda y, layer=layer: torch.tanh(layer(y)), x, use_reentrant=True)  # type: ignore[misc]
+            x = checkpoint(lambda y, layer=layer: torch.tanh(layer(y)), x, use_reentrant=True)
         return x
 
 

@@ -90,7 +90,7 @@ def batch(step: int, places: Sequence[Place], wasted: Sequence[Wasted] = (), **s
         step=step,
         completions=(),
         outcomes=outcomes,
-        advantages=Advantages(nothing, nothing, nothing, nothing, 0.0),
+        advantages=Advantages(nothing, nothing, nothing, nothing, torch.tensor(0.0)),
         group_size=2,
         generate_seconds=0.0,
         score_seconds=0.0,
@@ -189,7 +189,8 @@ def test_each_environment_keeps_its_share_and_has_rows_of_its_own(planned: Any) 
     order = Prompts(planned(env=envs, dataset=None, sampler=None))
     for step in range(1, 6):
         assert [one.env for one in prompts.of_step(step)] == [one.env for one in order.of_step(step)]
-    prompts.seen(batch(5, [("other", 2)] * 2, **{"gsm8k.signed": [0.0, 0.0], "other.signed": [-1.0, 1.0]}))
+    scores: dict[str, Any] = {"gsm8k.signed": [0.0, 0.0], "other.signed": [-1.0, 1.0]}
+    prompts.seen(batch(5, [("other", 2)] * 2, **scores))
     assert prompts.chosen("other", 1, 6, ())
     assert saw(plan).visits == {2: [Visit(5, 0.5, True)]}
     assert prompts.chosen("gsm8k", 1, 6, ())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-LOGPS = Path(__file__).with_name("sharded_logps.py")
-LOSSES = Path(__file__).with_name("sharded_losses.py")
+LOGPS = Path(__file__).parents[2] / "support" / "sharded_logps.py"
+LOSSES = Path(__file__).parents[2] / "support" / "sharded_losses.py"
 
 
 def assert_equal(script: Path, meeting: Path, cases: int, *ways: str) -> None:

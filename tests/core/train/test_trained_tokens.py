@@ -78,7 +78,8 @@ def test_tokens_that_an_earlier_policy_sampled_are_apart_from_the_one_that_train
     tiny_model: Path, tmp_path: Path
 ) -> None:
     run = tiny_run(tiny_model, tmp_path, steps=4, rollout={"partial": 4})
-    own, earlier = [], []
+    own: list[float] = []
+    earlier: list[float] = []
     for step in range(2, 5):
         for number, row in enumerate(read_rollouts(run, step)):
             if number in (found := read_trained(run, step)):

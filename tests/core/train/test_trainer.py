@@ -75,10 +75,10 @@ def test_layers_of_an_update_are_faster_only_while_it_computes(
 ) -> None:
     """Sampling has its own, which leave alone what is changed already, and is a part of a training step of TRL."""
     from grpo.core.rollout.hf import sampler
-    from grpo.core.train import trainer
+    from grpo.core.train.policy_loss import PolicyLoss
 
     seen: list[tuple[str, bool]] = []
-    sample, compute_loss = sampler.sample, trainer.PolicyLoss.__call__
+    sample, compute_loss = sampler.sample, PolicyLoss.__call__
 
     def note(when: str, model: Any) -> None:
         seen.append((when, any("forward" in vars(at) for name, at in model.named_modules() if name.endswith("q_proj"))))
@@ -92,7 +92,7 @@ def test_layers_of_an_update_are_faster_only_while_it_computes(
         return compute_loss(self, model, *given, **how)
 
     monkeypatch.setattr(sampler, "sample", sampled)
-    monkeypatch.setattr(trainer.PolicyLoss, "__call__", computed)
+    monkeypatch.setattr(PolicyLoss, "__call__", computed)
     tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], **LORA)
     assert seen.count(("sampling", False)) == 2, "in each of two steps"
     assert set(seen) == {("sampling", False), ("update", True)}
@@ -287,13 +287,13 @@ def test_the_completions_of_a_prompt_are_trained_on_together_unless_the_loss_loo
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, together: bool
 ) -> None:
     from grpo.core.train import forward
+    from grpo.core.train.packing import pack
 
     prompts: list[int] = []
-    plain = forward.pack
 
     def counted(ids: Any, mask: Any, length: int, *rest: Any) -> Any:
         prompts.append(len({tuple(row) for row in ids[:, :-length].tolist()}))
-        return plain(ids, mask, length, *rest)
+        return pack(ids, mask, length, *rest)
 
     monkeypatch.setattr(forward, "pack", counted)
     train = {"steps": 3, "prompts_per_step": 3, "group_size": 4, "micro_batch_size": 4}
@@ -307,13 +307,13 @@ def test_what_a_step_says_of_its_policy_is_of_groups_with_a_signal(
 ) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.train import policy_loss
+    from grpo.core.train.metrics import update_sums
 
     tokens: list[int] = []
-    plain = policy_loss.update_sums
 
     def counted(value: Any, entropy: Any, mask: Any, importance: Any) -> Any:
         tokens.append(int(mask.sum()))
-        return plain(value, entropy, mask, importance)
+        return update_sums(value, entropy, mask, importance)
 
     monkeypatch.setattr(policy_loss, "update_sums", counted)
     file = tmp_path / "rewards.py"

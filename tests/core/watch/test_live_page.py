@@ -59,7 +59,8 @@ def grow(run: RunDir, step: int) -> None:
 
 
 def names(page: Page) -> list[str]:
-    return page.locator("tbody th a").all_inner_texts()
+    found: list[str] = page.locator("tbody th a").all_inner_texts()
+    return found
 
 
 def test_the_overview_follows_a_run_and_stays_where_it_was(tmp_path: Path, served: Served) -> None:

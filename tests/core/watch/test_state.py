@@ -96,7 +96,7 @@ def test_a_long_run_is_shown_as_far_as_it_was_read(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(state, "PATIENCE", 0.0)  # one step at a time
     run = made_run(tmp_path / "pens", steps=5)
     watched = WatchedRuns([run])
-    seen = []
+    seen: list[Any] = []
     while not seen or seen[-1].waiting:
         seen.append(watched.state())
     assert [found.waiting for found in seen] == [4, 3, 2, 1, 0]

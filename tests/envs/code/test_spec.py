@@ -34,13 +34,13 @@ def test_the_embedded_rows_are_the_same_each_time_and_the_splits_share_none(leve
     train, test = CODE.dataset("train", level=level), CODE.dataset("test", level=level)
     assert train == CODE.dataset("train", level=level)
     assert not {row["question"] for row in train} & {row["question"] for row in test}
-    assert all({"question", "entry_point", "code", "test_list"} == set(row) for row in train + test)
+    assert all({"question", "entry_point", "code", "test_list"} == set(row) for row in (*train, *test))
     assert len(train) + len(test) == (796 if level == "exercises" else len(PROBLEMS))
 
 
 @pytest.mark.parametrize("level", ["exercises", "problems"])
 def test_the_embedded_solutions_pass_and_no_constant_does(level: Any) -> None:
-    for row in CODE.dataset("train", level=level) + CODE.dataset("test", level=level):
+    for row in (*CODE.dataset("train", level=level), *CODE.dataset("test", level=level)):
         space: dict[str, Any] = {}
         exec(row["code"], space)
         for test in row["test_list"]:

@@ -59,7 +59,7 @@ def game(packages: dict[str, str], *words: str) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, HERE / "game.py", str(port), str(SESSIONS), *words]
+    command = [sys.executable, str(HERE / "game.py"), str(port), str(SESSIONS), *words]
     process = subprocess.Popen(command, env=packages)
     address = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + 60

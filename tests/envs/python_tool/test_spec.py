@@ -79,7 +79,7 @@ def test_hostile_programs_are_contained_and_the_next_one_runs(env: Any, tmp_path
 
 
 def test_calls_are_counted_in_each_episode_anew() -> None:
-    env = PYTHON_TOOL(calls=1)
+    env: Any = PYTHON_TOOL(calls=1)
     for seed in (1, 2):
         env.reset(seed=seed)
         assert env.python("print(1)") == "1"
@@ -111,7 +111,7 @@ def test_trouble_of_the_sandbox_is_tried_again_and_then_no_answer(monkeypatch: p
     for times, answered in ((2, True), (3, False)):
         pool = Failing(times)
         monkeypatch.setattr(sandbox_pools, "pool_of", lambda spec, pool=pool: pool)
-        env = PYTHON_TOOL()
+        env: Any = PYTHON_TOOL()
         env.reset(seed=1)
         if answered:
             assert env.python("print(42)") == "42"

@@ -166,7 +166,7 @@ def test_answers_beside_a_hanging_one_keep_their_scores() -> None:
 
     items = items_of("countdown", "train", 3, 5, {})
     gold = items.known(0) or ""
-    how = {"as_published": True, "seconds": 2.0}
+    how: dict[str, Any] = {"as_published": True, "seconds": 2.0}
     texts = [gold, "9**9**9**9", gold, "1 + 1", "__import__('os').kill(1, 9)", gold] * 3
     with ThreadPoolExecutor(len(texts)) as threads:
         replies = list(threads.map(lambda text: items.ask(text, 0, **how), texts))
@@ -192,7 +192,7 @@ def test_a_process_with_limits_does_where_there_is_no_sandbox(tmp_path: Path, mo
     proof = tmp_path / "proof"
     write = f"[open('{proof}','w').write('x')]"
     leak = "[open('/proc/self/environ').read().index('SOME_API_KEY')]"
-    how = {"sandbox": "process", "as_published": True}
+    how: dict[str, Any] = {"sandbox": "process", "as_published": True}
     assert asked("countdown", "1 + 1", **how) == (0.05, "")
     for program in (write, leak, "9**9**9**9", "__import__('os').kill(__import__('os').getpid(), 11)"):
         assert asked("countdown", program, **how)[0] <= 0.05

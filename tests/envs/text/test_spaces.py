@@ -50,13 +50,15 @@ def test_texts_pass_through_the_memory_that_processes_share() -> None:
     seen: Any = read_from_shared_memory(space, memory, n=4)
     assert tuple(seen) == ("",) * 4
     texts = ("Zoë 🥚\n", "", "\ud800\x00.", "x" * SHARED)
+    written: Any
     for written in (texts, ("longer", "b", "", "short")):
         before = copy.deepcopy(seen)
         for index, text in enumerate(written):
             write_to_shared_memory(space, index, text, memory)
         assert (len(seen), seen[0], seen[-1], seen[1:3]) == (4, written[0], written[-1], written[1:3])
         assert copy.deepcopy(seen) == written != before
+    long: Any = "é" * SHARED
     with pytest.raises(ValueError, match="shared_memory=False"):
-        write_to_shared_memory(space, 0, "é" * SHARED, memory)
+        write_to_shared_memory(space, 0, long, memory)
     with pytest.raises(IndexError):
         seen[4]

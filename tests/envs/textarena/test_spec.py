@@ -111,8 +111,7 @@ def test_a_game_whose_data_the_sandbox_lacks_is_read_in_a_process_with_limits(
 
 @pytest.mark.slow
 def test_a_move_that_a_game_cannot_stand_has_lost_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    from grpo.envs.graders.remote import Reply
-    from grpo.envs.textarena.env import Graders
+    from grpo.envs.graders.remote import Graders, Reply
 
     env = host.env("textarena:GuessTheNumber-v0").make()
     env.reset(seed=1)

@@ -6,7 +6,7 @@ from grpo.plugins.sandbox_job import JobResult
 from grpo.rewards.code.allowance import Allowance, starved
 
 
-def job(wall, cpu, waited):
+def job(wall: float, cpu: float, waited: float | None) -> JobResult:
     return JobResult("exited", wall_seconds=wall, cpu_seconds=cpu, waited_seconds=waited)
 
 
@@ -18,5 +18,7 @@ def job(wall, cpu, waited):
         (job(0.08, 0.01, 0.02), job(5.02, 0.01, None), True),  # its sandbox was given it when its time was nearly over
     ],
 )
-def test_a_program_that_the_machine_kept_waiting_is_tried_again(solution, tests, waited):
+def test_a_program_that_the_machine_kept_waiting_is_tried_again(
+    solution: JobResult, tests: JobResult, waited: bool
+) -> None:
     assert starved(solution, tests, Allowance(seconds=2.0), 1) is waited

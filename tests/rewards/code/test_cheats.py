@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def docker_sandbox() -> str:
 
 
 @pytest.fixture(scope="module", params=[pytest.param("local", marks=pytest.mark.core), "docker"])
-def results(request):
+def results(request: pytest.FixtureRequest) -> Iterator[dict[str, CodeResult]]:
     """How every cheat did, judged side by side, with an honest program before and after them.
 
     On the first sandbox every test runs for the first kind, everywhere else those up to the first that fails.
@@ -56,10 +57,10 @@ def results(request):
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_a_cheat_passes_nothing_but_what_it_answers(results, name):
+def test_a_cheat_passes_nothing_but_what_it_answers(results: dict[str, CodeResult], name: str) -> None:
     assert results[name].passed == PARTIAL.get(name, 0), results[name].line()
 
 
 @pytest.mark.parametrize("name", ["honest", "honest at the end"])
-def test_an_honest_program_beside_them_passes(results, name):
+def test_an_honest_program_beside_them_passes(results: dict[str, CodeResult], name: str) -> None:
     assert results[name].outcome == "accepted"

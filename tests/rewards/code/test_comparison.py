@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo.rewards.code.comparison import agrees
+from grpo.rewards.code.comparison import Comparison, agrees
 
 SAME = [
     ("exact", b"1\n", b"1\n"),
@@ -42,16 +42,16 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("how", "printed", "expected"), SAME)
-def test_equal_outputs_agree(how, printed, expected):
+def test_equal_outputs_agree(how: Comparison, printed: bytes, expected: bytes) -> None:
     assert agrees(printed, expected, how)
 
 
 @pytest.mark.parametrize(("how", "printed", "expected"), DIFFERENT)
-def test_other_outputs_do_not(how, printed, expected):
+def test_other_outputs_do_not(how: Comparison, printed: bytes, expected: bytes) -> None:
     assert not agrees(printed, expected, how)
 
 
-def test_the_tolerance_is_absolute_for_small_and_relative_for_large_numbers():
+def test_the_tolerance_is_absolute_for_small_and_relative_for_large_numbers() -> None:
     assert agrees(b"0.009", b"0", "float", 0.01)
     assert agrees(b"1009", b"1000", "float", 0.01)
     assert not agrees(b"1011", b"1000", "float", 0.01)

@@ -1,9 +1,11 @@
 """What crosses between the tests and the solution, in the real sandbox: arguments, results, callbacks, classes."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
+from grpo.rewards.code.results import CodeResult
 from grpo.rewards.code.spec import passing
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
@@ -47,7 +49,7 @@ class Stack:
 
 
 @pytest.mark.slow
-def test_arguments_that_the_solution_changes_are_changed_for_the_tests(passes):
+def test_arguments_that_the_solution_changes_are_changed_for_the_tests(passes: Callable[..., None]) -> None:
     program = "def order(items, seen):\n    items.sort()\n    seen['n'] = [len(items)]"
     passes(program, "a, s = [3, 2], {}\norder(a, s)\nassert (a, s) == ([2, 3], {'n': [2]})")
     passes(program, "a, b = [1], [2]\nc = [b, a]\norder(c, {})\nassert c == [a, b] and c[0] is a")
@@ -56,7 +58,9 @@ def test_arguments_that_the_solution_changes_are_changed_for_the_tests(passes):
     )
 
 
-def test_a_change_of_an_argument_does_not_decide_the_assertion_that_it_happens_in(fails):
+def test_a_change_of_an_argument_does_not_decide_the_assertion_that_it_happens_in(
+    fails: Callable[..., CodeResult],
+) -> None:
     program = "def order(items):\n    items.clear()\n    return items"
     fails(program, "items = [3, 1, 2]\nassert order(items) == sorted(items)")
     fails(
@@ -68,20 +72,20 @@ def test_a_change_of_an_argument_does_not_decide_the_assertion_that_it_happens_i
     )
 
 
-def test_functions_and_iterators_of_the_tests_reach_the_solution(passes):
+def test_functions_and_iterators_of_the_tests_reach_the_solution(passes: Callable[..., None]) -> None:
     program = "def apply(f, items):\n    return [f(item) for item in items]"
     passes(
         program, "assert apply(lambda x: x + 1, iter([1, 2])) == [2, 3]", "assert apply(str, (n for n in [1])) == ['1']"
     )
 
 
-def test_a_callback_may_call_the_solution_again(passes):
+def test_a_callback_may_call_the_solution_again(passes: Callable[..., None]) -> None:
     passes(
         "def walk(f, n):\n    return f(n) if n else 0", "assert walk(lambda n: 1 + walk(lambda m: m, n - 1), 3) == 3"
     )
 
 
-def test_generators_and_endless_iterators_are_read_on_demand(passes):
+def test_generators_and_endless_iterators_are_read_on_demand(passes: Callable[..., None]) -> None:
     program = "def count():\n    n = 0\n    while True:\n        n += 1\n        yield n"
     passes(
         program,
@@ -97,7 +101,7 @@ def test_generators_and_endless_iterators_are_read_on_demand(passes):
     )
 
 
-def test_classes_of_the_solution_are_used_through_handles(passes):
+def test_classes_of_the_solution_are_used_through_handles(passes: Callable[..., None]) -> None:
     tests = [
         "s = Stack([1])\nassert s.push(2).push(3) is not None and len(s) == 3",
         "assert list(Stack([1, 2])) == [1, 2] and Stack([1, 2])[1] == 2 and 1 in Stack([1]) and 5 not in Stack([1])",
@@ -111,7 +115,9 @@ def test_classes_of_the_solution_are_used_through_handles(passes):
     passes(STACK, *tests)
 
 
-def test_an_operator_with_plain_data_is_a_classes_to_answer_and_no_functions(passes, fails):
+def test_an_operator_with_plain_data_is_a_classes_to_answer_and_no_functions(
+    passes: Callable[..., None], fails: Callable[..., CodeResult]
+) -> None:
     money = "class Money:\n    def __init__(self, n): self.n = n\n    def __sub__(self, n): return self.n - n\n"
     passes(money, "assert Money(5) - 3 == 2 and Money(5).n == 5")
     passes(money, "assert abs(Money(5) - 5) < 1e-6")
@@ -121,7 +127,7 @@ def test_an_operator_with_plain_data_is_a_classes_to_answer_and_no_functions(pas
     )
 
 
-def test_what_a_method_returns_is_judged_as_what_a_function_returns(judged):
+def test_what_a_method_returns_is_judged_as_what_a_function_returns(judged: Callable[..., CodeResult]) -> None:
     yes = "class Yes:\n    __contains__ = __eq__ = lambda self, other: True\n    startswith = __contains__\n"
     program = yes + "class Solution:\n    def run(self, x):\n        return Yes()"
     meta = "class Meta(type):\n    __contains__ = lambda self, other: True\n    startswith = lambda self, other: True\n"
@@ -132,7 +138,7 @@ def test_what_a_method_returns_is_judged_as_what_a_function_returns(judged):
         assert result.passed == 0, result.line()
 
 
-def test_setup_code_runs_after_the_solution(passes):
+def test_setup_code_runs_after_the_solution(passes: Callable[..., None]) -> None:
     program = (
         "class Node:\n    def __init__(self, v):\n        self.v, self.left = v, None\n"
         "def depth(n):\n    return 0 if n is None else 1 + depth(n.left)"
@@ -140,7 +146,7 @@ def test_setup_code_runs_after_the_solution(passes):
     passes(program, "assert depth(root) == 2", test_setup_code="root = Node(1)\nroot.left = Node(2)")
 
 
-def test_what_the_prompt_defines_is_the_tests_own(judged):
+def test_what_the_prompt_defines_is_the_tests_own(judged: Callable[..., CodeResult]) -> None:
     prompt = (
         "import math\n\ndef norm(v):\n    return math.sqrt(sum(x * x for x in v))\n\n"
         "def unit(v):\n    '''A vector of length 1.'''\n"
@@ -152,7 +158,7 @@ def test_what_the_prompt_defines_is_the_tests_own(judged):
     assert judged("def norm(v):\n    return 1\n\ndef unit(v):\n    return v\n", **row).passed == 0
 
 
-def test_classes_that_the_prompt_defines_cross_by_value(judged):
+def test_classes_that_the_prompt_defines_cross_by_value(judged: Callable[..., CodeResult]) -> None:
     prompt = (
         "class Node:\n    def __init__(self, v, next=None):\n"
         "        self.v, self.next = v, next\n    def total(self):\n"
@@ -168,7 +174,9 @@ def test_classes_that_the_prompt_defines_cross_by_value(judged):
 
 
 @pytest.mark.parametrize("base", ["Enum", "IntEnum", "str, Enum", "Flag"])
-def test_members_of_an_enumeration_of_the_prompt_cross_by_name(base, passes, fails):
+def test_members_of_an_enumeration_of_the_prompt_cross_by_name(
+    base: str, passes: Callable[..., None], fails: Callable[..., CodeResult]
+) -> None:
     values = "'r', 'b'" if base == "str, Enum" else "1, 2"
     prompt = (
         f"from enum import *\nclass Color({base}):\n    RED, BLUE = {values}\n    @property\n"
@@ -189,7 +197,9 @@ def test_members_of_an_enumeration_of_the_prompt_cross_by_name(base, passes, fai
 
 
 @pytest.mark.parametrize("form", ["(slots=True)", "(frozen=True)", "(frozen=True, slots=True)", ""])
-def test_data_classes_of_the_prompt_cross_by_value(form, passes, fails):
+def test_data_classes_of_the_prompt_cross_by_value(
+    form: str, passes: Callable[..., None], fails: Callable[..., CodeResult]
+) -> None:
     prompt = (
         f"from dataclasses import *\n@dataclass{form}\nclass Point:\n    x: int\n    y: list\n    def size(self):\n"
         "        return abs(self.x) + len(self.y)\ndef move(p, by):\n    '''Moves it.'''\n"
@@ -205,7 +215,9 @@ def test_data_classes_of_the_prompt_cross_by_value(form, passes, fails):
     assert fails("    return Point(0, [])\n", *tests, **row).passed == 0
 
 
-def test_what_a_class_of_the_prompt_computes_is_computed_by_the_tests(passes, fails):
+def test_what_a_class_of_the_prompt_computes_is_computed_by_the_tests(
+    passes: Callable[..., None], fails: Callable[..., CodeResult]
+) -> None:
     prompt = (
         "from functools import cached_property\nclass Box:\n    def __init__(self, sides):\n"
         "        self.sides = sides\n    @cached_property\n    def volume(self):\n"
@@ -219,7 +231,7 @@ def test_what_a_class_of_the_prompt_computes_is_computed_by_the_tests(passes, fa
     assert fails(lying, *tests, **row).passed == 0
 
 
-def test_a_structure_of_the_solution_that_cannot_go_back_is_its_own_fault(fails):
+def test_a_structure_of_the_solution_that_cannot_go_back_is_its_own_fault(fails: Callable[..., CodeResult]) -> None:
     prompt = (
         "class Node:\n    def __init__(self, next=None):\n        self.next = next\ndef chain(n):\n    '''A chain.'''\n"
     )
@@ -230,7 +242,7 @@ def test_a_structure_of_the_solution_that_cannot_go_back_is_its_own_fault(fails)
         fails(program, *tests, prompt=prompt, entry_point="chain")
 
 
-def test_an_infinite_result_is_only_itself(passes, fails):
+def test_an_infinite_result_is_only_itself(passes: Callable[..., None], fails: Callable[..., CodeResult]) -> None:
     row = {"inputs": [[1]], "outputs": [float("inf")], "fn_name": "f", "compare": "float"}
     assert asyncio.run(passing("def f(x): return float('inf')", **row)) == 1.0
     assert asyncio.run(passing("def f(x): return 5.0", **row)) == 0.0

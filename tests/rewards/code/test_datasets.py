@@ -3,37 +3,42 @@
 import asyncio
 import gzip
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
+from grpo.rewards.code.results import CodeResult
 from grpo.rewards.code.task import Columns, task_of
 
 NAMES = tuple(Columns.__dataclass_fields__)
+Pairs = list[tuple[str, dict[str, Any]]]  # completions with their rows
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _pools():
+def _pools() -> Iterator[None]:
     yield
     close_pools()
 
 
 @pytest.fixture(scope="module")
-def human_eval(shared_data):
+def human_eval(shared_data: Path) -> list[dict[str, Any]]:
     with gzip.open(shared_data / "humaneval" / "HumanEval.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
-def columns(row):
+def columns(row: dict[str, Any]) -> Columns:
     return Columns(**{name: row[name] for name in NAMES if name in row})
 
 
-def judged(pairs, *, stop=True, seconds=15.0):
+def judged(pairs: Pairs, *, stop: bool = True, seconds: float = 15.0) -> list[CodeResult]:
     """Judges completions of rows, all at once."""
 
-    async def every():
+    async def every() -> list[tuple[Any, CodeResult]]:
         pool = pool_of()
         allowance = Allowance(seconds=seconds, stop=stop)
         return await asyncio.gather(
@@ -43,7 +48,7 @@ def judged(pairs, *, stop=True, seconds=15.0):
     return [result for _, result in asyncio.run(every())]
 
 
-def rejected(pairs, results):
+def rejected(pairs: Pairs, results: list[CodeResult]) -> dict[str, str]:
     return {
         row["task_id"]: result.line()
         for (_, row), result in zip(pairs, results, strict=True)
@@ -52,7 +57,7 @@ def rejected(pairs, results):
 
 
 @pytest.mark.slow
-def test_human_eval_accepts_every_canonical_solution_and_no_stub(human_eval):
+def test_human_eval_accepts_every_canonical_solution_and_no_stub(human_eval: list[dict[str, Any]]) -> None:
     pairs = [(row["canonical_solution"], row) for row in human_eval]
     assert len(pairs) == 164
     assert rejected(pairs, judged(pairs)) == {}
@@ -61,7 +66,7 @@ def test_human_eval_accepts_every_canonical_solution_and_no_stub(human_eval):
 
 
 @pytest.mark.slow
-def test_mbpp_accepts_every_canonical_solution(shared_data):
+def test_mbpp_accepts_every_canonical_solution(shared_data: Path) -> None:
     rows = [json.loads(line) for line in (shared_data / "mbpp" / "mbpp.jsonl").read_text(encoding="utf-8").splitlines()]
     pairs = [(row["code"], row) for row in rows]
     assert len(pairs) == 974
@@ -69,7 +74,7 @@ def test_mbpp_accepts_every_canonical_solution(shared_data):
 
 
 @pytest.mark.slow
-def test_sanitized_mbpp_accepts_every_canonical_solution(shared_data):
+def test_sanitized_mbpp_accepts_every_canonical_solution(shared_data: Path) -> None:
     rows = json.loads((shared_data / "mbpp" / "sanitized-mbpp.json").read_text(encoding="utf-8"))
     pairs = [(row["code"], row) for row in rows]
     assert len(pairs) == 427
@@ -77,7 +82,7 @@ def test_sanitized_mbpp_accepts_every_canonical_solution(shared_data):
 
 
 @pytest.mark.slow
-def test_mbpp_rejects_a_stub_except_where_its_own_tests_ask_for_nothing_more(shared_data):
+def test_mbpp_rejects_a_stub_except_where_its_own_tests_ask_for_nothing_more(shared_data: Path) -> None:
     """Every test of task 899 expects True, so the constant passes it; that is the data's weakness."""
     rows = [json.loads(line) for line in (shared_data / "mbpp" / "mbpp.jsonl").read_text(encoding="utf-8").splitlines()]
     kept = [row for row in rows if row["task_id"] in range(880, 910)]
@@ -87,7 +92,7 @@ def test_mbpp_rejects_a_stub_except_where_its_own_tests_ask_for_nothing_more(sha
 
 
 @pytest.mark.core
-def test_recorded_submissions_get_their_labels(shared_data):
+def test_recorded_submissions_get_their_labels(shared_data: Path) -> None:
     cases = [json.loads(line) for line in (shared_data / "cases" / "submission_cases.jsonl").read_text().splitlines()]
     results = judged([(case["completion"], {"tests": case["tests"]}) for case in cases])
     assert {case["id"]: result.outcome == "accepted" for case, result in zip(cases, results, strict=True)} == {
@@ -96,7 +101,7 @@ def test_recorded_submissions_get_their_labels(shared_data):
 
 
 @pytest.mark.slow
-def test_recorded_completions_get_their_pass_rates(shared_data):
+def test_recorded_completions_get_their_pass_rates(shared_data: Path) -> None:
     cases = [
         json.loads(line) for line in (shared_data / "cases" / "acecode_completions.jsonl").read_text().splitlines()
     ]

@@ -1,6 +1,7 @@
 """Which text of a completion is the program."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -48,11 +49,11 @@ F = "def f():\n    return 1\n"
         ("<think>only thought</think>", None),
     ],
 )
-def test_the_last_block_of_python_is_the_program_and_without_a_fence_the_text(completion, program):
+def test_the_last_block_of_python_is_the_program_and_without_a_fence_the_text(completion: str, program: str) -> None:
     assert program_of(completion) == program
 
 
-def test_the_last_block_that_defines_the_entry_point_wins():
+def test_the_last_block_that_defines_the_entry_point_wins() -> None:
     text = f"```python\nbad = 1\n```\n```python\n{F}```\nFor example:\n```python\nprint(f())\n```"
     assert program_of(text, "f") == F
     usage = program_of(text, "g")
@@ -62,7 +63,7 @@ def test_the_last_block_that_defines_the_entry_point_wins():
     assert program_of(twice, "f") == "f = lambda: 2\n"
 
 
-def test_a_fence_in_a_longer_fence_is_text():
+def test_a_fence_in_a_longer_fence_is_text() -> None:
     assert list(fenced_blocks("````md\n```python\nx\n```\n````")) == [("md", "```python\nx\n```\n")]
 
 
@@ -80,18 +81,18 @@ def test_a_fence_in_a_longer_fence_is_text():
         ("# def f", False),
     ],
 )
-def test_a_definition_stands_at_the_beginning_of_a_line(program, found):
+def test_a_definition_stands_at_the_beginning_of_a_line(program: str, found: bool) -> None:
     assert defines(program, "f") is found
 
 
 @pytest.mark.parametrize("piece", ["```", "```\n", "~~~\n`", "<answer>", "</think>", "def f", "\n", " ", "`"])
-def test_long_texts_are_read_in_linear_time(piece):
+def test_long_texts_are_read_in_linear_time(piece: str) -> None:
     began = time.process_time()
     program_of(piece * (500_000 // len(piece)), "f")
     assert time.process_time() - began < 2.0
 
 
-def test_blocks_that_define_what_the_program_uses_go_with_it():
+def test_blocks_that_define_what_the_program_uses_go_with_it() -> None:
     steps = [
         "import math\nclass Odd(Exception): pass\n",
         "def part(x):\n    return Odd\n",
@@ -99,7 +100,7 @@ def test_blocks_that_define_what_the_program_uses_go_with_it():
     ]
     spread = "\n".join(f"```python\n{step}```" for step in steps)
     program = program_of(f"{spread}\n```python\nprint(f())\n```", "f")
-    space = {}
+    space: dict[str, Any] = {}
     exec(program, space)
     assert space["f"]().__name__ == "Odd"
     assert program.endswith(steps[2])
@@ -115,7 +116,7 @@ def test_blocks_that_define_what_the_program_uses_go_with_it():
         "def sum(x): return 0\n",
     ],
 )
-def test_a_block_that_is_complete_stays_alone(other):
+def test_a_block_that_is_complete_stays_alone(other: str) -> None:
     chosen = "def f():\n    total = math.pi\n    return sum([total])\n"
     chosen += "    return part()\n" if "part" in other else ""
     assert program_of(f"```python\n{other}```\nBetter:\n```python\n{chosen}```", "f") == chosen

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ LEFT_OPEN = {
 
 
 @pytest.fixture(scope="module")
-def results():
+def results() -> Iterator[dict[str, CodeResult]]:
     """How every program did, judged side by side."""
 
     async def every() -> list[CodeResult]:
@@ -41,18 +43,20 @@ def results():
     close_pools()
 
 
-def _judged(completion, row):
+def _judged(completion: str, row: dict[str, Any]) -> Coroutine[Any, Any, tuple[Any, CodeResult]]:
     return judge(pool_of(), completion, task_of(Columns(**row)), allowance=Allowance(seconds=5.0))
 
 
 @pytest.mark.core
 @pytest.mark.parametrize("name", HONEST)
-def test_a_right_program_is_accepted(results, name):
+def test_a_right_program_is_accepted(results: dict[str, CodeResult], name: str) -> None:
     assert results[name].outcome == "accepted", results[name].line()
 
 
 @pytest.mark.parametrize("tests", LEFT_OPEN.values(), ids=LEFT_OPEN)
-def test_tests_that_need_what_the_program_would_not_see_decide_nothing(results, tests):
+def test_tests_that_need_what_the_program_would_not_see_decide_nothing(
+    results: dict[str, CodeResult], tests: str
+) -> None:
     with pytest.raises(UnusableTests):
         asyncio.run(_judged("class np:\n    allclose = lambda *a: True\ndef f(x):\n    return 4", {"tests": tests}))
 
@@ -86,6 +90,8 @@ def test_tests_that_need_what_the_program_would_not_see_decide_nothing(results, 
         ("async def f(x):\n    return 3", "import asyncio\nassert asyncio.run(f(1)) == 4"),
     ],
 )
-def test_what_honest_programs_are_allowed_does_not_help_the_others(results, program, tests):
+def test_what_honest_programs_are_allowed_does_not_help_the_others(
+    results: dict[str, CodeResult], program: str, tests: str
+) -> None:
     _, result = asyncio.run(_judged(program, {"tests": tests, "entry_point": "" if "Find_It" in program else "f"}))
     assert result.passed == 0, result.line()

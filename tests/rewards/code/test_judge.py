@@ -1,18 +1,20 @@
 """What the judge accepts, rejects and cannot decide, in the real sandbox."""
 
 import json
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from grpo.plugins.errors import TransientError
-from grpo.plugins.sandbox_job import JobResult
-from grpo.rewards.code.results import UnusableTests
+from grpo.plugins.sandbox_job import Job, JobOutcome, JobResult
+from grpo.rewards.code.results import CodeResult, UnusableTests
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
 DOUBLE = "def double(x):\n    return 2 * x\n"
 
 
-def test_every_assertion_is_a_test_of_its_own(judged):
+def test_every_assertion_is_a_test_of_its_own(judged: Callable[..., CodeResult]) -> None:
     result = judged(DOUBLE, tests=["assert double(1) == 2", "assert double(1) == 3", "assert double(3) == 6"])
     assert (result.outcome, result.passed, result.count, result.fraction) == ("partial", 2, 3, pytest.approx(2 / 3))
     assert result.line().startswith("partial: 2 of 3 tests passed; test 2 wrong_answer: AssertionError")
@@ -22,12 +24,12 @@ def test_every_assertion_is_a_test_of_its_own(judged):
     assert judged(DOUBLE, tests=source).passed == 2
 
 
-def test_nothing_runs_after_the_first_failure_when_that_is_asked_for(judged):
+def test_nothing_runs_after_the_first_failure_when_that_is_asked_for(judged: Callable[..., CodeResult]) -> None:
     result = judged(DOUBLE, tests=["assert double(1) == 3", "assert double(1) == 2"], stop=True)
     assert (result.passed, result.count, len(result.tests)) == (0, 2, 1)
 
 
-def test_assertions_of_a_check_function_count_one_by_one(judged):
+def test_assertions_of_a_check_function_count_one_by_one(judged: Callable[..., CodeResult]) -> None:
     check = (
         "def check(candidate):\n    assert candidate(1) == 2\n    for n in (2, 3):\n        assert candidate(n) == n\n"
     )
@@ -35,14 +37,14 @@ def test_assertions_of_a_check_function_count_one_by_one(judged):
     assert (result.passed, result.count) == (1, 2)
 
 
-def test_a_test_function_may_call_a_check_that_counts_by_itself(judged):
+def test_a_test_function_may_call_a_check_that_counts_by_itself(judged: Callable[..., CodeResult]) -> None:
     tests = "def check(f):\n    assert f(1) == 2\ndef test_all():\n    check(double)\n    assert double(2) == 4\n"
     tests += "check(double)\n"
     result = judged(DOUBLE, tests=tests)
     assert (result.outcome, result.count) == ("accepted", 2), result.line()
 
 
-def test_test_functions_fixtures_and_parameters_as_pytest_has_them(judged):
+def test_test_functions_fixtures_and_parameters_as_pytest_has_them(judged: Callable[..., CodeResult]) -> None:
     tests = """
 import pytest
 from solution import double as twice
@@ -74,7 +76,7 @@ class TestMore:
     assert (result.passed, result.count) == (4, 5), result.line()
 
 
-def test_test_cases_of_unittest(judged):
+def test_test_cases_of_unittest(judged: Callable[..., CodeResult]) -> None:
     tests = """
 import unittest
 import solution
@@ -100,14 +102,14 @@ if __name__ == "__main__":
     assert (result.passed, result.count) == (2, 3), result.line()
 
 
-def test_names_are_compared_as_python_reads_them(passes):
+def test_names_are_compared_as_python_reads_them(passes: Callable[..., None]) -> None:
     sign, letter = "\u00b5", "\u03bc"  # the micro sign and the Greek letter, which are one name
     passes(f"def {letter}(x): return x", f"assert {sign}(1) == 1", entry_point=sign)
     two = f"```python\ndef {sign}(x): return x\n```\n```python\nprint('a word more')\n```"
     passes(two, f"assert {letter}(1) == 1", entry_point=letter)
 
 
-def test_names_that_contest_sites_import_need_no_import(passes):
+def test_names_that_contest_sites_import_need_no_import(passes: Callable[..., None]) -> None:
     passes(
         "def pairs(items: List[int]) -> Dict[int, int]:\n    return dict(Counter(items))",
         "assert pairs([1, 1]) == {1: 2}",
@@ -115,18 +117,20 @@ def test_names_that_contest_sites_import_need_no_import(passes):
 
 
 @pytest.mark.parametrize("integrity", ["split", "shared"])
-def test_a_function_that_the_library_has_too_must_still_be_written(integrity, judged):
+def test_a_function_that_the_library_has_too_must_still_be_written(
+    integrity: str, judged: Callable[..., CodeResult]
+) -> None:
     tests = ["assert gcd(4, 6) == 2", "assert factorial(3) == 6"]
     assert judged("pass", tests=tests, integrity=integrity).passed == 0
     right = "from math import factorial\ndef gcd(a, b):\n    return gcd(b, a % b) if b else a"
     assert judged(right, tests=tests, integrity=integrity).passed == 2
 
 
-def test_functions_named_like_built_ins_can_be_asked_for(passes):
+def test_functions_named_like_built_ins_can_be_asked_for(passes: Callable[..., None]) -> None:
     passes("def sum(a, b):\n    return a - b", "assert sum(3, 1) == 2", "assert sum(5, 5) == 0")
 
 
-def test_calls_with_expected_results(judged):
+def test_calls_with_expected_results(judged: Callable[..., CodeResult]) -> None:
     row = {"fn_name": "add", "inputs": [[1, 2], [3, 4]], "outputs": [3, [7]]}
     assert judged("class Solution:\n    def add(self, a, b):\n        return a + b", **row).outcome == "accepted"
     lines = {"fn_name": "pair", "inputs": ["1\n[2]"], "outputs": ["[1, [2]]"]}
@@ -136,7 +140,7 @@ def test_calls_with_expected_results(judged):
     assert judged("def add(a, b):\n    return a + b", tests=wrapped).passed == 0
 
 
-def test_programs_that_print(judged):
+def test_programs_that_print(judged: Callable[..., CodeResult]) -> None:
     row = {"inputs": ["1 2\n", "3 4\n", "5 5\n"], "outputs": ["3", "7\n", "10"]}
     program = "a, b = map(int, input().split())\nprint(a + b)\n"
     assert judged(program, **row).outcome == "accepted"
@@ -150,14 +154,14 @@ def test_programs_that_print(judged):
 
 
 @pytest.mark.slow
-def test_a_test_that_ends_the_solution_does_not_end_the_others(judged):
+def test_a_test_that_ends_the_solution_does_not_end_the_others(judged: Callable[..., CodeResult]) -> None:
     program = "import os\ndef f(x):\n    if x == 1: os._exit(0)\n    if x == 2:\n        while True: pass\n    return x"
     result = judged(program, tests=[f"assert f({n}) == {n}" for n in (0, 1, 2, 3)], seconds=0.5)
     assert ends(result) == ["accepted", "runtime_error", "time", "accepted"]
 
 
 @pytest.mark.slow
-def test_a_solution_that_never_gets_anywhere_is_given_up(judged):
+def test_a_solution_that_never_gets_anywhere_is_given_up(judged: Callable[..., CodeResult]) -> None:
     result = judged("def f(x):\n    while True: pass", tests=[f"assert f({n}) == {n}" for n in range(50)], seconds=0.2)
     assert {test.outcome for test in result.tests} <= {"time_cpu", "time_wall"}
     assert len(result.tests) == 50
@@ -173,21 +177,23 @@ def f(x):
 """
 
 
-def ends(result):
+def ends(result: CodeResult) -> list[str]:
     """How the tests ended; on a busy machine the clock may be first to end what the processor time would."""
     return [test.outcome.removesuffix("_cpu").removesuffix("_wall") for test in result.tests]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("integrity", ["split", "shared"])
-def test_the_processor_time_is_that_of_one_test_and_all_its_calls(integrity, judged):
+def test_the_processor_time_is_that_of_one_test_and_all_its_calls(
+    integrity: str, judged: Callable[..., CodeResult]
+) -> None:
     tests = ["assert f(0.2) == 0.2", "assert f(0.2) == 0.2", "assert f(0.2) == 0.2 and f(0.21) == 0.21"]
     result = judged(BURN, tests=[*tests, "assert f(0.0) == 0"], seconds=0.3, integrity=integrity)
     assert ends(result) == ["accepted", "accepted", "time", "accepted"]
 
 
 @pytest.mark.slow
-def test_a_program_that_turns_its_timer_off_gets_no_more_processor_time(judged):
+def test_a_program_that_turns_its_timer_off_gets_no_more_processor_time(judged: Callable[..., CodeResult]) -> None:
     program = BURN.replace("    ends", "    signal.setitimer(signal.ITIMER_PROF, 0)\n    ends")
     result = judged(program, tests=["assert f(0.0) == 0", "assert f(0.7) == 0.7"], seconds=0.4)
     assert ends(result) == ["accepted", "time"]
@@ -210,7 +216,7 @@ def test_a_program_that_turns_its_timer_off_gets_no_more_processor_time(judged):
         ("def f(x):\n    return 2", "wrong_answer"),
     ],
 )
-def test_the_outcome_says_what_went_wrong(program, outcome, judged):
+def test_the_outcome_says_what_went_wrong(program: str, outcome: str, judged: Callable[..., CodeResult]) -> None:
     result = judged(program, tests=["assert f(1) == 1"], seconds=0.5)
     assert result.outcome in (outcome, "runtime_error" if outcome == "memory" else outcome), result.line()
 
@@ -228,12 +234,14 @@ def test_the_outcome_says_what_went_wrong(program, outcome, judged):
         (["class B(F): pass\nassert B()"], "derive"),
     ],
 )
-def test_tests_that_cannot_be_judged_decide_nothing(tests, fault, judged):
+def test_tests_that_cannot_be_judged_decide_nothing(
+    tests: list[str], fault: str, judged: Callable[..., CodeResult]
+) -> None:
     with pytest.raises(UnusableTests, match=fault):
         judged("class F: pass\ndef f(x):\n    return '1'", tests=tests)
 
 
-def test_tests_that_need_the_program_beside_them_run_there_and_say_so(judged):
+def test_tests_that_need_the_program_beside_them_run_there_and_say_so(judged: Callable[..., CodeResult]) -> None:
     tests = ["assert eval(f(1)) == 1", "class B(F):\n    pass\nassert isinstance(B(), F)"]
     result = judged("class F: pass\ndef f(x):\n    return str(x)", tests=tests, integrity="shared")
     assert result.outcome == "accepted"
@@ -248,24 +256,26 @@ def test_tests_that_need_the_program_beside_them_run_there_and_say_so(judged):
 class Broken:
     """A sandbox that is out of order."""
 
-    def __init__(self, outcome):
+    def __init__(self, outcome: JobOutcome) -> None:
         self.outcome = outcome
 
-    def capabilities(self):
+    def capabilities(self) -> dict[str, bool]:
         return {}
 
-    async def run(self, jobs):
+    async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
         return [JobResult(self.outcome, reason="no room", peer=JobResult("exited")) for _ in jobs]
 
 
 @pytest.mark.parametrize("outcome", ["sandbox_error", "unavailable", "overloaded"])
 @pytest.mark.parametrize("row", [{"tests": ["assert f(1) == 1"]}, {"inputs": ["1"], "outputs": ["1"]}])
-def test_trouble_of_the_sandbox_is_no_result(outcome, row, judged):
+def test_trouble_of_the_sandbox_is_no_result(
+    outcome: JobOutcome, row: dict[str, Any], judged: Callable[..., CodeResult]
+) -> None:
     with pytest.raises(TransientError, match="no room"):
         judged("def f(x): return x", pool=Broken(outcome), **row)
 
 
-def test_what_the_solution_prints_is_the_tests_to_see(passes):
+def test_what_the_solution_prints_is_the_tests_to_see(passes: Callable[..., None]) -> None:
     program = "def hello():\n    print('hi ' * 10)\n    return 1"
     passes(
         program,

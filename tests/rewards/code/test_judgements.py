@@ -1,6 +1,7 @@
 """One run of a program for all who ask what became of it, and none of them is given a trouble or a lucky clock."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from grpo.plugins.host import Host
 from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.rewards.code.judgements import Judgements
 from grpo.rewards.code.results import CodeResult, UnitResult
+from grpo.rewards.sandbox.pool import LocalPool
 
 PASSED, WRONG, LATE = UnitResult("accepted"), UnitResult("wrong_answer"), UnitResult("time_wall")
 
@@ -18,11 +20,11 @@ PASSED, WRONG, LATE = UnitResult("accepted"), UnitResult("wrong_answer"), UnitRe
 class Runs:
     """Gives results one after another, or raises them, and counts."""
 
-    def __init__(self, *results):
+    def __init__(self, *results: Any) -> None:
         self.results = list(results)
         self.count = 0
 
-    async def __call__(self):
+    async def __call__(self) -> CodeResult:
         self.count += 1
         await asyncio.sleep(0.01)
         result = self.results.pop(0)
@@ -31,16 +33,16 @@ class Runs:
         return CodeResult(tuple(result), 3)
 
 
-async def together(judgements, runs, *stops):
+async def together(judgements: Judgements, runs: Runs, *stops: bool) -> list[Any]:
     return await asyncio.gather(
         *(judgements.once("a program", runs, stop=stop) for stop in stops), return_exceptions=True
     )
 
 
-def test_those_who_ask_at_once_and_those_who_ask_later_share_one_run():
+def test_those_who_ask_at_once_and_those_who_ask_later_share_one_run() -> None:
     judgements, runs = Judgements(), Runs([PASSED, WRONG, PASSED])
 
-    async def ask():
+    async def ask() -> list[Any]:
         first = await together(judgements, runs, False, True, False)
         return [*first, *await together(judgements, runs, True, False)]
 
@@ -50,7 +52,7 @@ def test_those_who_ask_at_once_and_those_who_ask_later_share_one_run():
     asyncio.run(judgements.once("another program", Runs([PASSED]), stop=True))
 
 
-def test_a_run_that_stopped_answers_all_questions_only_when_nothing_failed():
+def test_a_run_that_stopped_answers_all_questions_only_when_nothing_failed() -> None:
     judgements, runs = Judgements(), Runs([PASSED, WRONG], [PASSED, WRONG, PASSED])
     results = asyncio.run(together(judgements, runs, True, False))
     assert [len(result.tests) for result in results] == [2, 3]
@@ -60,17 +62,17 @@ def test_a_run_that_stopped_answers_all_questions_only_when_nothing_failed():
     assert runs.count == 1
 
 
-def test_a_trouble_is_no_one_elses():
+def test_a_trouble_is_no_one_elses() -> None:
     judgements, runs = Judgements(), Runs(TransientError("no room"), [PASSED] * 3)
     first, second = asyncio.run(together(judgements, runs, False, False))
     assert isinstance(first, TransientError)
     assert second.passed == 3
 
 
-def test_when_the_one_who_runs_it_is_cancelled_the_next_one_does():
+def test_when_the_one_who_runs_it_is_cancelled_the_next_one_does() -> None:
     judgements, runs = Judgements(), Runs([PASSED] * 3, [PASSED] * 3)
 
-    async def ask():
+    async def ask() -> list[Any]:
         tasks = [asyncio.create_task(judgements.once("a program", runs, stop=False)) for _ in range(2)]
         await asyncio.sleep(0)
         tasks[0].cancel()
@@ -81,20 +83,20 @@ def test_when_the_one_who_runs_it_is_cancelled_the_next_one_does():
     assert second.passed == 3
 
 
-def test_what_the_clock_decided_is_not_kept():
+def test_what_the_clock_decided_is_not_kept() -> None:
     judgements, runs = Judgements(), Runs([PASSED, LATE, PASSED], [PASSED] * 3)
     assert [result.passed for result in asyncio.run(together(judgements, runs, False, False))] == [2, 2]
     assert asyncio.run(judgements.once("a program", runs, stop=False)).passed == 3
 
 
-def test_only_so_many_are_kept():
+def test_only_so_many_are_kept() -> None:
     judgements, runs = Judgements(most=2), Runs(*[[PASSED] * 3] * 4)
     for name in ("a", "b", "a", "c", "a", "b"):
         asyncio.run(judgements.once(name, runs, stop=False))
     assert runs.count == 4
 
 
-def test_only_so_many_tests_are_kept():
+def test_only_so_many_tests_are_kept() -> None:
     judgements, runs = Judgements(most_tests=7), Runs(*[[PASSED] * 3] * 5)
     for name in ("a", "b", "a", "c", "c", "b", "a"):
         asyncio.run(judgements.once(name, runs, stop=False))
@@ -103,12 +105,13 @@ def test_only_so_many_tests_are_kept():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["", ":credit=fraction"])
-def test_the_verifier_and_the_reward_run_a_program_once(options):
+def test_the_verifier_and_the_reward_run_a_program_once(options: str) -> None:
     sandbox = "local:slots=3"
     program = "def double(x):\n    return 2 * x"
     row = {"tests": ["assert double(2) == 4", "assert double(0) == 0"], "entry_point": "double"}
     completions = [Completion(f"{program}  # {options} {n // 2}", row=row) for n in range(4)]
     pool = pool_of(sandbox)
+    assert isinstance(pool, LocalPool)
     before = sum(running.slot.jobs for running in pool._idle)
     host, spec = Host.discover(), f'code{options or ":credit=all"},sandbox="{sandbox}"'
     with Scorer([host.reward(spec), host.verifier(f'code:sandbox="{sandbox}"')]) as scorer:

@@ -17,14 +17,14 @@ PAGE = (Path(__file__).parents[3] / "docs" / "code.md").read_text(encoding="utf-
 
 
 @pytest.mark.slow
-def test_the_example_runs(monkeypatch):
+def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     [block] = re.findall(r"```python\n(.*?)\n```\n", PAGE, re.DOTALL)
     exec(block, {})
     close_pools()
 
 
-def test_every_option_has_its_default_in_the_table():
+def test_every_option_has_its_default_in_the_table() -> None:
     table = PAGE.partition("## Options")[2].partition("\n## ")[0]
     for spec in (code, passing):
         for option in spec.options:
@@ -32,11 +32,11 @@ def test_every_option_has_its_default_in_the_table():
             assert f"`{option.default}`" in line, option
 
 
-def test_every_outcome_and_comparison_is_named():
+def test_every_outcome_and_comparison_is_named() -> None:
     assert all(f"`{name}`" in PAGE for name in (*get_args(Outcome), *get_args(Comparison)))
 
 
-def test_every_column_is_named():
+def test_every_column_is_named() -> None:
     assert all(f"`{column.name}`" in PAGE for column in code.columns)
     assert code.columns == passing.columns
 
@@ -44,13 +44,13 @@ def test_every_column_is_named():
 @pytest.mark.parametrize(
     "option", ["seconds=0", "memory=-1", "tolerance=-1", "credit=half", "credit=threshold,threshold=1.5", "sandbox=no"]
 )
-def test_options_that_cannot_work_are_refused(monkeypatch, option):
+def test_options_that_cannot_work_are_refused(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     with pytest.raises(UsageError):
         Host.discover().reward(f"code:{option}")
 
 
-def test_the_commands_name_rewards_that_there_are(monkeypatch):
+def test_the_commands_name_rewards_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     specs = re.findall(r"--reward (code\S*)", PAGE)
     assert len(specs) == 4

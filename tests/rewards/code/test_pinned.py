@@ -7,7 +7,7 @@ import pytest
 from grpo.rewards.code.assert_pinned import Pinned
 
 
-def pinned(source):
+def pinned(source: str) -> bool:
     body = ast.parse(source).body
     return Pinned(body, {"f", "C"})(body[-1])
 
@@ -26,7 +26,7 @@ def pinned(source):
         "self.assertNotEqual(f(3), f(3))",
     ],
 )
-def test_an_assertion_of_one_value_or_of_two_that_differ_is_pinned(source):
+def test_an_assertion_of_one_value_or_of_two_that_differ_is_pinned(source: str) -> None:
     assert pinned(source)
 
 
@@ -45,5 +45,5 @@ def test_an_assertion_of_one_value_or_of_two_that_differ_is_pinned(source):
         "assert a.low <= a.high",
     ],
 )
-def test_an_assertion_that_two_answers_could_share_is_not(source):
+def test_an_assertion_that_two_answers_could_share_is_not(source: str) -> None:
     assert not pinned(source)

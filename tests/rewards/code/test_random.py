@@ -8,19 +8,19 @@ from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_pools import pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
-from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.results import Integrity, UnusableTests
 from grpo.rewards.code.task import Columns, task_of
-from tests.rewards.code.random_programs import honest, mutant
+from tests.rewards.code.random_programs import Case, honest, mutant
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
 AT_ONCE = 64
 TRIES = 3  # as a run tries again what a busy machine caused
 
 
-def outcomes(cases, *, integrity="split"):
+def outcomes(cases: list[Case], *, integrity: Integrity = "split") -> list[str]:
     """How the programs did: an outcome for each, or "undecided"."""
 
-    async def one(case):
+    async def one(case: Case) -> str:
         task = task_of(Columns(tests=list(case.tests)))
         for left in reversed(range(TRIES)):
             try:
@@ -36,8 +36,8 @@ def outcomes(cases, *, integrity="split"):
                 return result.line()
         raise AssertionError("every try ends")
 
-    async def every():
-        found = []
+    async def every() -> list[str]:
+        found: list[str] = []
         for first in range(0, len(cases), AT_ONCE):
             found += await asyncio.gather(*map(one, cases[first : first + AT_ONCE]))
         return found
@@ -48,7 +48,7 @@ def outcomes(cases, *, integrity="split"):
 @pytest.mark.parametrize(
     "count", [40, pytest.param(500, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.nightly)]
 )
-def test_no_honest_program_is_blamed(count):
+def test_no_honest_program_is_blamed(count: int) -> None:
     cases = [honest(seed) for seed in range(count)]
     judged = list(zip(cases, outcomes(cases), strict=True))
     assert [(case, line) for case, line in judged if not line.startswith(("accepted", "undecided"))] == []
@@ -58,7 +58,7 @@ def test_no_honest_program_is_blamed(count):
 @pytest.mark.parametrize(
     "count", [30, pytest.param(250, marks=pytest.mark.slow), pytest.param(2500, marks=pytest.mark.nightly)]
 )
-def test_a_mutant_is_accepted_where_plain_python_accepts_it_and_nowhere_else(count):
+def test_a_mutant_is_accepted_where_plain_python_accepts_it_and_nowhere_else(count: int) -> None:
     cases = [mutant(honest(seed), seed) for seed in range(count)]
     plain = outcomes(cases, integrity="shared")
     judged = outcomes(cases)

@@ -1,8 +1,10 @@
 """What stays one thing across two sandboxes: containers, exceptions, data with methods, functions of the tests."""
 
+from collections.abc import Callable
+
 import pytest
 
-from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.results import CodeResult, UnusableTests
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
 
@@ -49,7 +51,9 @@ def point(): return Point(1, 2)
 """
 
 
-def test_what_tests_hold_is_the_solutions_own_container(passes, fails):
+def test_what_tests_hold_is_the_solutions_own_container(
+    passes: Callable[..., None], fails: Callable[..., CodeResult]
+) -> None:
     passes(BOX, "b = Box()\nassert b.all() is b.all()\nv, c = b.all(), b.copy()\nb.add(1)\nassert v == [1] and c == []")
     passes(BOX, "b = Box()\nb.all().append(3)\nassert b.all() == [3]\nb.copy().append(4)\nassert b.all() == [3]")
     fails(BOX, "b = Box()\nassert b.copy() is b.copy()")
@@ -61,7 +65,7 @@ def test_what_tests_hold_is_the_solutions_own_container(passes, fails):
     fails("class T:\n    def __init__(s, m=[]): s.m = m", "a, b = T(), T()\na.m.append(1)\nassert b.m == []")
 
 
-def test_a_global_container_is_watched(passes, fails):
+def test_a_global_container_is_watched(passes: Callable[..., None], fails: Callable[..., CodeResult]) -> None:
     log = "LOG = []\ndef record(x):\n    LOG.append(x)\n    return len(LOG)\n"
     passes(log, "assert record('a') == 1\nassert LOG == ['a']\nLOG.clear()\nassert record('b') == 1")
     fails(log.replace("    LOG.append(x)\n", ""), "record('a')\nassert LOG == ['a']")
@@ -69,7 +73,7 @@ def test_a_global_container_is_watched(passes, fails):
     passes(named, "@register('x')\ndef one(): return 1\nassert 'x' in REGISTRY and REGISTRY['x']() == 1")
 
 
-def test_an_exception_has_what_its_class_defines(passes, fails):
+def test_an_exception_has_what_its_class_defines(passes: Callable[..., None], fails: Callable[..., CodeResult]) -> None:
     passes(
         ERRORS,
         "try: find('k')\nexcept AppError as e:\n    assert e.code == 2 and e.is_client and e.status == 404\n"
@@ -86,7 +90,9 @@ def test_an_exception_has_what_its_class_defines(passes, fails):
     fails(broad + "def f(): raise KeyError", "import pytest\nwith pytest.raises(E):\n    f()")
 
 
-def test_data_with_methods_of_its_own_is_data_all_the_same(passes, fails):
+def test_data_with_methods_of_its_own_is_data_all_the_same(
+    passes: Callable[..., None], fails: Callable[..., CodeResult]
+) -> None:
     passes(STATS, "s = stats()\nassert s.mean() == 2 and s == [1, 2, 3] and str(s) == 'Stats' and isinstance(s, Stats)")
     passes(STATS, "s = stats()\ns.append(6)\nassert s.mean() == 3 and s[3:] == [6]")
     passes(STATS, "assert slug().words() == ['a', 'b'] and slug() == 'a-b'", "assert pay().yearly == 24")
@@ -102,7 +108,7 @@ def test_data_with_methods_of_its_own_is_data_all_the_same(passes, fails):
         fails(f"class L(list):\n    def {method}\ndef f(): return L([9])", f"assert {asked}")
 
 
-def test_a_function_of_the_tests_is_a_function_with_its_parameters(passes):
+def test_a_function_of_the_tests_is_a_function_with_its_parameters(passes: Callable[..., None]) -> None:
     asked = "import inspect\ndef names(f): return list(inspect.signature(f).parameters)\n"
     asked += "def about(f): return f.__name__, f.__doc__, f.__code__.co_argcount, f.__annotations__, f()\n"
     passes(asked, "assert names(lambda a, *b, c=1, **d: 0) == ['a', 'b', 'c', 'd']")
@@ -111,7 +117,7 @@ def test_a_function_of_the_tests_is_a_function_with_its_parameters(passes):
     passes(keyed, "assert f(lambda a, *b, c, **d: (a, b, c, d)) == ((1, (2, 3), 4, {'d': 5}), (0, (), 1, {}))")
 
 
-def test_a_generator_ends_with_its_value(passes, fails):
+def test_a_generator_ends_with_its_value(passes: Callable[..., None], fails: Callable[..., CodeResult]) -> None:
     gen = "def gen():\n    total = 0\n    while (x := (yield total)) is not None: total += x\n    return total\n"
     passes(
         gen,
@@ -120,7 +126,9 @@ def test_a_generator_ends_with_its_value(passes, fails):
     fails("def f(x): raise StopIteration", "assert all(map(f, [1, 2]))")
 
 
-def test_class_patterns_match_objects_of_the_solution(passes, fails):
+def test_class_patterns_match_objects_of_the_solution(
+    passes: Callable[..., None], fails: Callable[..., CodeResult]
+) -> None:
     money = (
         "from dataclasses import dataclass\n@dataclass\nclass Money:\n    amount: int\ndef pay(n): return Money(n)\n"
     )
@@ -143,12 +151,12 @@ class Diff:
 @pytest.mark.parametrize(
     "asked", ["Diff(1) < 5", "Diff(1) - 1 == 2", "abs(Diff(1) - 0.5) < 1e-6", "10 - Diff(3) == 2", "Diff(3) % 2 == 1"]
 )
-def test_an_object_beside_a_number_cannot_make_itself_undecided(fails, asked):
+def test_an_object_beside_a_number_cannot_make_itself_undecided(fails: Callable[..., CodeResult], asked: str) -> None:
     for answer in ("0", "self", "2"):
         fails(LIAR.replace("ANSWER", answer), f"assert {asked}")
 
 
-def test_an_object_beside_a_number_may_answer_as_one(passes):
+def test_an_object_beside_a_number_may_answer_as_one(passes: Callable[..., None]) -> None:
     number = "class Celsius:\n    def __init__(self, d): self.d = d\n    def __lt__(self, o): return self.d < o\n"
     passes(number + "    def __sub__(self, o): return self.d - o", "assert Celsius(10) < 15 and Celsius(20) - 5 == 15")
 
@@ -160,6 +168,8 @@ def test_an_object_beside_a_number_may_answer_as_one(passes):
         "class D(E): pass\nassert f(D) == D",
     ],
 )
-def test_what_tests_cannot_see_across_leaves_the_verdict_undecided(judged, tests):
+def test_what_tests_cannot_see_across_leaves_the_verdict_undecided(
+    judged: Callable[..., CodeResult], tests: str
+) -> None:
     with pytest.raises(UnusableTests):
         judged("class E(Exception): pass\ndef f(x): return x", tests=tests)

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ _LINES = Path(__file__).with_name("verdicts.jsonl").read_text(encoding="ascii").
 CASES = {case["name"]: case for case in map(json.loads, _LINES)}
 
 
-async def _verdict(case):
+async def _verdict(case: dict[str, Any]) -> tuple[str, str]:
     try:
         task = task_of(Columns(**case["row"]))
         _, result = await judge(pool_of(), case["completion"], task, allowance=Allowance(seconds=5.0, stop=True))
@@ -28,10 +30,10 @@ async def _verdict(case):
 
 
 @pytest.fixture(scope="module")
-def verdicts():
+def verdicts() -> Iterator[dict[str, tuple[str, str]]]:
     """How every program did, judged side by side."""
 
-    async def every():
+    async def every() -> list[tuple[str, str]]:
         return await asyncio.gather(*map(_verdict, CASES.values()))
 
     yield dict(zip(CASES, asyncio.run(every()), strict=True))
@@ -40,6 +42,6 @@ def verdicts():
 
 @pytest.mark.core
 @pytest.mark.parametrize("name", CASES)
-def test_a_program_gets_its_verdict(verdicts, name):
+def test_a_program_gets_its_verdict(verdicts: dict[str, tuple[str, str]], name: str) -> None:
     verdict, line = verdicts[name]
     assert verdict == CASES[name]["verdict"], line

@@ -1,5 +1,7 @@
 """Each part of the e-mail reward pays for its own thing, in the forms that people use, and for nothing else."""
 
+from typing import Any
+
 import pytest
 
 from grpo.plugins.errors import OptionError
@@ -129,5 +131,5 @@ def test_without_a_name_the_reward_abstains(name: object) -> None:
         ("13 Mill Lane\nLeeds", {"address": "12 Mill Lane, Leeds"}, 0.0),
     ],
 )
-def test_the_signature_holds_what_the_row_names(lines: str, expected: dict[str, object], score: float) -> None:
+def test_the_signature_holds_what_the_row_names(lines: str, expected: dict[str, Any], score: float) -> None:
     assert signature(SIGNED.format(lines), **expected) == pytest.approx(score)

@@ -10,7 +10,7 @@ ROW = {"keywords": ["refund", "Friday"], "answer": None, "recipient": "Anna Meye
 LETTER = "Dear Anna,\n\nthe refund is sent.\n\nBest,\nTom\n0113 496 0123"
 
 
-def test_each_part_is_an_outcome_of_its_own_and_an_abstention_is_no_zero():
+def test_each_part_is_an_outcome_of_its_own_and_an_abstention_is_no_zero() -> None:
     with Scorer([Host.discover().reward("email:length.limit=3")]) as scorer:
         found = scorer.score([Completion(LETTER, row=ROW)])
     scores = {name: outcomes[0].score for name, outcomes in found.items()}

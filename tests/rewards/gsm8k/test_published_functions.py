@@ -1,7 +1,9 @@
 """Every recorded score of the functions that others publish, under the SPEC that docs/rewards.md gives them."""
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from grpo.rewards.shape.cosine import cosine
 from grpo.rewards.shape.format import format
 from grpo.rewards.shape.overlong import overlong
 from grpo.rewards.shape.repetition import repetition
+from grpo.rewards.shape.units import Unit
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "trl_rewards.py"
 FORMATS = (
@@ -24,17 +27,18 @@ FORMATS = (
 )
 
 
-def countdown_row(row):
+def countdown_row(row: dict[str, Any]) -> float | None:
     truth = row["ground_truth"]
     return countdown_score(row["completion"], truth["target"], truth["numbers"], variant="tinyzero")
 
 
-def knights_row(row):
+def knights_row(row: dict[str, Any]) -> float | None:
     return knights_and_knaves_score(row["completion"], row["ground_truth"], variant="logic_rl")
 
 
-def gsm8k_row(row):
-    return correctness(row["completion"], row["ground_truth"], variant=f"verl.{row['params']['method']}")
+def gsm8k_row(row: dict[str, Any]) -> float | None:
+    variant: Any = f"verl.{row['params']['method']}"
+    return correctness(row["completion"], row["ground_truth"], variant=variant)
 
 
 WILD = {
@@ -45,18 +49,20 @@ WILD = {
 
 
 @pytest.mark.parametrize("function", WILD)
-def test_functions_found_in_the_wild_score_as_recorded(read_cases, function):
+def test_functions_found_in_the_wild_score_as_recorded(
+    read_cases: Callable[[str], list[dict[str, Any]]], function: str
+) -> None:
     score, least = WILD[function]
     rows = [row for row in read_cases("cases/wild_cases.jsonl") if row["function"] == function]
     assert len(rows) >= least
     assert [(row["id"], score(row)) for row in rows] == [(row["id"], row["expected"]) for row in rows]
 
 
-def test_no_function_of_the_wild_is_left_out(read_cases):
+def test_no_function_of_the_wild_is_left_out(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     assert {row["function"] for row in read_cases("cases/wild_cases.jsonl")} == set(WILD)
 
 
-def given(row):
+def given(row: dict[str, Any]) -> list[Completion]:
     """The completions of a row of the authors' own tests, with their columns."""
     inputs = dict(row["inputs"])
     texts = [messages[0]["content"] for messages in inputs.pop("completions", [])]
@@ -72,30 +78,31 @@ def given(row):
     ]
 
 
-def settings(row):
-    return (row["factory_params"] or {}).get("kwargs", {})
+def settings(row: dict[str, Any]) -> dict[str, Any]:
+    options: dict[str, Any] = (row["factory_params"] or {}).get("kwargs", {})
+    return options
 
 
-def length_scores(row):
+def length_scores(row: dict[str, Any]) -> list[float | None]:
     options = settings(row)
     bounds = {"limit": options["max_completion_len"], "margin": options["soft_punish_cache"]}
     return [overlong(completion, **bounds) for completion in given(row)]
 
 
-def repetition_scores(row):
+def repetition_scores(row: dict[str, Any]) -> list[float | None]:
     options = settings(row)
-    unit = "tokens" if row["function"].startswith("trl.") else "words"
+    unit: Unit = "tokens" if row["function"].startswith("trl.") else "words"
     return [
         repetition(completion, size=options["ngram_size"], max_penalty=options["max_penalty"], unit=unit)
         for completion in given(row)
     ]
 
 
-def format_scores(row):
+def format_scores(row: dict[str, Any]) -> list[float | None]:
     return [format(completion.text, variant=row["function"]) for completion in given(row)]
 
 
-def code_scores(row):
+def code_scores(row: dict[str, Any]) -> list[float | None]:
     options = settings(row)
     return [
         format(completion.text, variant="open_r1.code_format_reward", language=options.get("language", "python"))
@@ -112,25 +119,26 @@ COSINE = {
 }
 
 
-def cosine_scores(row):
+def cosine_scores(row: dict[str, Any]) -> list[float | None]:
     options = {COSINE[name]: value for name, value in settings(row).items()}
-    unit = "tokens" if row["function"].startswith("trl.") else "characters"
+    unit: Unit = "tokens" if row["function"].startswith("trl.") else "characters"
     return [
         cosine(completion, completion.row["solution"], variant=row["function"], unit=unit, **options)
         for completion in given(row)
     ]
 
 
-def accuracy_scores(row):
-    options = {"delimiters": tuple(row["inputs"].get("reasoning_delimiters", ["</think>"]))}
+def accuracy_scores(row: dict[str, Any]) -> list[float | None]:
+    options: dict[str, Any] = {"delimiters": tuple(row["inputs"].get("reasoning_delimiters", ["</think>"]))}
     return [
         accuracy(completion.text, completion.row["solution"], variant=row["function"], **options)
         for completion in given(row)
     ]
 
 
-def batch_scores(row):
-    return Host([]).reward(f"{EXAMPLE}:len_reward").call_together(given(row))
+def batch_scores(row: dict[str, Any]) -> list[Any]:
+    scores: list[Any] = Host([]).reward(f"{EXAMPLE}:len_reward").call_together(given(row))
+    return scores
 
 
 BUILT_IN = {
@@ -154,7 +162,7 @@ NO_TOKENS = {"auth-033": 0}
 
 
 @pytest.mark.slow
-def test_rewards_score_as_the_authors_own_tests_say(read_cases):
+def test_rewards_score_as_the_authors_own_tests_say(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = read_cases("cases/author_test_cases.jsonl")
     assert {row["function"] for row in rows} == set(BUILT_IN)
     for row in rows:
@@ -166,7 +174,9 @@ def test_rewards_score_as_the_authors_own_tests_say(read_cases):
 
 
 @pytest.mark.slow
-def test_trls_own_functions_score_through_the_adapter_as_its_tests_say(read_cases):
+def test_trls_own_functions_score_through_the_adapter_as_its_tests_say(
+    read_cases: Callable[[str], list[dict[str, Any]]],
+) -> None:
     rewards = pytest.importorskip("trl.rewards")
     pytest.importorskip("math_verify")
     rows = [row for row in read_cases("cases/author_test_cases.jsonl") if row["function"].startswith("trl.")]

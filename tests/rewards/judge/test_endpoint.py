@@ -3,15 +3,21 @@
 import json
 import logging
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from grpo.core.cli.main import cli
+from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import OptionError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
+from tests.rewards.conftest import StandIn
 
 pytestmark = pytest.mark.usefixtures("judge_key")
 KEY = "sk-secret-4711"
@@ -26,7 +32,12 @@ options = {{ {options} }}
 
 
 @pytest.mark.slow
-def test_the_key_is_nowhere_to_be_seen(stand_in, caplog, capsys, bound):
+def test_the_key_is_nowhere_to_be_seen(
+    stand_in: StandIn,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    bound: Callable[..., BoundReward],
+) -> None:
     echo = {"error": {"message": f"Incorrect API key provided: {KEY}."}}
     stand_in.script = [(401, echo, {}), (403, echo, {}), (200, {"choices": []}, {})]
     reward = bound(stand_in)
@@ -65,7 +76,9 @@ def test_the_key_is_nowhere_to_be_seen(stand_in, caplog, capsys, bound):
         ({"input_price": float("nan")}, "input_price=nan"),
     ],
 )
-def test_what_cannot_work_is_refused_when_it_is_named(stand_in, options, words, bound):
+def test_what_cannot_work_is_refused_when_it_is_named(
+    stand_in: StandIn, options: dict[str, Any], words: str, bound: Callable[..., BoundReward]
+) -> None:
     with pytest.raises(OptionError) as caught:
         bound(stand_in, **options)
     assert words in str(caught.value)
@@ -74,7 +87,9 @@ def test_what_cannot_work_is_refused_when_it_is_named(stand_in, options, words, 
 
 
 @pytest.mark.slow
-def test_a_key_that_the_server_refuses_is_refused_when_it_is_named(stand_in, bound, outcomes):
+def test_a_key_that_the_server_refuses_is_refused_when_it_is_named(
+    stand_in: StandIn, bound: Callable[..., BoundReward], outcomes: Callable[..., list[Outcome]]
+) -> None:
     stand_in.key = "another"
     with pytest.raises(OptionError, match="refuses the key in JUDGE_KEY"):
         bound(stand_in)
@@ -84,13 +99,15 @@ def test_a_key_that_the_server_refuses_is_refused_when_it_is_named(stand_in, bou
     assert outcomes(stand_in, ["Paris"], api_key_env="")[0].score == 1.0
 
 
-def test_without_the_client_the_remedy_is_named(stand_in, monkeypatch, bound):
+def test_without_the_client_the_remedy_is_named(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, bound: Callable[..., BoundReward]
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'grpo-kit\[judge\]'"):
         bound(stand_in)
 
 
-def test_a_run_without_the_endpoint_stops_before_a_model_loads(tmp_path):
+def test_a_run_without_the_endpoint_stops_before_a_model_loads(tmp_path: Path) -> None:
     spec = "judge:base_url=http://127.0.0.1:9/v1,model=m,api_key_env=JUDGE_KEY"
     done = CliRunner().invoke(cli, ["run", "--env", "gsm8k", "--reward", spec, "--out", str(tmp_path / "run")])
     assert isinstance(done.exception, UsageError)
@@ -98,7 +115,7 @@ def test_a_run_without_the_endpoint_stops_before_a_model_loads(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_component_of_a_rubric_is_refused_just_so(stand_in, tmp_path):
+def test_a_component_of_a_rubric_is_refused_just_so(stand_in: StandIn, tmp_path: Path) -> None:
     file = tmp_path / "graded.toml"
     options = f'base_url = "{stand_in.url}", model = "m", api_key_env = "JUDGE_KEY", retries = 0'
     file.write_text(RUBRIC.format(options=options))
@@ -113,7 +130,9 @@ def test_a_component_of_a_rubric_is_refused_just_so(stand_in, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_check_refuses_the_judge_without_an_endpoint_and_tries_it_with_one(stand_in, judges):
+def test_the_check_refuses_the_judge_without_an_endpoint_and_tries_it_with_one(
+    stand_in: StandIn, judges: dict[str, Any]
+) -> None:
     done = CliRunner().invoke(cli, ["plugins", "check", "judge"])
     assert "needs the option 'base_url'" in str(done.exception)
     spec = f"judge:base_url={stand_in.url},model=m,api_key_env=JUDGE_KEY,retries=0"
@@ -127,7 +146,7 @@ def test_the_check_refuses_the_judge_without_an_endpoint_and_tries_it_with_one(s
     assert "error: alternatives" in done.output
 
 
-def knowing(messages):
+def knowing(messages: list[dict[str, str]]) -> str:
     """A judge that knows the one right answer in its two forms, and takes nothing else for it."""
     found = re.search(r" answer begins\n((?:\| .*\n)+)\w+ answer ends\n(?!.* answer begins)", messages[1]["content"])
     words = re.sub(r"^\| ", "", found[1], flags=re.MULTILINE).strip(" .\n").split()

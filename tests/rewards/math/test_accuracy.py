@@ -1,5 +1,7 @@
 """The reward `math`: verdicts as scores, and the published variants beside the functions that they follow."""
 
+from typing import Any, Literal
+
 import pytest
 
 from grpo.rewards.math.accuracy import accuracy
@@ -25,13 +27,13 @@ TEXTS = [
 GOLDS = ["72", "$72$", "\\boxed{72}", "72\\%", "seventy-two", "x = 72"]
 
 
-def test_a_verdict_becomes_a_score():
+def test_a_verdict_becomes_a_score() -> None:
     assert accuracy("\\boxed{\\frac24}", "1/2") == 1.0
     assert accuracy("\\boxed{\\frac23}", "1/2") == 0.0
     assert accuracy("\\boxed{9^{9^{9}}}", "9^{9^{8}}") is None
 
 
-def test_undecided_answers_may_cost_but_unusable_golds_never_do():
+def test_undecided_answers_may_cost_but_unusable_golds_never_do() -> None:
     assert accuracy("\\boxed{9^{9^{9}}}", "72") == 0.0
     assert accuracy("\\boxed{(1+x)^{10^9}}", "(x+1)^{10^9}") is None
     assert accuracy("\\boxed{(1+x)^{10^9}}", "(x+1)^{10^9}", undecided=0.0) == 0.0
@@ -40,7 +42,7 @@ def test_undecided_answers_may_cost_but_unusable_golds_never_do():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["trl.accuracy_reward", "trl.reasoning_accuracy_reward"])
-def test_the_trl_variants_score_as_trl_does(variant):
+def test_the_trl_variants_score_as_trl_does(variant: Any) -> None:
     from trl import rewards
 
     published = getattr(rewards, variant.removeprefix("trl."))
@@ -50,14 +52,14 @@ def test_the_trl_variants_score_as_trl_does(variant):
         assert [accuracy(text, gold, variant=variant) for text in TEXTS] == expected, gold
 
 
-def test_the_other_delimiters_of_the_reasoning_count_when_they_come_first():
+def test_the_other_delimiters_of_the_reasoning_count_when_they_come_first() -> None:
     delimiters = ("</reasoning>", "</think>")
     text = "\\boxed{72}</think>\\boxed{71}</reasoning>\\boxed{72}"
     assert accuracy(text, "72", variant="trl.reasoning_accuracy_reward", delimiters=delimiters) == 1.0
 
 
-def test_the_open_r1_variant_reads_any_gold_and_only_latex_answers():
-    variant = "open_r1.accuracy_reward"
+def test_the_open_r1_variant_reads_any_gold_and_only_latex_answers() -> None:
+    variant: Literal["open_r1.accuracy_reward"] = "open_r1.accuracy_reward"
     for gold in ("$72$", "72"):
         assert accuracy("\\boxed{72}", gold, variant=variant) == 1.0
         assert accuracy("\\boxed{71}", gold, variant=variant) == 0.0
@@ -66,8 +68,8 @@ def test_the_open_r1_variant_reads_any_gold_and_only_latex_answers():
 
 
 @pytest.mark.slow
-def test_a_variant_abstains_at_its_limit():
+def test_a_variant_abstains_at_its_limit() -> None:
     text = "$\\boxed{(x+y+z+1)^{500}}$"
-    options = {"variant": "trl.accuracy_reward", "limit": 0.5}
+    options: dict[str, Any] = {"variant": "trl.accuracy_reward", "limit": 0.5}
     assert accuracy(text, "$x^2+y$", **options) is None
     assert accuracy(text, "$x^2+y$", undecided=0.0, **options) == 0.0

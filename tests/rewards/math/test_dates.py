@@ -27,11 +27,11 @@ from grpo.rewards.math.dates import is_date, last_date, same_date
         ("3:30 PM", "3:30 PM" + " " * 100, None),
     ],
 )
-def test_moments_are_compared_by_what_they_mean(gold, text, same):
+def test_moments_are_compared_by_what_they_mean(gold: str, text: str, same: bool | None) -> None:
     assert same_date(gold, text) is same
 
 
-def test_the_last_moment_of_a_sentence_counts():
+def test_the_last_moment_of_a_sentence_counts() -> None:
     assert last_date("It left at 3:30 PM on March 14 and came at 5:10 p.m. with 12 boxes.") == "5:10 p.m."
     assert last_date("It left at 15:30 with 12 boxes.") == ""
     assert is_date("15:30")

@@ -1,5 +1,8 @@
 """Reading and comparing mathematics: LaTeX as recorded, mathematics without LaTeX, numbers near zero."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import sympy
 from latex2sympy2_extended.sets import FiniteSet
@@ -10,12 +13,12 @@ from grpo.rewards.math.equal import read_latex, same_mathematics
 NAMES = {**vars(sympy), "FiniteSet": FiniteSet}
 
 
-def same(gold, text, **options):
+def same(gold: str, text: str, **options: Any) -> bool | None:
     return same_mathematics(gold, text, **{"precision": 6, "strict": True, "relations": False, **options})
 
 
 @pytest.mark.slow
-def test_latex_is_read_as_recorded(read_cases):
+def test_latex_is_read_as_recorded(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = read_cases("cases/latex_to_sympy.jsonl")
     assert len(rows) >= 340
     differing = []
@@ -48,11 +51,11 @@ def test_latex_is_read_as_recorded(read_cases):
         ("x)", "x)"),
     ],
 )
-def test_mathematics_without_latex_becomes_latex(text, latex):
+def test_mathematics_without_latex_becomes_latex(text: str, latex: str) -> None:
     assert latex_of(text) == latex
 
 
-def test_numbers_near_zero_are_compared_by_their_digits():
+def test_numbers_near_zero_are_compared_by_their_digits() -> None:
     assert same("10^{-8}", "$0.00000001$") is True
     assert same("10^{-8}", "$0$") is False
     assert same("0", "$10^{-8}$") is False
@@ -60,16 +63,16 @@ def test_numbers_near_zero_are_compared_by_their_digits():
     assert same("\\sqrt{2} - \\sqrt{2}", "$0$") is True
 
 
-def test_a_unit_in_a_denominator_does_not_cut_the_expression():
+def test_a_unit_in_a_denominator_does_not_cut_the_expression() -> None:
     assert same("1 - \\frac{1}{\\mathrm{e}}", "$1 + \\frac{1}{\\mathrm{e}}$") is False
     assert same("\\frac{1}{\\mathrm{m}}", "$\\frac{1}{\\mathrm{s}}$") is False
     assert same("5\\mathrm{cm}", "$5$") is True
 
 
-def test_a_gold_that_is_no_mathematics_is_none():
+def test_a_gold_that_is_no_mathematics_is_none() -> None:
     assert same("nothing of the kind at all", "$5$") is None
 
 
-def test_comparing_says_nothing_of_the_time_limits_of_its_library(caplog):
+def test_comparing_says_nothing_of_the_time_limits_of_its_library(caplog: pytest.LogCaptureFixture) -> None:
     assert same("x", "$x$") is True
     assert caplog.records == []

@@ -86,11 +86,11 @@ MATHEMATICS = [
 
 
 @pytest.mark.parametrize(("text", "gold", "right"), NUMBERS)
-def test_a_quantity_said_twice_or_counted_in_words_is_one_number(text, gold, right):
+def test_a_quantity_said_twice_or_counted_in_words_is_one_number(text: str, gold: str, right: bool) -> None:
     assert math(text, gold).ok is right
     assert gsm8k(text, gold).ok is right
 
 
 @pytest.mark.parametrize(("text", "gold", "right"), MATHEMATICS)
-def test_counts_displays_sizes_units_and_sums(text, gold, right):
+def test_counts_displays_sizes_units_and_sums(text: str, gold: str, right: bool) -> None:
     assert math(text, gold).ok is right

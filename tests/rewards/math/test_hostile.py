@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -72,7 +73,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:30])
-def test_a_degenerate_answer_is_wrong_at_once(text):
+def test_a_degenerate_answer_is_wrong_at_once(text: str) -> None:
     for gold in ("72", "9", "x+1"):
         started = time.monotonic()
         verdict = math(text, gold, limit=30.0)
@@ -81,7 +82,7 @@ def test_a_degenerate_answer_is_wrong_at_once(text):
         assert time.monotonic() - started < 2.0
 
 
-def test_a_degenerate_gold_is_nobodys_fault():
+def test_a_degenerate_gold_is_nobodys_fault() -> None:
     gold = "(x+1)^{100000000}"
     assert math(f"\\boxed{{{gold}}}", gold).ok is True
     assert math("\\boxed{(1+x)^{100000000}}", gold).ok is None
@@ -97,7 +98,7 @@ def test_a_degenerate_gold_is_nobodys_fault():
         ("x^2", SLOW),
     ],
 )
-def test_a_comparison_that_does_not_end_is_undecided_at_its_limit(text, gold):
+def test_a_comparison_that_does_not_end_is_undecided_at_its_limit(text: str, gold: str) -> None:
     started = time.monotonic()
     verdict = math(f"\\boxed{{{text}}}", gold, limit=0.5)
     assert verdict.ok is None, verdict
@@ -107,13 +108,13 @@ def test_a_comparison_that_does_not_end_is_undecided_at_its_limit(text, gold):
 
 
 @pytest.mark.slow
-def test_the_limit_holds_in_threads_and_inside_a_running_loop():
+def test_the_limit_holds_in_threads_and_inside_a_running_loop() -> None:
     found = {}
 
-    def judge(name):
+    def judge(name: str) -> None:
         found[name] = (math(f"\\boxed{{{SLOW}}}", "x^2+y", limit=0.5).ok, math("\\boxed{1+x}", "x+1").ok)
 
-    async def inside():
+    async def inside() -> None:
         judge("loop")
 
     threads = [threading.Thread(target=judge, args=(n,)) for n in range(2)]
@@ -126,7 +127,7 @@ def test_the_limit_holds_in_threads_and_inside_a_running_loop():
 
 
 @pytest.mark.slow
-def test_a_forked_process_starts_its_own_comparisons():
+def test_a_forked_process_starts_its_own_comparisons() -> None:
     assert math("\\boxed{1+x}", "x+1").ok is True
     reader, writer = os.pipe()
     child = os.fork()
@@ -145,7 +146,7 @@ def test_a_forked_process_starts_its_own_comparisons():
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_undecided_and_replaced(monkeypatch):
+def test_a_process_that_dies_is_undecided_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = math_process._Idle()
     monkeypatch.setattr(math_process, "_IDLE", idle)
     assert compare("same", "x", "$x$", **OPTIONS) is True
@@ -159,7 +160,7 @@ def test_a_process_that_dies_is_undecided_and_replaced(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_limit_counts_work_and_not_waiting(monkeypatch):
+def test_the_limit_counts_work_and_not_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = math_process._Idle()
     monkeypatch.setattr(math_process, "_IDLE", idle)
     assert compare("same", "x", "$x$", **OPTIONS) is True
@@ -174,7 +175,7 @@ def test_the_limit_counts_work_and_not_waiting(monkeypatch):
     assert process._process.returncode is not None
 
 
-def test_missing_libraries_are_a_failure_and_no_verdict(monkeypatch, tmp_path):
+def test_missing_libraries_are_a_failure_and_no_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "math_verify.py").write_text("raise ImportError('no math_verify here')")
     monkeypatch.setattr(math_process, "_IDLE", math_process._Idle())
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -183,7 +184,7 @@ def test_missing_libraries_are_a_failure_and_no_verdict(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_engine_survives_hostile_rows():
+def test_the_engine_survives_hostile_rows() -> None:
     texts = [f"\\boxed{{{SLOW}}}", "\\boxed{9^{9^{9}}}", "\\boxed{1+x}", "\\boxed{2+x}"]
     rows = [Completion(text, row={"answer": "x+1"}) for text in texts]
     with Scorer([BoundVerifier(math, "grpo-kit", options={"limit": 1.0}, timeout=math.timeout)], workers=1) as scorer:
@@ -193,7 +194,7 @@ def test_the_engine_survives_hostile_rows():
 
 
 @pytest.mark.slow
-def test_what_stands_before_computer_algebra_takes_linear_time():
+def test_what_stands_before_computer_algebra_takes_linear_time() -> None:
     for text in (head + piece * (SIZE // len(piece)) for head in HEADS for piece in PIECES):
         started = time.process_time()
         prediction = statement(text)

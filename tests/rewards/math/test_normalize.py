@@ -31,7 +31,7 @@ from grpo.rewards.math.normalize import choice_label, normalized
         ("five percent", "5\\%"),
     ],
 )
-def test_one_spelling_stands_for_all(text, usual):
+def test_one_spelling_stands_for_all(text: str, usual: str) -> None:
     assert normalized(text) == usual
 
 
@@ -55,11 +55,11 @@ def test_one_spelling_stands_for_all(text, usual):
         "9" * 100_000,
     ],
 )
-def test_what_is_usual_or_unknown_stays(text):
+def test_what_is_usual_or_unknown_stays(text: str) -> None:
     assert normalized(text) == text
 
 
-def test_the_letter_before_a_value_is_found():
+def test_the_letter_before_a_value_is_found() -> None:
     assert choice_label("\\textbf{(B)}\\ 12") == ("B", "12")
     assert choice_label("(B) 12") == ("B", "12")
     assert choice_label("(B)") == ("", "(B)")

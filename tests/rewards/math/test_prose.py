@@ -91,7 +91,7 @@ READ = {
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_an_answer_in_prose_is_read_without_what_stands_around_it(kind):
+def test_an_answer_in_prose_is_read_without_what_stands_around_it(kind: str) -> None:
     for text, gold, other in READ[kind]:
         assert math(text, gold).ok is True, text
         assert math(text, other).ok is False, text
@@ -105,14 +105,14 @@ def test_an_answer_in_prose_is_read_without_what_stands_around_it(kind):
         "\\boxed{" * 40 + "113" + "}" * 40,
     ],
 )
-def test_what_is_left_to_compute_or_nested_without_end_is_wrong(text):
+def test_what_is_left_to_compute_or_nested_without_end_is_wrong(text: str) -> None:
     assert math(text, "113").ok is False
 
 
 @pytest.mark.parametrize(
     "text", ["The graph is not an ellipse.", "The graph is an ellipse or a hyperbola.", "Is it an ellipse?"]
 )
-def test_words_that_are_denied_offered_or_asked_are_not_said(text):
+def test_words_that_are_denied_offered_or_asked_are_not_said(text: str) -> None:
     assert math(text, "ellipse").ok is False
 
 
@@ -130,11 +130,11 @@ def test_words_that_are_denied_offered_or_asked_are_not_said(text):
         ("75% of the students (90 out of 120) passed the exam.", "120"),
     ],
 )
-def test_two_values_none_and_another_one_are_wrong(text, gold):
+def test_two_values_none_and_another_one_are_wrong(text: str, gold: str) -> None:
     assert math(text, gold).ok is False
 
 
-def test_sizes_that_get_no_smaller_are_quantities_of_their_own():
+def test_sizes_that_get_no_smaller_are_quantities_of_their_own() -> None:
     assert same_amount("5 m, 3 m", "8 m") is None
     assert same_amount("1 h 30 min", "90 min") is True
     assert same_amount("90 min", "90 min") is None

@@ -19,16 +19,16 @@ from grpo.rewards.math.radix import numeral, same_numeral
         ("0011_2", ("11", 2)),
     ],
 )
-def test_a_numeral_is_its_digits_and_its_base(text, digits):
+def test_a_numeral_is_its_digits_and_its_base(text: str, digits: tuple[str, int]) -> None:
     assert numeral(text) == digits
 
 
 @pytest.mark.parametrize("text", ["1012_2", "x_2", "a_2", "1011", "1011_1", "1011_99", "5_x", "", "1_2_3"])
-def test_anything_else_is_none(text):
+def test_anything_else_is_none(text: str) -> None:
     assert numeral(text) is None
 
 
-def test_a_base_that_is_left_out_is_the_other_ones():
+def test_a_base_that_is_left_out_is_the_other_ones() -> None:
     assert same_numeral("1011_2", "1011") is True
     assert same_numeral("1011", "1011_2") is True
     assert same_numeral("1011_2", "1011_3") is False

@@ -1,5 +1,8 @@
 """The verifier `math`: agreement with recorded verdicts, right answers in every form, ways to be paid unduly."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from math_marked import MARKED_RIGHT, MARKED_WRONG
 from math_pairs import RIGHT, WRONG
@@ -22,7 +25,7 @@ SUSPECT = {"meq-0264": False}
 
 
 @pytest.mark.slow
-def test_it_agrees_with_the_recorded_equivalences(read_cases):
+def test_it_agrees_with_the_recorded_equivalences(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = read_cases("cases/equiv_cases.jsonl")
     differing = {}
     for row in rows:
@@ -42,14 +45,14 @@ def test_it_agrees_with_the_recorded_equivalences(read_cases):
     assert differing.keys() == DISAGREEMENTS.keys(), differing
 
 
-def test_it_agrees_with_the_labels_of_model_outputs(read_cases):
+def test_it_agrees_with_the_labels_of_model_outputs(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = read_cases("cases/model_outputs_math100x8.jsonl")
     differing = {row["id"] for row in rows if math(row["completion"], row["gold"]).ok is not row["expected"]}
     assert len(rows) >= 140
     assert differing == set()
 
 
-def test_it_agrees_with_the_text_matches_of_a_single_gold(read_cases):
+def test_it_agrees_with_the_text_matches_of_a_single_gold(read_cases: Callable[[str], list[dict[str, Any]]]) -> None:
     rows = [row for row in read_cases("cases/text_match_cases.jsonl") if isinstance(row["label"], str)]
     assert len(rows) >= 15
     for row in rows:
@@ -59,18 +62,18 @@ def test_it_agrees_with_the_text_matches_of_a_single_gold(read_cases):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", RIGHT)
-def test_a_right_answer_is_right_in_every_form(kind):
+def test_a_right_answer_is_right_in_every_form(kind: str) -> None:
     missed = [(text, gold, math(text, gold)) for text, gold in RIGHT[kind]]
     assert [entry for entry in missed if entry[2].ok is not True] == []
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_an_undue_answer_is_wrong(kind):
+def test_an_undue_answer_is_wrong(kind: str) -> None:
     paid = [(text, gold, math(text, gold)) for text, gold in WRONG[kind]]
     assert [entry for entry in paid if entry[2].ok is not False] == []
 
 
-def test_repeating_the_question_is_no_answer():
+def test_repeating_the_question_is_no_answer() -> None:
     question = "Simplify $\\sqrt{12}$."
     gold = "2\\sqrt{3}"
     assert math("\\boxed{2\\sqrt{3}}", gold, question).ok is True
@@ -82,7 +85,7 @@ def test_repeating_the_question_is_no_answer():
     assert math("\\boxed{0.5}", "\\frac12", "Which is larger, 0.5 or 0.4?").ok is True
 
 
-def test_options_change_what_counts_as_equal():
+def test_options_change_what_counts_as_equal() -> None:
     assert math("\\boxed{0.33}", "1/3").ok is False
     assert math("\\boxed{0.33}", "1/3", precision=2).ok is True
     assert math("\\boxed{f(y)}", "f(x)").ok is False
@@ -93,23 +96,26 @@ def test_options_change_what_counts_as_equal():
     assert math("\\boxed{\\gcd(12,18)}", "6", evaluated=False).ok is True
 
 
-def test_a_gold_that_is_nothing_to_compare_with_is_undecided():
-    for gold in ("", "  ", "#### ", "$", None, True, [], ["", None], 10**20_000):
+def test_a_gold_that_is_nothing_to_compare_with_is_undecided() -> None:
+    golds: list[Any] = ["", "  ", "#### ", "$", None, True, [], ["", None], 10**20_000]
+    for gold in golds:
         verdict = math("\\boxed{5}", gold)
         assert (verdict.ok, verdict.extracted) == (None, None)
         assert verdict.reason
 
 
-def test_of_several_golds_any_one_will_do():
-    for gold in (["x+1", "x-1"], ("x+1", "", "5"), ["Paris", "1+x"]):
+def test_of_several_golds_any_one_will_do() -> None:
+    golds: list[Any] = [["x+1", "x-1"], ("x+1", "", "5"), ["Paris", "1+x"]]
+    for gold in golds:
         assert math("The answer is x+1.", gold).ok is True, gold
     assert math("\\boxed{x+2}", ["x+1", "x-1"]).ok is False
     assert math("\\boxed{1, 2}", ["1", "2"]).ok is False
     assert math("<answer>B</answer>", ["A", "(B)"]).ok is True
-    assert math("\\boxed{5}", [5, "6"]).ok is True
+    mixed: Any = [5, "6"]
+    assert math("\\boxed{5}", mixed).ok is True
 
 
-def test_an_empty_block_states_nothing():
+def test_an_empty_block_states_nothing() -> None:
     for text in ("72. <answer></answer>", "<think>72</think><answer> </answer>", "So 72. \\boxed{}"):
         assert math(text, "72").ok is False, text
     for text in ("I put it in \\boxed{}. The answer is 72.", "<answer>72</answer>\n<answer></answer>"):
@@ -134,7 +140,7 @@ MARKED_OTHERWISE = {(r"\boxed{1.5\mathrm{e}3}", "1500"): "an upright e is Euler'
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MARKED_RIGHT)
-def test_a_marked_answer_is_read_in_many_forms(kind):
+def test_a_marked_answer_is_read_in_many_forms(kind: str) -> None:
     rows = [(row, True) for row in MARKED_RIGHT[kind]] + [(row, False) for row in MARKED_WRONG[kind]]
     differing = {row for row, label in rows if math(*row).ok is not label}
     assert differing == MARKED_OTHERWISE.keys() & {row for row, _ in rows}
@@ -142,27 +148,28 @@ def test_a_marked_answer_is_read_in_many_forms(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*STATED_RIGHT, *STATED_WRONG, *SECOND_RIGHT, *SECOND_WRONG])
-def test_an_answer_behind_a_cue_is_read_as_it_is_meant(kind):
+def test_an_answer_behind_a_cue_is_read_as_it_is_meant(kind: str) -> None:
     right, wrong = {**STATED_RIGHT, **SECOND_RIGHT}, {**STATED_WRONG, **SECOND_WRONG}
     rows = [(row, True) for row in right.get(kind, ())] + [(row, False) for row in wrong.get(kind, ())]
     differing = {row for row, label in rows if math(*row).ok is not label}
     assert differing == STATED_OTHERWISE.keys() & {row for row, _ in rows}
 
 
-def test_golds_may_be_numbers_and_worked_solutions():
-    assert math("\\boxed{5}", 5).ok is True
-    assert math("\\boxed{0.5}", 0.5).ok is True
+def test_golds_may_be_numbers_and_worked_solutions() -> None:
+    numbers: list[Any] = [5, 0.5]
+    for number in numbers:
+        assert math(f"\\boxed{{{number}}}", number).ok is True
     assert math("\\boxed{72}", "48 + 24 = 72\n#### 72").ok is True
     assert math("\\boxed{\\frac34}", "We add $1/4$ and $1/2$ and find \\boxed{\\frac{3}{4}}.").ok is True
 
 
-def test_verdicts_say_what_was_found_and_why():
+def test_verdicts_say_what_was_found_and_why() -> None:
     assert math("\\boxed{71}", "72") == Verdict(False, "71", "differs from the number 72")
     assert math("\\boxed{71 or 72}", "72") == Verdict(False, "71 or 72", "several answers where one is asked (boxed)")
     assert math(" \n", "72") == Verdict(False, None, "nothing is stated")
 
 
-def test_limits_and_precisions_that_cannot_work_are_errors():
+def test_limits_and_precisions_that_cannot_work_are_errors() -> None:
     for limit in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(OptionError, match="'limit'"):
             math("\\boxed{x}", "x", limit=limit)

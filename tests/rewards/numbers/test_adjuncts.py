@@ -54,7 +54,7 @@ UNCHANGED = [
 
 
 @pytest.mark.parametrize(("sentence", "value", "other"), SENTENCES)
-def test_the_value_of_the_main_clause_counts_and_no_other(sentence, value, other):
+def test_the_value_of_the_main_clause_counts_and_no_other(sentence: str, value: str, other: str) -> None:
     for verifier in (math, gsm8k):
         assert verifier(sentence, value).ok is True
         assert verifier(sentence, other).ok is False
@@ -62,16 +62,16 @@ def test_the_value_of_the_main_clause_counts_and_no_other(sentence, value, other
 
 
 @pytest.mark.parametrize("sentence", UNCHANGED)
-def test_a_sentence_without_adjuncts_stays(sentence):
+def test_a_sentence_without_adjuncts_stays(sentence: str) -> None:
     assert main_clause(sentence) == sentence
 
 
-def test_places_stay_what_they_were():
+def test_places_stay_what_they_were() -> None:
     for sentence, _value, _other in SENTENCES:
         assert len(main_clause(sentence)) == len(sentence)
 
 
-def test_adjuncts_are_read_in_bounded_time():
+def test_adjuncts_are_read_in_bounded_time() -> None:
     pieces = [
         "needs 5 to ",
         "1 more ",

@@ -1,5 +1,7 @@
 """Where the final answer of a completion stands."""
 
+from typing import Any
+
 import pytest
 
 from grpo.rewards.numbers.answers import final_answer, gold_number, is_right
@@ -55,7 +57,7 @@ GOLD = gold_number("72")
         "\u56e0\u6b64\u4e00\u5171\u670972\u9897\u7cd6\u679c\u3002",
     ],
 )
-def test_the_final_answer_is_found(text):
+def test_the_final_answer_is_found(text: str) -> None:
     assert is_right(final_answer(text), GOLD)
 
 
@@ -120,7 +122,7 @@ def test_the_final_answer_is_found(text):
         "\\boxed{\\le 72}",
     ],
 )
-def test_what_is_not_the_final_answer_does_not_count(text):
+def test_what_is_not_the_final_answer_does_not_count(text: str) -> None:
     assert not is_right(final_answer(text), GOLD)
 
 
@@ -140,12 +142,12 @@ def test_what_is_not_the_final_answer_does_not_count(text):
         "x = 500 + 40 = 540",
     ],
 )
-def test_the_total_is_the_answer_and_not_what_it_was_made_of(text):
+def test_the_total_is_the_answer_and_not_what_it_was_made_of(text: str) -> None:
     assert is_right(final_answer(text), read_number("540"))
 
 
 @pytest.mark.parametrize("text", ["", "\n", "I cannot tell.", "<reasoning></reasoning>", "<answer></answer>"])
-def test_silence_has_no_answer(text):
+def test_silence_has_no_answer(text: str) -> None:
     assert final_answer(text) is None
 
 
@@ -165,7 +167,7 @@ def test_silence_has_no_answer(text):
         "<answer>72</answer>",
     ],
 )
-def test_golds_are_read_in_every_form(answer):
+def test_golds_are_read_in_every_form(answer: float | str) -> None:
     assert gold_number(answer).value == 72
 
 
@@ -187,9 +189,9 @@ def test_golds_are_read_in_every_form(answer):
         float("inf"),
     ],
 )
-def test_unusable_golds_are_none(answer):
+def test_unusable_golds_are_none(answer: Any) -> None:
     assert gold_number(answer) is None
 
 
-def test_a_gold_of_more_digits_than_python_writes_is_unusable():
+def test_a_gold_of_more_digits_than_python_writes_is_unusable() -> None:
     assert gold_number(10**5000) is None

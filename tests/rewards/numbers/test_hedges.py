@@ -53,54 +53,54 @@ STATED = [
 
 
 @pytest.mark.parametrize("kind", HEDGES)
-def test_a_hedge_is_right_nowhere(kind):
+def test_a_hedge_is_right_nowhere(kind: str) -> None:
     for text in HEDGES[kind]:
         assert gsm8k(text, "72").ok is False, text
         assert math(text, "72").ok is False, text
 
 
 @pytest.mark.parametrize("text", STATED)
-def test_what_is_corrected_or_explained_is_stated(text):
+def test_what_is_corrected_or_explained_is_stated(text: str) -> None:
     assert gsm8k(text, "72").ok is True
     assert math(text, "72").ok is True
 
 
 @pytest.mark.parametrize("kind", HEDGES)
-def test_a_hedge_is_no_nearer_than_its_worst_guess(kind):
+def test_a_hedge_is_no_nearer_than_its_worst_guess(kind: str) -> None:
     for text in HEDGES[kind]:
         assert proximity(text, "72") <= proximity("71", "72"), text
 
 
-def test_a_decimal_beside_its_fraction_is_the_same_number():
+def test_a_decimal_beside_its_fraction_is_the_same_number() -> None:
     found = final_answer("Therefore, the probability is 1/36, or about 2.8%.")
     assert found is not None
     assert [number.text for number in found.numbers] == ["1/36"]
     assert gsm8k("It is 71 or about 72.", "71").ok is False
 
 
-def test_halves_in_words_belong_to_the_number_before():
+def test_halves_in_words_belong_to_the_number_before() -> None:
     assert gsm8k("It takes 2 and a half hours.", "2.5").ok is True
     assert gsm8k("It takes 2 and a quarter hours.", "2.5").ok is False
 
 
-def test_words_around_a_number_decide_only_beside_it():
+def test_words_around_a_number_decide_only_beside_it() -> None:
     sentence = "72 is more than 60, so it is 72"
     assert not doubtful(sentence, 29, 31)
     assert doubtful("it is more than 72", 16, 18)
 
 
-def test_sentences_in_the_same_words_are_rivals_until_one_is_taken_back():
+def test_sentences_in_the_same_words_are_rivals_until_one_is_taken_back() -> None:
     assert rivals("It is 71. It is 72.") == ["71"]
     assert rivals("It is 71. That is wrong. It is 72.") == []
     assert rivals("Ann has 71. Bob has 72.") == []
     assert rivals("6 * 12 = 72. 72 + 1 = 73.") == []
 
 
-def test_only_what_follows_a_retraction_counts():
+def test_only_what_follows_a_retraction_counts() -> None:
     assert "72, no wait, 71"[stated_from("72, no wait, 71") :].strip() == ", 71"
     assert stated_from("72, no wait") == 0
 
 
-def test_hedges_are_read_in_linear_time():
+def test_hedges_are_read_in_linear_time() -> None:
     for piece in ("maybe ", "71 or ", "It is 7. ", "if not ", "6, at x = ", "\\boxed{1} or "):
         final_answer(piece * 4_000 + "72")

@@ -60,7 +60,7 @@ from grpo.rewards.numbers.numerals import DIGITS, distance, is_exact, numbers_in
         ("\u0667\u0662", 72),
     ],
 )
-def test_one_number_in_many_spellings(text, value):
+def test_one_number_in_many_spellings(text: str, value: Fraction | int) -> None:
     number = read_number(text)
     assert number is not None
     assert number.value * number.factor == value
@@ -90,11 +90,11 @@ def test_one_number_in_many_spellings(text, value):
         *("72\u00b2", "5^2", "\u221a72", "\u2167", "71 72", "72 or 73", "1,2,3", "72 apples", "x+1"),
     ],
 )
-def test_what_is_not_one_number_alone_is_none(text):
+def test_what_is_not_one_number_alone_is_none(text: str) -> None:
     assert read_number(text) is None
 
 
-def test_words_may_follow_where_units_are_allowed():
+def test_words_may_follow_where_units_are_allowed() -> None:
     assert read_number("72 apples per day.", units=True).value == 72
     assert read_number("72 apples", units=False) is None
     assert read_number("72 apples and 3", units=True) is None
@@ -111,11 +111,11 @@ def test_words_may_follow_where_units_are_allowed():
         ("x1.200,50", [50]),
     ],
 )
-def test_numbers_stand_beside_other_scripts_and_commas_that_part_a_list_stay(text, values):
+def test_numbers_stand_beside_other_scripts_and_commas_that_part_a_list_stay(text: str, values: list[Fraction]) -> None:
     assert [number.value for number in numbers_in(plain_text(text))] == values
 
 
-def test_units_may_have_powers_degrees_and_signs():
+def test_units_may_have_powers_degrees_and_signs() -> None:
     for text in ("2\\text{ cm}^2", "2 cm\u00b2", "2\u00b0", "2 €", "2\\mathrm{cm}^{3}"):
         assert read_number(text, units=True).value == 2, text
 
@@ -123,7 +123,7 @@ def test_units_may_have_powers_degrees_and_signs():
 WRITTEN = ["1,200", "48", "24", "5%", "$3.50", "2", "-7", "1/2", "2 million"]
 
 
-def test_numbers_are_found_in_a_sentence_from_left_to_right():
+def test_numbers_are_found_in_a_sentence_from_left_to_right() -> None:
     text = plain_text("On the 3rd day 1,200 of 48-24 (or 5%) went for $3.50, <<1+1=2>>2 at -7, 5^2, 1/2 and 2 million.")
     assert [n.text.strip() for n in numbers_in(text)] == WRITTEN
 
@@ -145,11 +145,11 @@ def test_numbers_are_found_in_a_sentence_from_left_to_right():
         ("-72", "72", 144),
     ],
 )
-def test_distance_reads_percent_signs_and_magnitudes(guess, gold, expected):
+def test_distance_reads_percent_signs_and_magnitudes(guess: str, gold: str, expected: Fraction | int) -> None:
     assert distance(read_number(guess), read_number(gold)) == expected
 
 
-def test_digits_beyond_the_limit_are_clamped_and_never_equal_a_shorter_number():
+def test_digits_beyond_the_limit_are_clamped_and_never_equal_a_shorter_number() -> None:
     huge = next(numbers_in("1e999999999"))
     assert huge.value >= 10**DIGITS
     assert not is_exact(huge)

@@ -32,17 +32,17 @@ from grpo.rewards.numbers.quantity import magnitude, unit, unit_ratio
         ("10 inches", "10 feet", Fraction(1, 12)),
     ],
 )
-def test_units_compare_by_kind_and_size(text, gold, ratio):
+def test_units_compare_by_kind_and_size(text: str, gold: str, ratio: Fraction | int) -> None:
     assert unit_ratio(text, gold) == ratio
 
 
 @pytest.mark.parametrize("text", ["2m", "$x$", "$5$", "5x cm", "seconds", "72 in", "10 p.m.", "3 or 4", "x" * 10_000])
-def test_what_may_be_a_variable_or_a_word_is_no_unit(text):
+def test_what_may_be_a_variable_or_a_word_is_no_unit(text: str) -> None:
     assert unit(text) is None
     assert magnitude(text) == text
 
 
-def test_the_magnitude_is_what_stands_before_a_known_unit():
+def test_the_magnitude_is_what_stands_before_a_known_unit() -> None:
     assert magnitude(r"25^\circ\text{C}") == "25"
     assert magnitude("5m/s") == "5"
     assert magnitude("4\\pi\\ \\mathrm{cm}^{2}") == "4\\pi"

@@ -39,21 +39,21 @@ NONE += [
 
 
 @pytest.mark.parametrize("text", READ)
-def test_a_number_in_words_is_read(text):
+def test_a_number_in_words_is_read(text: str) -> None:
     assert spoken_number(text) == READ[text]
 
 
 @pytest.mark.parametrize("text", [*NONE, "one " * 100_000, "million " * 9])
-def test_words_that_are_no_one_number_are_none(text):
+def test_words_that_are_no_one_number_are_none(text: str) -> None:
     assert spoken_number(text) is None
 
 
-def test_every_number_below_a_hundred_thousand_is_read_back():
+def test_every_number_below_a_hundred_thousand_is_read_back() -> None:
     ones = ["", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
     ones += ["thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
     tens = ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
-    def words(number):
+    def words(number: int) -> str:
         if number < 20:
             return ones[number]
         if number < 100:
@@ -66,7 +66,7 @@ def test_every_number_below_a_hundred_thousand_is_read_back():
         assert spoken_number(words(number)) == number
 
 
-def test_a_marked_answer_and_a_gold_may_be_words():
+def test_a_marked_answer_and_a_gold_may_be_words() -> None:
     assert gold_number("#### seventy-two").value == 72
     assert final_answer("<answer>seventy-two</answer>").numbers[0].value == 72
     assert final_answer("So the answer is seventy-two.").numbers[0].value == 72

@@ -3,6 +3,7 @@
 import random
 import time
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ HOSTILE = [
         ("8 *\n3", 24, (8, 3)),
     ],
 )
-def test_usual_spellings_are_worked_out(text, value, numbers):
+def test_usual_spellings_are_worked_out(text: str, value: Fraction | int, numbers: tuple[int, ...]) -> None:
     expression = read_expression(text)
     assert (expression.value, expression.numbers) == (value, numbers)
 
@@ -80,12 +81,12 @@ def test_usual_spellings_are_worked_out(text, value, numbers):
         ("\uff18*3", "whole numbers"),
     ],
 )
-def test_other_texts_are_refused_with_a_reason(text, why):
+def test_other_texts_are_refused_with_a_reason(text: str, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
         read_expression(text)
 
 
-def test_the_longest_expression_is_read_and_the_next_is_not():
+def test_the_longest_expression_is_read_and_the_next_is_not() -> None:
     text = "1+" * (LONGEST // 2 - 1) + "12"
     assert len(text) == LONGEST
     assert read_expression(text).value == LONGEST // 2 - 1 + 12
@@ -93,10 +94,10 @@ def test_the_longest_expression_is_read_and_the_next_is_not():
         read_expression(text + "0")
 
 
-def test_values_agree_with_python_on_random_expressions():
+def test_values_agree_with_python_on_random_expressions() -> None:
     pick, zeros = random.Random(7), []
 
-    def grow(depth):
+    def grow(depth: int) -> str:
         if depth == 0 or pick.random() < 0.2:
             return str(pick.randrange(1, 100))
         return f"({grow(depth - 1)} {pick.choice('+-*/')} {grow(depth - 1)})"
@@ -115,7 +116,7 @@ def test_values_agree_with_python_on_random_expressions():
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("frame", ["{}", "<answer>{}</answer>", "Assistant: <answer>{}</answer>", "\\boxed{{{}}}"])
-def test_hostile_texts_are_wrong_and_take_no_time(text, frame):
+def test_hostile_texts_are_wrong_and_take_no_time(text: str, frame: str) -> None:
     completion = frame.format(text)
     start = time.process_time()
     assert countdown(completion, 24, NUMBERS).ok is False
@@ -143,7 +144,7 @@ def test_hostile_texts_are_wrong_and_take_no_time(text, frame):
         "(8) * [(3) * 1]",
     ],
 )
-def test_right_expressions_are_right_in_every_form(stated):
+def test_right_expressions_are_right_in_every_form(stated: str) -> None:
     for text in (f"<answer>{stated}</answer>", f"<think>8-1\n</think>\n<answer>{stated}", f"Easy.\n{stated}"):
         assert countdown(text, 24, NUMBERS).ok is True, text
         assert countdown_score(text, 24, NUMBERS) == 1.0
@@ -166,19 +167,19 @@ def test_right_expressions_are_right_in_every_form(stated):
         ("8 + 16 is 8*3*1", "no expression", 0.0),
     ],
 )
-def test_wrong_answers_say_why(stated, reason, score):
+def test_wrong_answers_say_why(stated: str, reason: str, score: float) -> None:
     verdict = countdown(f"<answer>{stated}</answer>", 24, NUMBERS)
     assert verdict.ok is False
     assert reason in verdict.reason
     assert countdown_score(f"<answer>{stated}</answer>", 24, NUMBERS) == score
 
 
-def test_fractions_in_between_are_exact():
+def test_fractions_in_between_are_exact() -> None:
     assert countdown("<answer>8/(3-8/3)</answer>", 24, [3, 3, 8, 8]).ok is True
     assert countdown("<answer>1/3+1/3+1/3</answer>", 1, [1, 1, 1, 3, 3, 3]).ok is True
 
 
-def test_the_last_expression_after_the_reasoning_counts():
+def test_the_last_expression_after_the_reasoning_counts() -> None:
     text = "<think><answer>8*3*1</answer></think><answer>8+3</answer><answer>8*3*1</answer>"
     assert countdown(text, 24, NUMBERS).ok is True
     assert countdown(text + "<answer>8+3+1</answer>", 24, NUMBERS).ok is False
@@ -197,17 +198,21 @@ def test_the_last_expression_after_the_reasoning_counts():
         (24, [None]),
     ],
 )
-def test_an_unusable_row_is_undecided(target, numbers):
+def test_an_unusable_row_is_undecided(target: Any, numbers: Any) -> None:
     verdict = countdown("<answer>8*3*1</answer>", target, numbers)
     assert verdict.ok is None
     assert verdict.reason
     assert countdown_score("<answer>8*3*1</answer>", target, numbers) is None
 
 
-def test_targets_and_numbers_may_be_texts_and_floats():
-    assert countdown("<answer>8*3*1</answer>", "24", ["3", 8.0, 1]).ok is True
-    assert countdown("<answer>1/4</answer>", "1/4", [1, 4]).ok is True
-    assert countdown("<answer>8*3*1</answer>", "9" * 5000, NUMBERS).ok is None
+def test_targets_and_numbers_may_be_texts_and_floats() -> None:
+    rows: list[tuple[str, Any, Any, bool | None]] = [
+        ("8*3*1", "24", ["3", 8.0, 1], True),
+        ("1/4", "1/4", [1, 4], True),
+        ("8*3*1", "9" * 5000, NUMBERS, None),
+    ]
+    for expression, target, numbers, expected in rows:
+        assert countdown(f"<answer>{expression}</answer>", target, numbers).ok is expected
 
 
 @pytest.mark.parametrize(
@@ -228,11 +233,13 @@ def test_targets_and_numbers_may_be_texts_and_floats():
         ("8*3\u00a0", [3, 8], 24, 1.0),
     ],
 )
-def test_the_published_score_works_out_what_python_would(equation, numbers, target, score):
+def test_the_published_score_works_out_what_python_would(
+    equation: str, numbers: list[int], target: float | str, score: float
+) -> None:
     assert tinyzero_score(f"Assistant: <answer>{equation}</answer>", target, numbers) == score
 
 
-def test_the_header_stands_in_for_the_prompt():
+def test_the_header_stands_in_for_the_prompt() -> None:
     for header in ("Assistant:", "<|im_start|>assistant\n"):
         assert countdown_score("<answer>8*3*1</answer>", 24, NUMBERS, variant="tinyzero", header=header) == 1.0
     assert countdown_score("<answer>8*3*1</answer>", 24, NUMBERS, variant="tinyzero") == 0.0

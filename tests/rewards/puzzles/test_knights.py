@@ -1,6 +1,7 @@
 """Knights and knaves: statements read in any usual form, and nothing else accepted beside them."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -36,14 +37,14 @@ ROLES = {"amelia": "knight", "zoey": "knave", "owen": "knave"}
         "Amelia is a knight, Amelia is a knight, Zoey is a knave, Owen is a knave",
     ],
 )
-def test_usual_forms_are_read(text):
+def test_usual_forms_are_read(text: str) -> None:
     assert read_roles(text) == ROLES
     for framed in (f"<answer>\n{text}\n</answer>", f"<think>Owen is a knight?</think>\n<answer>{text}"):
         assert knights_and_knaves(framed, GOLD).ok is True
         assert knights_and_knaves_score(framed, GOLD) == 1.0
 
 
-def test_without_a_block_the_list_at_the_end_is_read():
+def test_without_a_block_the_list_at_the_end_is_read() -> None:
     work = "Suppose Owen is a knight.\nThen Zoey is a knight.\n"
     listed = "(1) Amelia is a knight\n(2) Zoey is a knave\n(3) Owen is a knave\n"
     assert knights_and_knaves(f"{work}So:\n{listed}", GOLD).ok is True
@@ -70,7 +71,7 @@ def test_without_a_block_the_list_at_the_end_is_read():
         "is a knight",
     ],
 )
-def test_other_words_beside_the_statements_are_refused(text):
+def test_other_words_beside_the_statements_are_refused(text: str) -> None:
     with pytest.raises(Unreadable):
         read_roles(text)
 
@@ -85,7 +86,7 @@ def test_other_words_beside_the_statements_are_refused(text):
         ("I cannot tell", 0.0),
     ],
 )
-def test_wrong_answers_say_why_and_pay_for_completeness_alone(text, score):
+def test_wrong_answers_say_why_and_pay_for_completeness_alone(text: str, score: float) -> None:
     verdict = knights_and_knaves(f"<answer>{text}</answer>", GOLD)
     assert verdict.ok is False
     assert verdict.reason
@@ -100,14 +101,14 @@ def test_wrong_answers_say_why_and_pay_for_completeness_alone(text, score):
         {"Amelia": True, "Zoey": False, "Owen": False, "Sam": None},
     ],
 )
-def test_the_solution_may_be_a_mapping(answer):
+def test_the_solution_may_be_a_mapping(answer: Any) -> None:
     assert knights_and_knaves(GOLD.replace("\n", ", "), answer).ok is True
     text = f"<think>a</think><answer>{GOLD}</answer>"
     assert knights_and_knaves_score(text, answer, variant="logic_rl", header="Assistant:") == 3.0
 
 
 @pytest.mark.parametrize("answer", [None, "", "unknown", 7, {}, {"Amelia": "spy"}, {"Amelia": None}, ["Amelia"]])
-def test_an_unusable_solution_is_undecided(answer):
+def test_an_unusable_solution_is_undecided(answer: Any) -> None:
     assert knights_and_knaves(GOLD, answer).ok is None
     assert knights_and_knaves_score(GOLD, answer) is None
 
@@ -116,7 +117,7 @@ def test_an_unusable_solution_is_undecided(answer):
     "piece",
     ["Amelia is a ", "Amelia, ", "Amelia and ", "knight", "(1) ", "a " * 10, "knights: A, ", "and ", "- ", "is "],
 )
-def test_hostile_texts_take_no_time(piece):
+def test_hostile_texts_take_no_time(piece: str) -> None:
     for text in (piece * 20_000, "<answer>" + piece * 200, "<answer>" + piece * 20_000):
         start = time.process_time()
         assert knights_and_knaves(text, GOLD).ok is False
@@ -125,7 +126,7 @@ def test_hostile_texts_take_no_time(piece):
         assert time.process_time() - start < 0.5
 
 
-def test_the_published_score_needs_its_layout_its_header_and_its_sentence():
+def test_the_published_score_needs_its_layout_its_header_and_its_sentence() -> None:
     good = f"<think>a</think><answer>{GOLD}</answer>"
     assert logic_rl_score(f"Assistant:{good}", GOLD) == 3.0
     assert logic_rl_score(good, GOLD) == -1.0
@@ -133,13 +134,12 @@ def test_the_published_score_needs_its_layout_its_header_and_its_sentence():
     assert logic_rl_score("Assistant:" + good.replace("Owen is a", "Owen is the"), GOLD) == -1.0
     assert logic_rl_score("Assistant:" + good.replace("</answer>", " two knaves</answer>"), GOLD) == -1.0
     assert logic_rl_score(f"Assistant:{good}", "nobody") == -1.0
-    assert (
-        knights_and_knaves_score(good, {"solution_text_format": GOLD}, variant="logic_rl", header="Assistant:") == 3.0
-    )
+    wrapped: Any = {"solution_text_format": GOLD}
+    assert knights_and_knaves_score(good, wrapped, variant="logic_rl", header="Assistant:") == 3.0
 
 
 @pytest.mark.parametrize("format_score", [-0.1, 1.1])
-def test_a_format_score_out_of_range_is_refused(format_score):
+def test_a_format_score_out_of_range_is_refused(format_score: float) -> None:
     with pytest.raises(OptionError, match="from 0 to 1"):
         knights_and_knaves_score(GOLD, GOLD, format_score=format_score)
     with pytest.raises(OptionError, match="from 0 to 1"):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from grpo.rewards.gsm8k.published import verl_answer
-from grpo.rewards.gsm8k.score_tables import solution_text
+from grpo.rewards.gsm8k.score_tables import Table, solution_text
 from grpo.rewards.shape.format import format
 from grpo.rewards.shape.xml_format import soft_layout, strict_layout
 
@@ -21,7 +21,7 @@ def soups(pieces: list[str], seed: int) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("multiline", [True, False])
-def test_strict_and_soft_layouts_match_their_expressions(multiline):
+def test_strict_and_soft_layouts_match_their_expressions(multiline: bool) -> None:
     flags = re.DOTALL if multiline else 0
     strict = re.compile(r"^<reasoning>\n.*?\n</reasoning>\n<answer>\n.*?\n</answer>\n$", flags)
     soft = re.compile(r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>", flags)
@@ -56,7 +56,7 @@ def test_strict_and_soft_layouts_match_their_expressions(multiline):
         ("qwen3_4b", r"<end_working_out>.*?<SOLUTION>(.+?)</SOLUTION>\s*(?:<\|endoftext\|>)?\s*$"),
     ],
 )
-def test_solution_block_is_the_one_that_the_expression_captures(table, expression):
+def test_solution_block_is_the_one_that_the_expression_captures(table: Table, expression: str) -> None:
     compiled = re.compile(expression, DOTALL_LINES)
     parts = ["<start_working_out>", "<end_working_out>", "<SOLUTION>", "</SOLUTION>", "\n", "a", " ", "<|endoftext|>"]
     head = "<start_working_out>a<end_working_out>"
@@ -69,7 +69,7 @@ def test_solution_block_is_the_one_that_the_expression_captures(table, expressio
     assert hits > 500
 
 
-def test_think_formats_match_their_expressions():
+def test_think_formats_match_their_expressions() -> None:
     trl = re.compile(r"^<think>(?!.*<think>)(.*?)</think>.*$", DOTALL_LINES)
     open_r1 = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", DOTALL_LINES)
     parts = ["<think>", "</think>", "<answer>", "</answer>", "\n", "a"]
@@ -84,7 +84,7 @@ def test_think_formats_match_their_expressions():
     assert hits > 500
 
 
-def test_the_code_format_matches_its_expression():
+def test_the_code_format_matches_its_expression() -> None:
     published = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?```python.*?```.*?\n</answer>$", DOTALL_LINES)
     lines = ["\n</think>\n<answer>\n", "\n</answer>", "\n", "a", "```python", "```", "``"]
     heads = ("<think>\n", "<think>\n\n</think>\n<answer>\n", "\n<think>\n")
@@ -97,7 +97,7 @@ def test_the_code_format_matches_its_expression():
     assert hits > 500
 
 
-def test_verls_answers_match_its_expressions():
+def test_verls_answers_match_its_expressions() -> None:
     strict, flexible = re.compile(r"#### (\-?[0-9\.\,]+)"), re.compile(r"(\-?[0-9\.\,]+)")
     pieces = ["#### ", "####", "7", "2", ",", ".", "-", "$", " ", "a", "\n", "b" * 290]
     hits = 0

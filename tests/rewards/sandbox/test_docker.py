@@ -41,6 +41,7 @@ def engine() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def pool(engine: Any) -> Iterator[DockerPool]:
     made = make(image=made_image(engine), slots=2)
+    assert isinstance(made, DockerPool)
     yield made
     made.close()
 
@@ -83,6 +84,7 @@ def test_the_sandbox_docker_holds_under_every_attack(engine: Any) -> None:
 
 def test_a_container_that_ends_costs_a_retry(engine: Any) -> None:
     mine = make(image=made_image(engine), slots=2)
+    assert isinstance(mine, DockerPool)
     try:
         [before] = [one for one in ours(engine) if one.id == mine._container._container.id]
 
@@ -158,6 +160,7 @@ def test_an_engine_that_restarts_costs_a_retry_and_one_that_stays_away_makes_job
     image = made_image(client)
     client.close()
     mine = make(image=image, slots=2, host=host, patience=20.0)
+    assert isinstance(mine, DockerPool)
     try:
 
         async def restart_meanwhile() -> list[JobResult]:

@@ -11,7 +11,7 @@ GOOD = "<reasoning>\n6*12\n= 72\n</reasoning>\n<answer>\n72\n</answer>\n"
 @pytest.mark.parametrize(
     "text", [GOOD, GOOD.strip(), GOOD.replace("\n", "\r\n"), GOOD.replace("\n", ""), "\n\n" + GOOD]
 )
-def test_line_ends_do_not_matter(text):
+def test_line_ends_do_not_matter(text: str) -> None:
     assert format(text) == 1.0
 
 
@@ -30,12 +30,12 @@ def test_line_ends_do_not_matter(text):
         ("", 0.0),
     ],
 )
-def test_a_broken_layout_earns_its_share(text, score):
+def test_a_broken_layout_earns_its_share(text: str, score: float) -> None:
     assert format(text) == pytest.approx(score)
     assert format(text, partial=False) == 0.0
 
 
-def test_any_tags_serve():
+def test_any_tags_serve() -> None:
     assert format("<think>6*12</think>\n72", tags="think") == 1.0
     assert format("<think>6*12</think><answer>72</answer>", tags="think/answer") == 1.0
     worked = "<start_working_out>6*12<end_working_out>\n<SOLUTION>72</SOLUTION>"
@@ -44,6 +44,6 @@ def test_any_tags_serve():
 
 
 @pytest.mark.parametrize("tags", ["", "/", "think/", "<think>", "a b", "a:"])
-def test_tags_that_are_no_names_are_refused(tags):
+def test_tags_that_are_no_names_are_refused(tags: str) -> None:
     with pytest.raises(OptionError, match="write names without brackets"):
         format(GOOD, tags=tags)

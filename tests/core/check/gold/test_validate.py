@@ -320,7 +320,16 @@ def test_a_run_says_before_it_loads_a_model_that_its_rewards_refuse_right_answer
         assert ran.exit_code == 0, ran.output
         return ran.output.partition("loading libraries")[0]
 
-    small = ("--steps", "1", "--prompts-per-step", "1", "--group-size", "2", "--set", "evaluation.size=0")
+    small: tuple[str, ...] = (
+        "--steps",
+        "1",
+        "--prompts-per-step",
+        "1",
+        "--group-size",
+        "2",
+        "--set",
+        "evaluation.size=0",
+    )
     small += ("--max-completion-length", "4", "--out", str(tmp_path / "run"))
     unfit = "env 'gsm8k': gsm8k.soft_format gives no gold solution more than an empty completion"
     assert unfit in told("hash", "proximity", "gsm8k.soft_format", more=small)

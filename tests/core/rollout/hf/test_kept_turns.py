@@ -40,7 +40,7 @@ def grown(prompts: Sequence[Sequence[int]], done: Sequence[Sampled], seed: int) 
 
 
 def largest_gap(model: Any, prompts: Sequence[Sequence[int]], done: Sequence[Sampled]) -> float:
-    gaps = []
+    gaps: list[float] = []
     for prompt, one in zip(prompts, done, strict=True):
         ids = torch.tensor([[*prompt, *one.token_ids]])
         with torch.no_grad():

@@ -49,7 +49,7 @@ def test_rows_that_are_chosen_go_on_from_what_they_had() -> None:
     layer = roomy(40)
     layer.update(torch.full((2, 1, 1, 2), 7.0), torch.zeros(2, 1, 1, 2))
     before = layer.keys.clone()
-    layer.reorder_cache(torch.tensor([1, 1, 0]))
+    layer.reorder_cache(torch.LongTensor([1, 1, 0]))
     keys, _ = layer.update(torch.full((3, 1, 1, 2), 8.0), torch.zeros(3, 1, 1, 2))
     assert torch.equal(keys[..., :-1, :], before[[1, 1, 0]])
 

@@ -69,7 +69,8 @@ def alone(model: Any, prompt: Sequence[int], tokens: Sequence[int], temperature:
     logits = model(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
     model.train(was_training)
     logprobs = (logits.double() / temperature).log_softmax(dim=-1)
-    return logprobs.gather(1, torch.tensor(tokens)[:, None])[:, 0].tolist()
+    found: list[float] = logprobs.gather(1, torch.tensor(tokens)[:, None])[:, 0].tolist()
+    return found
 
 
 def assert_rows_are_their_own(

@@ -360,7 +360,7 @@ def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine() -> 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    shared = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "support")}
     with subprocess.Popen([sys.executable, __file__, str(port)], env=shared) as process:
         try:
             url = f"http://127.0.0.1:{port}"
@@ -487,5 +487,5 @@ def give() -> None:
 threading.Thread(target=give).start()
 server.serve(TableEngine(), CARD)
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "support"), "OMP_NUM_THREADS": "1"}
     assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False).returncode == 0

@@ -173,13 +173,14 @@ def test_what_is_missing_differs() -> None:
 @pytest.mark.parametrize("settings", [{}, {"r": 4, "alpha_pattern": {"q_proj": 32}}], ids=["full", "LoRA"])
 def test_the_stream_of_a_sharded_policy_is_that_of_the_whole_one(settings: dict[str, Any]) -> None:
     import torch.distributed as dist
+    from torch._C._distributed_c10d import HashStore
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
 
     model = load(embedded(), **settings)
     whole = {name: tensor.clone() for name, tensor in weight_stream(model)}
     alone = dict(adapter_of(model).tensors) if settings else {}
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
         base = model.get_base_model() if settings else model
         for layer in base.model.layers:

@@ -52,7 +52,7 @@ class Engine(nn.Module):
         padding = torch.full((2 * ranks, WIDTH), 7.0)  # no token has these rows
         vocabulary = torch.cat([weights["embed.weight"], padding]).chunk(ranks)[rank].clone()
         self.embed = Layer(vocabulary, org_vocab_size=VOCABULARY, embedding_dim=WIDTH)
-        self.attn = nn.Module()
+        self.attn: Any = nn.Module()
         self.attn.qkv_proj = Layer(
             torch.cat([mine(f"attn.{name}.weight") for name in SIZES]),
             torch.cat([mine(f"attn.{name}.bias") for name in SIZES]),
@@ -88,7 +88,7 @@ def test_one_wrong_number_in_a_fused_matrix_is_seen_in_its_own_part_alone() -> N
 def test_a_matrix_that_was_packed_away_is_read_through_its_own_multiplication() -> None:
     weights, engine = checkpoint(), Engine(checkpoint())
     packed = engine.attn.o_proj
-    secret = packed.weight.data
+    secret: torch.Tensor = packed.weight.data
 
     class Method:
         def apply(self, module: Any, rows: torch.Tensor, bias: None) -> torch.Tensor:

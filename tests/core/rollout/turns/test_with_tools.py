@@ -173,7 +173,8 @@ def test_trouble_of_the_machine_fails_the_rollout_and_no_other(tokenizer: Any) -
 
 def test_budgets_end_a_rollout_that_only_calls(tokenizer: Any) -> None:
     lines = [[call("add", number=n) for n in range(9)]]
-    for limits in ({"turns": 3}, {"tokens": 200}):
+    for name, limit in (("turns", 3), ("tokens", 200)):
+        limits: dict[str, Any] = {name: limit}
         (one,) = play(tokenizer, *lines, **limits)
         assert (one.completion.finish_reason, one.completion.turns) == ("length", 3), limits
         assert one.completion.info["sum"] == 0 + 1 + 2, "the environment is asked what the calls came to"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hostile_texts import hostile_texts
@@ -225,7 +225,7 @@ def test_turns_show_what_each_got_and_tools_what_they_said(tmp_path: Path) -> No
 
     def change(row: RolloutRow, number: int) -> RolloutRow:
         info = json.dumps({"failure": "the lid fell", "rewards": [0.25, 0.5]})
-        told = {"messages": json.dumps(turns), "info": info, "turn_advantages": [0.5, -0.5]}
+        told: dict[str, Any] = {"messages": json.dumps(turns), "info": info, "turn_advantages": [0.5, -0.5]}
         return replace(row, completion="one pen", finish_reason="error", **told)
 
     async def read(screen: Screen) -> None:

@@ -81,6 +81,9 @@ class TableEngine:
     def reset_prefix_cache(self) -> None:
         self.resets += 1
 
+    def handed(self) -> Mapping[str, Any]:
+        return {}
+
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:

@@ -104,7 +104,7 @@ def compare(name: str, shard: Callable[[Any], Any], rank: int, *, lora: bool, kn
     sharded = shard(copy.deepcopy(whole))
     attach_logps(inner(whole), 1.0)  # a copied method would still be that of the first model
     losses = [loss_of(whole, number, None, known=False) for number in range(2)]
-    (sum(loss for loss, _ in losses) / 2).backward()
+    torch.stack([loss for loss, _ in losses]).mean().backward()
     loss, logps = loss_of(sharded, rank, HIDDEN, known=known)
     torch.testing.assert_close(logps, losses[rank][1], rtol=0, atol=1e-5)
     loss.backward()

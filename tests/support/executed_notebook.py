@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import nbformat
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 SECONDS = 240
@@ -26,11 +27,15 @@ def main(notebook: Path, folder: Path, result: Path, stopped: str = "", rows: in
         found, timeout=SECONDS, startup_timeout=SECONDS, resources={"metadata": {"path": str(folder)}}
     )
 
+    async def interrupted() -> None:
+        assert isinstance(client.km, AsyncKernelManager)
+        await client.km.interrupt_kernel()
+
     def press_stop() -> None:
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             if sum(len(file.read_text().splitlines()) for file in folder.glob("runs/*/metrics.jsonl")) >= rows:
-                asyncio.run(client.km.interrupt_kernel())
+                asyncio.run(interrupted())
                 return
             time.sleep(0.02)
 
@@ -46,4 +51,4 @@ def main(notebook: Path, folder: Path, result: Path, stopped: str = "", rows: in
 
 if __name__ == "__main__":
     _, notebook, folder, result, *stop = sys.argv
-    main(Path(notebook), Path(folder), Path(result), *(stop[1:2]), *(int(count) for count in stop[2:]))
+    main(Path(notebook), Path(folder), Path(result), *((stop[1], int(stop[2])) if stop else ()))
