@@ -27,7 +27,8 @@ from grpo.rewards.math.radix import same_numeral
 from grpo.rewards.math.verifier import math
 from grpo.rewards.numbers.numerals import read_number
 
-SIZE = 30_000
+SIZE = 240_000
+"""A linear reading of so many characters takes milliseconds, a quadratic one minutes."""
 HEADS = ["", "<answer>", "\\boxed{", "the final answer is ", "</think>", "$"]
 PIECES = [
     *("9", "9,", "1 ", "1 or ", "x^", "x^{", "2^2", "-", "(", "{", "}", "[", "|", "!", "9!", "1e9", "=", "x=1, "),
@@ -195,19 +196,18 @@ def test_the_engine_survives_hostile_rows():
 @pytest.mark.slow
 def test_what_stands_before_computer_algebra_takes_linear_time():
     for text in (head + piece * (SIZE // len(piece)) for head in HEADS for piece in PIECES):
-        started = time.process_time()
-        prediction = statement(text)
-        words_behind_cue(text)
-        if prediction is not None:
-            behind_cue(prediction, "72")
-            groups(prediction.text)
-            same_number(
-                replace(prediction, parts=tuple(map(normalized, prediction.parts))), read_number("3.14"), text, 6
-            )
-            same_numeral("1011_2", prediction.text)
-            term(text)
-            is_set(text)
-            chosen_letter(prediction)
-            if not any(map(hostile, prediction.parts or (claim(prediction),))):
-                objection(prediction, "72", read_number("72"), question="What is 72?", evaluated=True)
-        assert time.process_time() - started < 1.0, text[:60]
+        with little_work(text[:60]):
+            prediction = statement(text)
+            words_behind_cue(text)
+            if prediction is not None:
+                behind_cue(prediction, "72")
+                groups(prediction.text)
+                same_number(
+                    replace(prediction, parts=tuple(map(normalized, prediction.parts))), read_number("3.14"), text, 6
+                )
+                same_numeral("1011_2", prediction.text)
+                term(text)
+                is_set(text)
+                chosen_letter(prediction)
+                if not any(map(hostile, prediction.parts or (claim(prediction),))):
+                    objection(prediction, "72", read_number("72"), question="What is 72?", evaluated=True)
