@@ -5,11 +5,13 @@ A limit of the product that others have to keep is a minute too. `Clock` lets a 
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,3 +92,39 @@ class Clock:
                 self.forward(seconds)
 
         threading.Thread(target=watch, daemon=True).start()
+
+
+class EnvClock(Clock):
+    """The clock of `EnvThreads`, which also ends a wait of its own that the clock was put past.
+
+    Attributes:
+        answers: how many calls have answered.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch, "grpo.core.env.threads")
+        self.answers = 0
+        monkeypatch.setattr("grpo.core.env.threads.queue", SimpleNamespace(SimpleQueue=self._queue, Empty=queue.Empty))
+
+    def _queue(self) -> _ClockQueue:
+        return _ClockQueue(self)
+
+
+class _ClockQueue:
+    """A `queue.SimpleQueue` whose waits are of the time of a clock."""
+
+    def __init__(self, clock: EnvClock) -> None:
+        self._clock = clock
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def put(self, item: Any) -> None:
+        self._items.put(item)
+        self._clock.answers += 1
+
+    def get(self, timeout: float | None = None) -> Any:
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        while True:
+            with suppress(queue.Empty):
+                return self._items.get(timeout=0.02)
+            if deadline is not None and self._clock.monotonic() >= deadline:
+                raise queue.Empty

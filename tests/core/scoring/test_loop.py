@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from patience import PATIENCE, Clock, wait_for
+from patience import PATIENCE, Clock
 
 from grpo import Completion, reward
 from grpo.core.scoring.scorer import Scorer

@@ -4,10 +4,10 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 
 import pytest
+from patience import PATIENCE, little_work
 
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundVerifier
@@ -73,13 +73,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:30])
-def test_a_degenerate_answer_is_wrong_at_once(text):
+def test_a_degenerate_answer_is_wrong_at_once(text, monkeypatch):
+    monkeypatch.setattr(math_process, "_IDLE", None)  # no process is there to compare
     for gold in ("72", "9", "x+1"):
-        started = time.monotonic()
-        verdict = math(text, gold, limit=30.0)
+        with little_work(text[:60]):
+            verdict = math(text, gold)
         assert verdict.ok is False, verdict
         assert verdict.reason.startswith(("not compared: ", "differs from the number "))
-        assert time.monotonic() - started < 2.0
 
 
 def test_a_degenerate_gold_is_nobodys_fault():
@@ -99,12 +99,10 @@ def test_a_degenerate_gold_is_nobodys_fault():
     ],
 )
 def test_a_comparison_that_does_not_end_is_undecided_at_its_limit(text, gold):
-    started = time.monotonic()
     verdict = math(f"\\boxed{{{text}}}", gold, limit=0.5)
     assert verdict.ok is None, verdict
     assert "time limit" in verdict.reason
-    assert time.monotonic() - started < 30.0
-    assert math("\\boxed{1+x}", "x+1").ok is True
+    assert math("\\boxed{1+x}", "x+1", limit=PATIENCE).ok is True
 
 
 @pytest.mark.slow
@@ -112,7 +110,10 @@ def test_the_limit_holds_in_threads_and_inside_a_running_loop():
     found = {}
 
     def judge(name):
-        found[name] = (math(f"\\boxed{{{SLOW}}}", "x^2+y", limit=0.5).ok, math("\\boxed{1+x}", "x+1").ok)
+        found[name] = (
+            math(f"\\boxed{{{SLOW}}}", "x^2+y", limit=0.5).ok,
+            math("\\boxed{1+x}", "x+1", limit=PATIENCE).ok,
+        )
 
     async def inside():
         judge("loop")
@@ -166,9 +167,11 @@ def test_the_limit_counts_work_and_not_waiting(monkeypatch):
     assert compare("same", "x", "$x$", **OPTIONS) is True
     [process] = idle._processes
     pid = process._process.pid
+    monkeypatch.setattr(math_process, "WAIT", 200)
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
     assert compare("same", "x", "$x$", seconds=0.6, **OPTIONS) is True
+    monkeypatch.setattr(math_process, "WAIT", 1)
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(Undecided, match="time limit"):
         compare("same", "x", "$x$", seconds=0.2, **OPTIONS)
