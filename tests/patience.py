@@ -95,16 +95,24 @@ class Clock:
 
 
 class EnvClock(Clock):
-    """The clock of `EnvThreads`, which also ends a wait of its own that the clock was put past.
-
-    Attributes:
-        answers: how many calls have answered.
-    """
+    """The clock of `EnvThreads`, which also ends a wait of its own that the clock was put past."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch, "grpo.core.env.threads")
-        self.answers = 0
+        self.unanswered = self.hanging = 0
+        self.counting = threading.Lock()
         monkeypatch.setattr("grpo.core.env.threads.queue", SimpleNamespace(SimpleQueue=self._queue, Empty=queue.Empty))
+
+    def hang(self) -> None:
+        """Is a call that hangs: once only such calls are unanswered, their time is up."""
+        with self.counting:
+            self.hanging += 1
+        alone = False
+        while not alone:
+            assert wait_for(lambda: self.unanswered == self.hanging)
+            alone = self.looked_at(3) and self.unanswered == self.hanging  # so none is being handed out, either
+        self.forward()
+        threading.Event().wait(PATIENCE)
 
     def _queue(self) -> _ClockQueue:
         return _ClockQueue(self)
@@ -118,8 +126,9 @@ class _ClockQueue:
         self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def put(self, item: Any) -> None:
+        with self._clock.counting:
+            self._clock.unanswered += 1 if callable(item) else -1 if item is not None else 0
         self._items.put(item)
-        self._clock.answers += 1
 
     def get(self, timeout: float | None = None) -> Any:
         deadline = None if timeout is None else self._clock.monotonic() + timeout

@@ -47,7 +47,7 @@ def running() -> Iterator[list[Running]]:
     servers[-1].stop()
 
 
-def link_to(url: str, patience: float = 5.0, warned: Any = None) -> ServerLink:
+def link_to(url: str, patience: float = PATIENCE, warned: Any = None) -> ServerLink:
     return ServerLink(url, replace(CARD, raw_logprobs=None), COMMAND, patience, warned or (lambda text: None))
 
 
@@ -322,7 +322,7 @@ def test_what_fails_in_the_engine_is_told_even_while_weights_are_on_their_way(ru
 
 def test_a_server_that_is_gone_is_waited_for(running: list[Running]) -> None:
     warnings: list[str] = []
-    link = link_to(running[0].url, patience=10, warned=warnings.append)
+    link = link_to(running[0].url, patience=PATIENCE, warned=warnings.append)
     running[0].stop()
     back = threading.Timer(0.7, lambda: running.append(Running(running[0].server.port)))
     back.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,8 +58,7 @@ class Desk(gymnasium.Env[str, str]):
             how: in which way.
         """
         if how == "hangs":
-            self.clock.forward()
-            threading.Event().wait(PATIENCE)
+            self.clock.hang()
         raise SandboxUnavailable("no room") if how == "machine" else sqlite3.OperationalError("locked")
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
