@@ -84,12 +84,12 @@ class Clock:
         wanted = self._reads + times
         return wait_for(lambda: self._reads >= wanted)
 
-    def forward_after(self, condition: Callable[[], object], seconds: float = PATIENCE + 1) -> None:
+    def forward_after(self, condition: Callable[[], object]) -> None:
         """Puts the clock forward, in a thread, once the condition is true and the product has looked at all of it."""
 
         def watch() -> None:
             if wait_for(condition) and self.looked_at():
-                self.forward(seconds)
+                self.forward()
 
         threading.Thread(target=watch, daemon=True).start()
 

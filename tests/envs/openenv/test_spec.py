@@ -67,7 +67,7 @@ def game(packages: dict[str, str], *words: str) -> Iterator[str]:
         while True:
             assert process.poll() is None
             try:
-                urllib.request.urlopen(f"{address}/schema", timeout=5).close()
+                urllib.request.urlopen(f"{address}/schema", timeout=60).close()
                 break
             except OSError:
                 assert time.monotonic() < deadline
