@@ -37,7 +37,7 @@ demo: $(READY)  ## train the embedded model on the embedded problems, on this ma
 
 # Some images set it, and then every Python of the tests compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-LANES = $(BIN)/python tests/run_lanes.py $(if $(RECORD),--record)
+LANES = $(BIN)/python tests/support/run_lanes.py $(if $(RECORD),--record)
 
 fast: $(READY)  ## style, and the tests that train nothing and need no network
 	$(LANES) style fast $(ARGS)

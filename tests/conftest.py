@@ -1,7 +1,7 @@
 """Selects the tests of a lane, skips those that lack something, and holds the fixtures that all packages' tests share.
 
-`tests/lanes.py` says which lanes there are. `pytest --lane=fast` is also guarded: a test that loads the trainer or
-reaches for another machine fails (`fast_lane/sitecustomize.py`).
+`tests/support/lanes.py` says which lanes there are. `pytest --lane=fast` is also guarded: a test that loads the trainer
+or reaches for another machine fails (`fast_lane/sitecustomize.py`).
 Where something is missing (NEEDS), one test stands for all that need it: it is skipped, says how many they are and what
 to install, and the others are deselected. With the variable of the need set, all of them run and fail instead.
 """
@@ -35,9 +35,11 @@ CACHE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--lane", help="run the tests of one lane: fast, long, core, nightly or markers (tests/lanes.py)")
     parser.addoption(
-        "--durations-to", metavar="FILE", help="add the seconds of each test to a file (tests/durations.py)"
+        "--lane", help="run the tests of one lane (tests/support/lanes.py): fast, long, core, nightly, markers"
+    )
+    parser.addoption(
+        "--durations-to", metavar="FILE", help="add the seconds of each test to a file (tests/support/durations.py)"
     )
 
 

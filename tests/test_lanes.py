@@ -131,7 +131,9 @@ def test_a_lane_that_fails_keeps_no_other_from_running_and_the_end_says_all_that
     (tmp_path / "conftest.py").symlink_to(ROOT / "tests" / "conftest.py")
     (tmp_path / "test_broken.py").write_text(BROKEN, encoding="utf-8")
     where = ("-n0", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, tmp_path)
-    done = run(ROOT / "tests" / "run_lanes.py", "fast", "core", "long", "--results", tmp_path / "results", *where)
+    done = run(
+        ROOT / "tests" / "support" / "run_lanes.py", "fast", "core", "long", "--results", tmp_path / "results", *where
+    )
     assert done.returncode == 1
     (end,) = re.findall("^==> (fast: .*)", done.stdout, re.MULTILINE)
     assert re.sub(r"\d+ s", "N s", end) == "fast: 1 failed in N s; core: passed in N s; long: 1 failed in N s"
@@ -218,7 +220,7 @@ BUDGET = 420.0
 def test_make_test_stays_within_its_budget() -> None:
     recorded = durations.read()
     spent = sum(recorded["fast"].values()) + sum(recorded["core"].values())
-    assert spent < BUDGET, "mark fewer tests core, or make them cheaper: python tests/durations.py --lane core"
+    assert spent < BUDGET, "mark fewer tests core, or make them cheaper: python tests/support/durations.py --lane core"
 
 
 def test_the_recorded_durations_are_those_of_the_present_tests() -> None:

@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from pins import pins_of
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = "constraints.txt"
@@ -22,13 +23,6 @@ LEFT_OUT = "# Left out: "  # begins a line of a set that names what is required 
 NEVER_PINNED = {"setuptools", "pip"}  # they come with a virtual environment, or with a build
 
 Requires = Mapping[str, Iterable[str]]
-
-
-def pins_of(path: str | Path) -> dict[str, Version]:
-    """The versions that a file pins, by canonical name."""
-    lines = (ROOT / path).read_text().splitlines()
-    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
-    return {canonicalize_name(name): Version(version) for name, version in pairs}
 
 
 def left_out_of(path: str | Path) -> set[str]:

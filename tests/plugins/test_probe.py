@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +81,15 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def command(site: Path, *arguments: str, seconds: float = 20.0) -> subprocess.CompletedProcess[str]:
+def command(site: Path, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
     names = ",".join(path.name.split("-")[0].replace("_", "-") for path in site.glob("*.dist-info"))
     settings = {"PYTHONPATH": str(site), "GRPO_PLUGINS": names, "GRPO_CACHE": str(site.parent / "cache")}
     environment = {**os.environ, **settings, "GRPO_PROBE_SECONDS": str(seconds)}
     whole = [sys.executable, "-m", "grpo", "plugins", *arguments]
-    return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
-def listing(site: Path, *arguments: str, seconds: float = 20.0) -> dict[str, Any]:
+def listing(site: Path, *arguments: str, seconds: float = 120.0) -> dict[str, Any]:
     done = command(site, "--json", *arguments, seconds=seconds)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -124,9 +123,7 @@ def test_what_hangs_is_named_once_tried_and_then_remembered(site: Path) -> None:
     first = command(site, seconds=1.0)
     assert "Trying in a process of its own, once, whether 'main' of" not in first.stdout
     assert first.returncode == 0
-    began = time.monotonic()
-    told = lines(listing(site, seconds=1.0))
-    assert time.monotonic() - began < 3.0
+    told = lines(listing(site, seconds=3600.0))  # tried again, they would outlast the patience of `command`
     for name, (_, place) in HANGS.items():
         assert f"it does not finish loading: after 1 s it was still at it (at {place})" in told[name]
         assert "GRPO_PROBE_SECONDS=6 grpo plugins --again" in told[name]
@@ -173,7 +170,7 @@ def test_a_limit_that_is_none_is_refused(site: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(site), "GRPO_PLUGINS": "fine", "GRPO_PROBE_SECONDS": "soon"}
     environment["GRPO_CACHE"] = str(site.parent / "cache")
     whole = [sys.executable, "-m", "grpo", "plugins"]
-    done = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, "GRPO_PROBE_SECONDS='soon' must be a number of seconds above 0" in done.stderr) == (
         2,
         True,

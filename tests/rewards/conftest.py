@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
@@ -58,7 +59,7 @@ class StandIn(ThreadingHTTPServer):
         script: what to do with the next requests instead: a status with a body, bytes to send as the body, or "hang".
         bodies, headers: of the chat requests so far.
         most_at_once: chat requests in flight together, at most.
-        hung_up: when (monotonic seconds) clients left requests that hang.
+        hung_up: how many clients left requests that hang.
         delay: seconds before each reply.
     """
 
@@ -73,7 +74,7 @@ class StandIn(ThreadingHTTPServer):
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.most_at_once = self.at_once = 0
-        self.hung_up: list[float] = []
+        self.hung_up = 0
         self.delay = 0.0
         self.key = ""
         self.lock = threading.Lock()
@@ -106,8 +107,9 @@ class StandInHandler(BaseHTTPRequestHandler):
         try:
             time.sleep(server.delay)
             if step == "hang":
-                select.select([self.connection], [], [], 30)
-                server.hung_up.append(time.monotonic())
+                left, _, _ = select.select([self.connection], [], [], 2 * PATIENCE)
+                with server.lock:
+                    server.hung_up += bool(left)
                 self.close_connection = True
             elif step == "drop":
                 self.close_connection = True

@@ -1,16 +1,18 @@
 """Texts made to hurt: nothing raises, nothing leaves its range, and the time grows no faster than the text."""
 
 import itertools
-import time
 import typing
 from collections.abc import Iterator
 
 import pytest
+from patience import little_work
 
 from grpo import RewardSpec, VerifierSpec
 from grpo.rewards import grpo_rewards, grpo_verifiers
 
-SIZE = 30_000
+SIZE = 240_000
+"""A linear reading of so many characters takes milliseconds, a quadratic one minutes."""
+SHORT = SIZE // 80
 PIECES = [
     *(
         "9",
@@ -81,11 +83,12 @@ NUMBERS += ["1e" + "9" * SIZE, "1" + ",000" * (SIZE // 4), "1" + "0" * SIZE]
 
 
 SAME_READING = {"arithmetic", "email", "gsm8k", "gsm8k.correctness", "text_match"}
+SAME_READING |= {"email.exact", "email.length", "email.signature"}
 """What reads texts just as `proximity` or `math` does, or the parts of a rubric, gets short ones here, to save time."""
 
 
 def longest(spec: RewardSpec | VerifierSpec) -> int:
-    return SIZE // 30 if spec.name in SAME_READING else SIZE
+    return SHORT if spec.name in SAME_READING else SIZE
 
 
 def settings() -> Iterator[tuple[RewardSpec | VerifierSpec, dict[str, str]]]:
@@ -111,16 +114,15 @@ SETTINGS = list(settings())
 @pytest.mark.slow
 @pytest.mark.parametrize(("spec", "options"), SETTINGS, ids=[f"{s.kind}-{s.name}-{o}" for s, o in SETTINGS])
 def test_no_text_hangs_raises_or_leaves_the_range(spec: RewardSpec | VerifierSpec, options: dict[str, str]) -> None:
-    """An expression that backtracks would take minutes on the slowest of these; linear ones take milliseconds."""
     columns = ["72"] * len(spec.columns)
     size = longest(spec)
-    texts = [head + piece * (size // len(piece)) for head in HEADS for piece in PIECES]
+    texts = [head + piece * (SHORT // len(piece)) for head in HEADS for piece in PIECES]
+    texts += [head + piece * (size // len(piece)) for head in HEADS[:2] for piece in PIECES]
     texts += [f"<answer>{number}</answer>" for number in NUMBERS]
     texts += [f"<start_working_out>a<end_working_out><SOLUTION>{number}</SOLUTION>" for number in NUMBERS]
     for text in texts:
-        start = time.process_time()
-        result = spec(text, *columns, **options)
-        assert time.process_time() - start < 1.0, text[:60]
+        with little_work(text[:60]):
+            result = spec(text, *columns, **options)
         if isinstance(spec, RewardSpec):
             assert result is None or spec.range[0] <= result <= spec.range[1], text[:60]
 
@@ -129,13 +131,11 @@ def test_no_text_hangs_raises_or_leaves_the_range(spec: RewardSpec | VerifierSpe
 @pytest.mark.parametrize("spec", [s for s, o in SETTINGS if s.columns and not o], ids=lambda s: f"{s.kind}-{s.name}")
 def test_no_gold_hangs_or_raises(spec: RewardSpec | VerifierSpec) -> None:
     for gold in itertools.chain((piece * (longest(spec) // len(piece)) for piece in PIECES), NUMBERS):
-        start = time.process_time()
-        spec("<answer>72</answer>", *[gold] * len(spec.columns))
-        assert time.process_time() - start < 1.0, gold[:60]
+        with little_work(gold[:60]):
+            spec("<answer>72</answer>", *[gold] * len(spec.columns))
 
 
-def test_a_megabyte_of_digits_costs_no_more_than_reading_it() -> None:
+def test_megabytes_of_digits_cost_no_more_than_reading_them() -> None:
     proximity = next(spec for spec in grpo_rewards() if spec.name == "proximity")
-    start = time.process_time()
-    assert proximity(f"<answer>{'9' * 1_000_000}</answer>", "72") > 0.1
-    assert time.process_time() - start < 1.0
+    with little_work("digits"):
+        assert proximity(f"<answer>{'9' * 5_000_000}</answer>", "72") > 0.1

@@ -86,18 +86,18 @@ budget = [[call(turn, number=n) for n in range(9)]]
 (one,) = played("verifiers:safes-taskset", 19 - 2, budget)
 assert (one.completion.finish_reason, one.completion.turns) == ("length", 9)
 assert (one.completion.info["truncated"], one.completion.info["scores"]["tries"]) == (True, 9.0)
-hung, other = played("verifiers:safes-taskset", 5, [[call("clock_wait", seconds=9), "so"], ["so"]], seconds=2.0)
-assert "no answer within 2 s" in told(hung, "tool")[0]
+hung, other = played("verifiers:safes-taskset", 5, [[call("clock_wait", seconds=60), "so"], ["so"]], seconds=10.0)
+assert "no answer within 10 s" in told(hung, "tool")[0]
 assert (hung.completion.finish_reason, other.completion.finish_reason) == ("error", "stop")
 assert sys.modules["safes_taskset"].Clock.set_up == 0, "nothing is set up in this process"
 
 # Several turns: what the environment says is the observation; one that fails or hangs ends its own rollout alone.
 lines = [["1", {0: "crash", 1: "hang"}.get(n % 8, "9"), str(n % 8), "5", "5"] for n in range(ROLLOUTS)]
-for number, one in enumerate(played("verifiers:riddles-taskset", 5, lines, seconds=3.0)):
+for number, one in enumerate(played("verifiers:riddles-taskset", 5, lines, seconds=10.0)):
     info, finish = one.completion.info, one.completion.finish_reason
     if number % 8 < 2:
         assert finish == "error"
-        assert ("the riddle is broken", "no answer within 3 s")[number % 8] in info["failure"]
+        assert ("the riddle is broken", "no answer within 10 s")[number % 8] in info["failure"]
         continue
     right = number % 8 == 5
     hint = "higher" if number % 8 < 5 else "lower"

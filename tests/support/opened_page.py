@@ -14,7 +14,7 @@ def until(page: Page, condition: str) -> None:
     Raises:
         AssertionError: it never was.
     """
-    for _ in range(400):
+    for _ in range(2400):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(25)

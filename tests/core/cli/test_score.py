@@ -209,7 +209,7 @@ def test_it_streams(folder: Path) -> None:
         numbers = [json.loads(scorer.stdout.readline())["n"] for _ in range(1500)]
         scorer.stdout.close()
         errors = scorer.stderr.read()
-        scorer.wait(20)
+        scorer.wait(60)
     finally:
         producer.kill()
         scorer.kill()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import pytest
+from patience import PATIENCE, EnvClock
 
 from grpo.core.env.episodes import HELD_OUT_SEED, episodes_of
 from grpo.core.rollout.turns.play import completed
@@ -70,16 +70,20 @@ def test_an_environment_that_cannot_start_is_named_with_the_row_and_closed() -> 
     assert Asking.closed == before + 1
 
 
-def test_an_environment_that_hangs_at_the_start_of_an_episode_ends_the_planning_in_words() -> None:
+def test_an_environment_that_hangs_at_the_start_of_an_episode_ends_the_planning_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = EnvClock(monkeypatch)
+
     class Hanging(Asking):
         def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
             if seed == 2:
-                threading.Event().wait()
+                clock.hang()
             return super().reset(seed=seed, options=options)
 
     hanging = BoundEnv(EnvSpec(name="hanging", version=1, factory=Hanging), "some-dist")
-    with pytest.raises(PluginError, match=r"'hanging' .* cannot start seed 2: TimeoutError: no answer within 0.3 s"):
-        episodes_of(hanging, "train", limit=5, unbounded=1, seconds=0.3)
+    with pytest.raises(PluginError, match=r"'hanging' .* cannot start seed 2: TimeoutError: no answer within 60 s"):
+        episodes_of(hanging, "train", limit=5, unbounded=1, seconds=PATIENCE)
 
 
 def test_an_environment_that_exits_cannot_end_the_process() -> None:

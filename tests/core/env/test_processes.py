@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from grpo.core.env.episodes import episodes_of
 from grpo.core.env.played import PlayedEnvs
@@ -23,10 +24,13 @@ from grpo.plugins.host import Host
 pytestmark = pytest.mark.slow
 
 SOURCE = """
-import ctypes, math, os, signal, time
+import ctypes, math, os, signal, threading, time, types
 import gymnasium
 from grpo import EnvSpec
+from grpo.core.env import threads
 from grpo.plugins.errors import RunError
+
+HANGS = threading.Event()
 
 class Desk(gymnasium.Env):
     observation_space = action_space = gymnasium.spaces.Text(1000)
@@ -49,11 +53,15 @@ class Desk(gymnasium.Env):
                 return str(os.getpid()), 0.0, False, False, {}
             case "crash":
                 os.kill(os.getpid(), signal.SIGSEGV)
-                time.sleep(60)  # another thread may be the one that is given the signal
+                time.sleep(120)  # another thread may be the one that is given the signal
             case "hang":
-                time.sleep(60)
+                HANGS.set()
+                time.sleep(120)
+            case "late":  # answers when the time of the other one is up
+                HANGS.wait(60)
+                threads.time = types.SimpleNamespace(monotonic=lambda: time.monotonic() + 61)
             case "power":
-                math.factorial(10**7)
+                math.factorial(10**8)
             case "raise":
                 raise RunError("as it was asked to")
         return action.upper(), 1.0, action == "end", False, {"success": True}
@@ -87,7 +95,7 @@ def started(envs: Any, desk: Any, count: int) -> None:
 @pytest.mark.core
 def test_they_answer_as_threads_do_and_each_keeps_its_state(desk: Any, processes: EnvProcesses) -> None:
     answers = []
-    for envs in (PlayedEnvs(desk.make, seconds=5), processes.played(5)):
+    for envs in (PlayedEnvs(desk.make, seconds=PATIENCE), processes.played(PATIENCE)):
         with envs:
             started(envs, desk, 4)
             first = said(envs, n0="a", n1="b", n2="c", n3="end")
@@ -102,7 +110,7 @@ def test_they_answer_as_threads_do_and_each_keeps_its_state(desk: Any, processes
 def test_they_have_several_processes_which_stay_for_the_next_batch(desk: Any, processes: EnvProcesses) -> None:
     seen = []
     for _ in range(2):
-        with processes.played(5) as envs:
+        with processes.played(PATIENCE) as envs:
             started(envs, desk, 4)
             seen.append({answer.observation for answer in said(envs, n0="pid", n1="pid", n2="pid", n3="pid").values()})
     assert seen[0] == seen[1]
@@ -114,7 +122,7 @@ def test_they_have_several_processes_which_stay_for_the_next_batch(desk: Any, pr
 def test_a_crash_costs_the_rollouts_of_its_process_and_the_next_batch_has_another_one(
     desk: Any, processes: EnvProcesses
 ) -> None:
-    with processes.played(5) as envs:
+    with processes.played(PATIENCE) as envs:
         started(envs, desk, 4)
         found = said(envs, n0="crash", n1="b", n2="c", n3="d")
         assert isinstance(found[0], Raised)
@@ -124,7 +132,7 @@ def test_a_crash_costs_the_rollouts_of_its_process_and_the_next_batch_has_anothe
         again = said(envs, n1="x", n2="y")
         assert again[1].observation == "X"
         assert isinstance(again[2], Raised)
-    with processes.played(5) as envs:
+    with processes.played(PATIENCE) as envs:
         started(envs, desk, 4)
         assert [answer.observation for answer in said(envs, n0="a", n1="b", n2="c").values()] == ["A", "B", "C"]
 
@@ -133,23 +141,29 @@ def test_a_crash_costs_the_rollouts_of_its_process_and_the_next_batch_has_anothe
 def test_a_hang_costs_its_own_rollout_and_an_exception_keeps_its_name_and_words(
     desk: Any, processes: EnvProcesses
 ) -> None:
-    with processes.played(1) as envs:
+    with processes.played(PATIENCE) as envs:
         started(envs, desk, 4)
-        found = said(envs, n0="hang", n1="raise", n2="c")
-        assert "no answer within 1 s" in str(found[0].error)
+        found = said(envs, n0="hang", n1="raise", n2="late")
+        assert "no answer within 60 s" in str(found[0].error)
         assert (type(found[1].error).__name__, str(found[1].error)) == ("RunError", "as it was asked to")
-        assert found[2].observation == "C"
+        assert found[2].observation == "LATE"
 
 
 def test_one_that_keeps_the_lock_of_its_process_is_ended_with_it(
     desk: Any, processes: EnvProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grpo.core.env.processes._GRACE", 0.5)
-    with processes.played(0.5) as envs:
+    limits = []
+
+    def until_one_answers(asked: Collection[Future[bytes]], seconds: float) -> None:
+        limits.append(seconds)
+        wait(asked, PATIENCE, FIRST_COMPLETED)
+
+    with processes.played(PATIENCE) as envs:
         started(envs, desk, 4)
-        begun = time.monotonic()
-        found = said(envs, n0="power", n1="b")
-        assert time.monotonic() - begun < 10
+        with monkeypatch.context() as patched:
+            patched.setattr("grpo.core.env.processes.wait", until_one_answers)
+            found = said(envs, n0="power", n1="b")
+        assert limits == [PATIENCE + 5.0]
         assert isinstance(found[0], Raised)
         assert found[1].observation == "B"
         assert "held all of them up" in str(said(envs, n2="c")[2].error)
@@ -164,7 +178,7 @@ def test_who_plays_the_same_environment_shares_its_processes(desk: Any) -> None:
 
 def test_its_processes_end_with_it(desk: Any) -> None:
     made = EnvProcesses(desk, 1)
-    with made.played(5) as envs:
+    with made.played(PATIENCE) as envs:
         started(envs, desk, 1)
         process = int(said(envs, n0="pid")[0].observation)
     del envs

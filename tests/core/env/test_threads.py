@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from patience import PATIENCE, Clock
 
 from grpo.core.env.threads import EnvThreads, Raised
 
@@ -21,8 +23,7 @@ class Slow:
         Slow.made += 1
         self.threads = {threading.get_ident()}
 
-    def work(self, seconds: float) -> set[int]:
-        time.sleep(seconds)
+    def work(self) -> set[int]:
         self.threads.add(threading.get_ident())
         return self.threads
 
@@ -32,48 +33,87 @@ class Slow:
         Slow.closed += 1
 
 
-def sleeping(seconds: float) -> Any:
-    return lambda env: env.work(seconds)
+class Hang:
+    """A call that hangs, and one beside it that answers when that one's time is up.
+
+    Args:
+        clock: of the time limits.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.begun, self.release, self.ended = threading.Event(), threading.Event(), threading.Event()
+        self.thread = threading.current_thread()
+
+    def hangs(self, env: Any) -> str:
+        self.thread = threading.current_thread()
+        self.begun.set()
+        self.release.wait(PATIENCE)
+        self.ended.set()
+        return "late"
+
+    def answers(self, env: Any) -> Any:
+        assert self.begun.wait(PATIENCE)
+        self.clock.forward()
+        return env.work()
+
+
+@pytest.fixture
+def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+    made = Hang(Clock(monkeypatch, "grpo.core.env.threads"))
+    yield made
+    made.release.set()
+
+
+def works(env: Any) -> Any:
+    return env.work()
 
 
 def test_slow_calls_run_at_the_same_time_each_environment_in_one_thread() -> None:
     Slow.made = Slow.closed = 0
-    with EnvThreads(Slow, seconds=10.0) as threads:
-        start = time.monotonic()
+    together = threading.Barrier(32, timeout=PATIENCE)
+
+    def meets(env: Any) -> Any:
+        together.wait()
+        return env.work()
+
+    with EnvThreads(Slow, seconds=2 * PATIENCE) as threads:
         for _ in range(2):
-            found = threads.call({number: sleeping(0.2) for number in range(32)})
-        assert time.monotonic() - start < 5.0, "one after the other it takes 12.8 s"
+            found = threads.call(dict.fromkeys(range(32), meets))
     assert all(len(seen) == 1 for seen in found.values())
     assert len({next(iter(seen)) for seen in found.values()}) == 32
     assert (Slow.made, Slow.closed) == (32, 32)
 
 
 @pytest.mark.core
-def test_what_raises_hangs_or_exits_is_a_failure_of_its_own() -> None:
+def test_what_raises_hangs_or_exits_is_a_failure_of_its_own(hang: Hang) -> None:
     def exits(env: Any) -> None:
         raise SystemExit(3)
 
-    with EnvThreads(Slow, seconds=0.5) as threads:
-        start = time.monotonic()
-        found = threads.call({0: sleeping(0.0), 1: sleeping(30.0), 2: lambda env: 1 // 0, 3: exits})
-        assert time.monotonic() - start < 5.0
+    with EnvThreads(Slow, seconds=PATIENCE) as threads:
+        found = threads.call({0: works, 2: lambda env: 1 // 0, 3: exits}) | threads.call(
+            {0: hang.answers, 1: hang.hangs}
+        )
+        assert not hang.ended.is_set(), "what hangs is not waited for"
         assert isinstance(found[0], set)
         assert [type(found[number].error).__name__ for number in (1, 2, 3)] == [
             "TimeoutError",
             "ZeroDivisionError",
             "SystemExit",
         ]
-        again = threads.call({0: sleeping(0.0)})
+        again = threads.call({0: works})
     assert isinstance(again[0], set)
 
 
 @pytest.mark.core
-def test_a_late_answer_is_not_taken_for_a_later_one() -> None:
-    with EnvThreads(Slow, seconds=0.2, at_once=1) as threads:
-        first = threads.call({0: lambda env: (time.sleep(0.4), "late")[1], 1: lambda env: "in time"})
+def test_a_late_answer_is_not_taken_for_a_later_one(hang: Hang) -> None:
+    with EnvThreads(Slow, seconds=PATIENCE) as threads:
+        first = threads.call({0: hang.hangs, 1: hang.answers})
         assert isinstance(first[0], Raised)
-        assert first[1] == "in time"
-        time.sleep(0.4)
+        assert isinstance(first[1], set)
+        hang.release.set()
+        hang.thread.join(PATIENCE)
+        assert not hang.thread.is_alive(), "it has answered"
         assert threads.call({1: lambda env: "next"}) == {1: "next"}
 
 
@@ -81,7 +121,7 @@ def test_an_environment_that_cannot_be_made_is_a_failure() -> None:
     def broken() -> Any:
         raise OSError("no such game")
 
-    with EnvThreads(broken, seconds=1.0) as threads:
+    with EnvThreads(broken, seconds=PATIENCE) as threads:
         found = threads.call({0: lambda env: env})
     assert "no such game" in str(found[0].error)
 
@@ -93,13 +133,15 @@ def test_one_that_cannot_be_closed_is_a_warning() -> None:
 
     with (
         pytest.warns(RuntimeWarning, match="OSError: the server is away"),
-        EnvThreads(Stuck, seconds=5.0) as threads,
+        EnvThreads(Stuck, seconds=PATIENCE) as threads,
     ):
         assert threads.call({0: lambda env: "fine"}) == {0: "fine"}
 
 
 @pytest.mark.slow
-def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is_not_waited_for() -> None:
+def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is_not_waited_for(
+    hang: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Server(Slow):
         open = 0
 
@@ -111,9 +153,10 @@ def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is
             time.sleep(0.3)
             Server.open -= 1
 
-    start = time.monotonic()
-    with EnvThreads(Server, seconds=0.5) as threads:
-        found = threads.call({0: sleeping(30.0), **{number: sleeping(0.0) for number in range(1, 9)}})
+    monkeypatch.setattr("grpo.core.env.threads.CLOSING", PATIENCE)
+    with EnvThreads(Server, seconds=PATIENCE) as threads:
+        threads.call(dict.fromkeys(range(2, 9), works))
+        found = threads.call({0: hang.hangs, 1: hang.answers})
     assert isinstance(found[0], Raised)
     assert Server.open == 1, "a server with room for one batch has room for the next"
-    assert time.monotonic() - start < 5.0
+    assert not hang.ended.is_set()

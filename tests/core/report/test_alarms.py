@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from time import process_time
 
 import pytest
 from made_run import failed, made_run
+from patience import little_work
 
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_json
@@ -112,10 +112,8 @@ def test_a_watch_that_fails_is_an_alarm_and_the_others_go_on(
 
 
 def test_the_metrics_of_many_steps_take_a_moment_each(tmp_path: Path) -> None:
-    """Each step used to be compared with all before it, and 20,000 took 17 s."""
-    rows = [{"step": step, "reward": 0.5, "accuracy": 0.5, "entropy": 1.0} for step in range(1, 20_001)]
+    rows = [{"step": step, "reward": 0.5, "accuracy": 0.5, "entropy": 1.0} for step in range(1, 80_001)]
     watch = AlarmWatch("float32", rows)
     [line] = list_runs(made_run(tmp_path / "run").path)
-    begun = process_time()
-    assert watch.alarms(line) == []
-    assert process_time() - begun < 5
+    with little_work("the metrics"):
+        assert watch.alarms(line) == []

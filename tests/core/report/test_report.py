@@ -190,7 +190,8 @@ def test_advantages_under_other_rewards_are_made_as_the_run_made_its_own(
 
 def test_a_run_that_does_not_say_which_advantage_it_had_is_refused_in_words(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run", steps=1, groups=1)
-    for config in ({}, {"loss": {}}, {"loss": "dapo"}):
+    configs: list[dict[str, Any]] = [{}, {"loss": {}}, {"loss": "dapo"}]
+    for config in configs:
         with pytest.raises(UsageError, match="does not say which advantage"):
             compared(run, config, Host.discover(), ["text_match"])
 

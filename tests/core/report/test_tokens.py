@@ -6,13 +6,14 @@ import base64
 import json
 import math
 import shutil
-import time
+import subprocess
 import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_run import made_run
+from patience import PATIENCE
 
 from grpo.core.env.prompts import encode_prompts
 from grpo.core.policy.embedded import embedded_model_path
@@ -25,6 +26,7 @@ from grpo.core.report.tokens import RunTokenizer
 
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1 = ?"}]
+LOOP = "{% for a in range(99999) %}"
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_a_template_that_refuses_is_told_and_stops_nothing(run: RunDir) -> None:
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}x", "it takes more than 0.3 s"),
+        (f"{LOOP}{LOOP}{{% endfor %}}{{% endfor %}}x", "it takes more than 0.3 s"),
         ("{{ 'A' * 3000000000 }}", "MemoryError"),
         ("{{ 'A' * 3000000 }}", "it wrote 3000000 characters"),
     ],
@@ -72,18 +74,25 @@ def test_a_template_that_refuses_is_told_and_stops_nothing(run: RunDir) -> None:
 def test_a_template_that_takes_too_much_is_given_up_and_hinders_no_other(
     run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str, why: str
 ) -> None:
-    monkeypatch.setattr("grpo.core.report.template.SECONDS", 0.3)
-    monkeypatch.setattr("grpo.core.report.tokens._RENDERER", Renderer())
+    started: list[None] = []
+
+    class Counted(Renderer):
+        def _started(self) -> subprocess.Popen[str]:
+            started.append(None)
+            return super()._started()
+
+    monkeypatch.setattr("grpo.core.report.template.SECONDS", 0.3 if "more than 0.3 s" in why else PATIENCE)
+    monkeypatch.setattr("grpo.core.report.tokens._RENDERER", Counted())
     kept = RunTokenizer(run)
     shutil.copytree(run.path, tmp_path / "hostile")
     (tmp_path / "hostile" / "model" / "chat_template.jinja").write_text(template)
     hostile = RunTokenizer(RunDir(tmp_path / "hostile"))
     assert hostile.rendered(json.dumps(MESSAGES)) is None
     assert why in (hostile.missing or "")
-    began = time.monotonic()
     for number in range(30):
         assert hostile.rendered(json.dumps([*MESSAGES, {"role": "user", "content": str(number)}])) is None
-    assert time.monotonic() - began < 1.0
+    assert len(started) == 1, "it is remembered"
+    monkeypatch.setattr("grpo.core.report.template.SECONDS", PATIENCE)
     assert "Be brief." in (kept.rendered(json.dumps(MESSAGES)) or "")
     assert kept.missing is None
 

@@ -94,7 +94,7 @@ class Job:
         for command in self._commands:
             if not command.ended:
                 command.signal(signal.SIGKILL)
-                command.wait(30)
+                command.wait(60)
 
 
 @pytest.fixture
@@ -363,7 +363,7 @@ def test_ctrl_c_is_heard_although_a_reward_ignores_it(job: Job) -> None:
     while not command.ended and time.monotonic() < deadline:
         command.signal(signal.SIGINT)
         time.sleep(0.5)
-    assert command.wait(10) == 130
+    assert command.wait(60) == 130
     assert "handlers of signals" in job.checked(command)
 
 

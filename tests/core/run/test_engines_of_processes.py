@@ -146,26 +146,22 @@ def test_a_server_that_stays_away_ends_both_processes_with_one_line(
     """All weights are trained, and nothing is sampled ahead of time."""
     out = tmp_path / "run"
     plain = ["--set", "lora.enabled=false", "--set", "rollout.ahead=0", "--set", "rollout.server_wait=2"]
-    ended: list[float] = []
 
     def kill() -> None:
         limit = time.monotonic() + 100
         while not ((out / "metrics.jsonl").exists() and len(metrics(out)) > 1) and time.monotonic() < limit:
             time.sleep(0.05)
         servers[1].kill()
-        ended.append(time.monotonic())
 
     killing = threading.Thread(target=kill)
     killing.start()
     try:
         said = train(settings, out, *on(*servers), *plain, code=1)
-        took = time.monotonic() - ended[0]
     finally:
         killing.join()
         servers[1].start()
         servers[1].wait()
     assert said.count("and did not come back within 2 s") == 1, said
-    assert took < 30
     assert not (out / "model").exists()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import troubled_command
 
 pytestmark = pytest.mark.slow
 
-LIMIT = 10  # seconds that processes wait for each other
 WORDS = {
     "raises": "grpo: process 1 of 2: ValueError: a kernel failed",
     "fills_its_memory": "grpo: process 1 of 2: the GPU's memory is full: CUDA out of memory.",
@@ -36,16 +34,15 @@ def test_trouble_of_one_process_ends_all_with_one_line(
     trouble: str, way: str, tiny_model: Path, vowels: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
+    limit = 60 if trouble == "hangs" else 3600  # that processes wait for each other: beyond the patience of this test
     text = (
         f"run --env gsm8k:dataset=embedded --reward {vowels} --model {tiny_model} --steps 400 --save-every 4 "
         f"--max-completion-length 8 --prompts-per-step 2 --group-size 4 --eval-size 0 --out {run} "
-        f"--micro-batch-size 4 --set failures.wait_limit={LIMIT}"
+        f"--micro-batch-size 4 --set failures.wait_limit={limit}"
     )
     variables = {**WAYS[way], "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "3"}  # until the launcher kills what does not end
     program = (troubled_command.__file__, trouble)
     said = sharded_command.run(text.split(), variables, program, code=1)
-    last = time.time() - (run / "metrics.jsonl").stat().st_mtime
-    assert last < 30 + (LIMIT if trouble == "hangs" else 0)
     ours = "\n".join(line for line in said.splitlines() if not re.match(r"[WE]\d{4} ", line))
     assert ours.count(WORDS[trouble]) == 1, said
     assert ours.count("grpo: ") == (0 if trouble == "is_told_to_stop" else 1), said

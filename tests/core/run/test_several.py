@@ -124,7 +124,7 @@ def test_a_killed_process_ends_all_with_one_line_and_the_run_resumes(
     ranks.append(disturbed)
     disturbed.until_step(5)
     os.kill(disturbed.processes()[rank], signal.SIGKILL)
-    disturbed.ended_within(15)
+    disturbed.ended_within(60)
     assert disturbed.said.count(f"grpo: process {rank} of 2 ended without a message: it was killed") == 1
     assert disturbed.said.count("grpo: ") == 1
     assert "Traceback" not in disturbed.said.split("torch/distributed/run.py")[0].rsplit("Traceback", 1)[0]
@@ -142,7 +142,7 @@ def test_a_stop_of_one_process_is_a_stop_of_all_after_the_same_step(
     ranks.append(stopped)
     stopped.until_step(3)
     os.kill(stopped.processes()[1], signal.SIGTERM)
-    stopped.ended_within(30)
+    stopped.ended_within(60)
     assert stopped.said.count("Continue with: grpo run --resume") == 1
     assert "grpo: " not in stopped.said
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "interrupted"

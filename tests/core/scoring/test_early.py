@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE, Clock, wait_for
 
 from grpo import Completion, Component, reward, rubric
 from grpo.core.rollout.hf.sampler import HfRollouts
@@ -87,22 +87,25 @@ def test_the_outcomes_are_those_of_the_whole_batch_in_whatever_order_completions
 
 
 @pytest.mark.slow
-def test_a_call_that_was_begun_is_not_made_again_and_its_time_limit_holds() -> None:
+def test_a_call_that_was_begun_is_not_made_again_and_its_time_limit_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, "grpo.core.scoring.threads")
     calls: list[str] = []
     held = threading.Event()
 
-    @reward(version=1, name="slow", isolation="thread", timeout=0.5)
+    @reward(version=1, name="slow", isolation="thread", timeout=PATIENCE)
     def slow(completion: str) -> float:
         calls.append(completion)
         if completion == "hang":
-            held.wait(20)
+            held.wait(PATIENCE)
         return 1.0
 
     texts = ["a", "hang", "b"]
-    with Scorer([BoundReward(slow, "their-dist", timeout=0.5)], workers=2) as scorer:
+    with Scorer([BoundReward(slow, "their-dist", timeout=PATIENCE)], workers=2) as scorer:
         early = scorer.early()
         early.begin([1], [Completion("hang")])
         early.begin([0], [Completion("a")])
+        assert wait_for(lambda: len(calls) == 2 and early.waiting() == 1)
+        clock.forward()
         found = scorer.score([Completion(text) for text in texts], early=early)["slow"]
         held.set()
     assert [outcome.kind for outcome in found] == ["score", "failure", "score"]
@@ -118,13 +121,13 @@ def test_a_batch_that_is_given_up_is_called_no_further_and_fails_nothing() -> No
     def slow(completion: str) -> float:
         calls.append(completion)
         begun.set()
-        go.wait(20)
+        go.wait(PATIENCE)
         return 1.0
 
     with Scorer([BoundReward(slow, "their-dist")], workers=1) as scorer:
         early = scorer.early()
         early.begin(range(20), [Completion("old")] * 20)
-        assert begun.wait(20)
+        assert begun.wait(PATIENCE)
         assert early.waiting() == 20
         early.drop()
         assert early.waiting() == 0
@@ -174,10 +177,7 @@ class Waiting(HfRollouts):
             on_done(numbers, done)
             self.ended += numbers
             if len(self.ended) < len(prompts):
-                deadline = time.monotonic() + 60
-                while not all(mark.exists() for mark in self.marks) and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                self.in_time.append(all(mark.exists() for mark in self.marks))
+                self.in_time.append(wait_for(lambda: all(mark.exists() for mark in self.marks)))
 
         return super().generate(prompts, params, ended)
 

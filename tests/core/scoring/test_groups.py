@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE, Clock, wait_for
 
 from grpo import Completion, Component, Scored, reward, rubric
 from grpo.core.env.mixture import RunEnv
@@ -138,9 +140,10 @@ def test_a_transient_error_is_tried_again_for_the_group() -> None:
     assert calls == [["a", "b"]] * 2
 
 
-def hanging(completions: list[str]) -> list[float]:
+def hanging(completions: list[str], mark: str) -> list[float]:
     if "hang" in completions:
-        time.sleep(30)
+        Path(mark).touch()
+        time.sleep(2 * PATIENCE)
     return [1.0] * len(completions)
 
 
@@ -152,11 +155,21 @@ def dying(completions: list[str]) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["thread", "process"])
-def test_a_group_past_its_time_limit_fails_alone(isolation: Isolation) -> None:
-    completions = [*members(0, "a", "b"), *members(1, "c", "hang"), *members(2, "d")]
-    found = scores(bound(hanging, isolation, timeout=0.5), completions)
+def test_a_group_past_its_time_limit_fails_alone(
+    isolation: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch, "grpo.core.scoring.threads", "grpo.core.scoring.workers.pool")
+    mark = tmp_path / "begun"
+    row = {"mark": str(mark)}
+    completions = [*members(0, "a", "b", row=row), *members(1, "c", "hang", row=row), *members(2, "d", row=row)]
+    with Scorer([bound(hanging, isolation, timeout=PATIENCE)], workers=1, retries=0) as scorer:
+        early = scorer.early(2)
+        early.begin(range(5), completions)
+        assert wait_for(lambda: mark.exists() and early.waiting() == 2)
+        clock.forward()
+        found = scorer.score(completions, early=early)["mine"]
     assert [outcome.kind for outcome in found] == ["score", "score", "failure", "failure", "score"]
-    assert "longer than its time limit of 0.5 s" in (found[2].reason or "")
+    assert "longer than its time limit of 60 s" in (found[2].reason or "")
 
 
 @pytest.mark.core
@@ -222,9 +235,7 @@ def test_in_whatever_order_members_end_the_outcomes_are_those_of_the_whole_batch
         for row in order:
             early.begin([row], [batch[row]])
         if isolation == "thread" and len(order) == 6:
-            deadline = time.monotonic() + 20
-            while len(CALLS) < 2 and time.monotonic() < deadline:
-                time.sleep(0.01)
+            assert wait_for(lambda: len(CALLS) == 2)
             assert sorted(CALLS) == [("aa", "ccc", "0"), ("dd", "d", "no", "1")], "a complete group is begun at once"
         found = scorer.score(batch, early=early)["mine"]
     assert [outcome.score for outcome in found] == [1.0, None, 0.0, 0.5, 1.0, None]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from patience import PATIENCE, Clock
 
 from grpo import Completion, reward
 from grpo.core.scoring.scorer import Scorer
@@ -17,7 +18,7 @@ from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import TransientError
 
 
-def bound(function: Callable[..., Any], timeout: float = 10.0, **metadata: Any) -> BoundReward:
+def bound(function: Callable[..., Any], timeout: float = PATIENCE, **metadata: Any) -> BoundReward:
     spec = reward(version=1, **metadata)(function)
     return BoundReward(spec, "their-dist", timeout=timeout)
 
@@ -27,53 +28,73 @@ def completions(*texts: str) -> list[Completion]:
 
 
 async def polite(completion: str) -> float:
-    if completion == "exit":
-        sys.exit(3)
-    if completion == "hang":
-        await asyncio.sleep(60)
-    if completion == "stubborn":
-        while True:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                await asyncio.sleep(1)
-                return 1.0
     await asyncio.sleep(0.1)
     return 1.0
 
 
 def test_async_calls_overlap() -> None:
-    with Scorer([bound(polite)]) as scorer:
-        started = time.monotonic()
-        outcomes = scorer.score(completions(*["a"] * 100))["polite"]
-        assert time.monotonic() - started < 3
+    begun: list[str] = []
+
+    async def meets(completion: str) -> float:
+        """Ends when all have begun."""
+        begun.append(completion)
+        while len(begun) < 100:
+            await asyncio.sleep(0.01)
+        return 1.0
+
+    with Scorer([bound(meets)]) as scorer:
+        outcomes = scorer.score(completions(*["a"] * 100))["meets"]
     assert [outcome.score for outcome in outcomes] == [1.0] * 100
 
 
 @pytest.mark.core
-def test_a_hang_a_refused_cancellation_and_an_exit_cost_one_completion_each() -> None:
-    with Scorer([bound(polite, timeout=0.5)]) as scorer:
-        outcomes = scorer.score(completions("a", "hang", "b", "stubborn", "exit", "c"))["polite"]
+def test_a_hang_a_refused_cancellation_and_an_exit_cost_one_completion_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, "grpo.core.scoring.loop", "asyncio.base_events")
+    done: list[str] = []
+
+    async def moody(completion: str) -> float:
+        if completion == "hang":
+            while len(done) < 4:
+                await asyncio.sleep(0.01)
+            asyncio.get_running_loop().call_soon(clock.forward)  # between calls: none is seen to hold the loop
+            await asyncio.sleep(2 * PATIENCE)
+        if completion == "stubborn":
+            try:
+                await asyncio.sleep(2 * PATIENCE)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1)
+                return 1.0
+        await asyncio.sleep(0.01)
+        done.append(completion)
+        if completion == "exit":
+            sys.exit(3)
+        return 1.0
+
+    with Scorer([bound(moody)]) as scorer:
+        outcomes = scorer.score(completions("a", "hang", "b", "stubborn", "exit", "c"))["moody"]
         assert [o.kind for o in outcomes] == ["score", "failure", "score", "failure", "failure", "score"]
-        assert "time limit of 0.5 s and was cancelled" in (outcomes[1].reason or "")
+        assert "time limit of 60 s and was cancelled" in (outcomes[1].reason or "")
         assert "SystemExit: 3" in (outcomes[4].reason or "")
-        assert scorer.score(completions("a"))["polite"][0].score == 1.0
+        assert scorer.score(completions("a"))["moody"][0].score == 1.0
 
 
 @pytest.mark.slow
-def test_a_coroutine_that_never_awaits_fails_alone_and_the_others_go_on() -> None:
-    release = threading.Event()
+def test_a_coroutine_that_never_awaits_fails_alone_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, "grpo.core.scoring.loop")
+    release, ended = threading.Event(), threading.Event()
 
     async def rude(completion: str) -> float:
         if completion == "block":
-            release.wait(20)
+            clock.looked_at(2)  # now the call is known to hold the loop
+            clock.forward()
+            release.wait(PATIENCE)
+            ended.set()
         await asyncio.sleep(0.01)
         return 1.0
 
-    with Scorer([bound(rude, timeout=0.5), bound(polite, timeout=5)]) as scorer:
-        started = time.monotonic()
+    with Scorer([bound(rude), bound(polite)]) as scorer:
         outcomes = scorer.score(completions("a", "block", "b", "c"))
-        assert time.monotonic() - started < 6
+        assert not ended.is_set(), "what blocks is not waited for"
         assert [o.kind for o in outcomes["rude"]] == ["score", "failure", "score", "score"]
         assert [o.kind for o in outcomes["polite"]] == ["score"] * 4
         assert "blocked the event loop" in (outcomes["rude"][1].reason or "")
@@ -83,15 +104,24 @@ def test_a_coroutine_that_never_awaits_fails_alone_and_the_others_go_on() -> Non
 
 @pytest.mark.slow
 def test_async_rewards_are_not_held_up_by_a_rewards_that_computes() -> None:
+    answered = threading.Event()
+
     def compute(completion: str) -> float:
-        end = time.monotonic() + 1.0
-        while time.monotonic() < end:
+        """Computes until the other one has answered."""
+        deadline = time.monotonic() + PATIENCE
+        while not answered.is_set() and time.monotonic() < deadline:
             pass
+        return float(answered.is_set())
+
+    async def quick(completion: str) -> float:
+        await asyncio.sleep(0.1)
+        answered.set()
         return 1.0
 
-    with Scorer([bound(compute, isolation="inline"), bound(polite, timeout=0.8)]) as scorer:
+    with Scorer([bound(compute, isolation="inline"), bound(quick, timeout=2 * PATIENCE)]) as scorer:
         outcomes = scorer.score(completions("a"))
-    assert outcomes["polite"][0].kind == "score"
+    assert outcomes["quick"][0].score == 1.0
+    assert outcomes["compute"][0].score == 1.0, "it ended before the other one"
 
 
 @pytest.mark.core

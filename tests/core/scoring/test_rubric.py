@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from patience import PATIENCE, Clock
 
 from grpo import Completion, Component, RubricSpec, check_reward, reward, rubric
 from grpo.core.cli.main import cli
@@ -39,10 +40,11 @@ def right(completion: str, answer: str) -> float | None:
     return None if answer == "unknown" else 1.0 if answer in completion else -1.0
 
 
-@reward(version=1, range=(0.0, 1.0), isolation="process", timeout=1.0)
+@reward(version=1, range=(0.0, 1.0), isolation="process", timeout=PATIENCE)
 def hangs(completion: str) -> float:
-    if "hang" in completion:
-        time.sleep(60)
+    if completion.startswith("/"):
+        Path(completion).touch()
+        time.sleep(2 * PATIENCE)
     if "exit" in completion:
         os._exit(7)
     return 1.0
@@ -101,20 +103,25 @@ def test_a_gate_that_abstains_is_open_and_one_that_fails_fails_the_rubric() -> N
 
 
 def test_a_missing_column_fails_only_where_the_component_is_called() -> None:
-    bound = BoundReward(GATED, "their-dist", timeout=10.0)
+    bound = BoundReward(GATED, "their-dist", timeout=PATIENCE)
     with Scorer([bound], retries=0) as scorer:
         found = scorer.score([Completion("<a>4"), Completion("4")])
     assert kinds(found["gated"]) == [("failure", None), ("score", -1.0)]
 
 
 @pytest.mark.slow
-def test_a_hang_or_crash_of_one_component_costs_one_completion_and_names_it() -> None:
+def test_a_hang_or_crash_of_one_component_costs_one_completion_and_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch, "grpo.core.scoring.workers.pool")
+    mark = tmp_path / "begun"
+    clock.forward_after(mark.exists)
     spec = rubric(
         name="r", version=1, components=[Component(hangs), Component(tagged), Component(waits), Component(counts)]
     )
-    found = scores(spec, ["<a>", "hang", "exit", "b"])
+    found = scores(spec, ["<a>", str(mark), "exit", "b"])
     assert kinds(found["r"]) == [("score", 7.0), ("failure", None), ("failure", None), ("score", 6.0)]
-    assert "reward 'r.hangs' (hangs) of their-dist, row 1: it took longer than its time limit of 1 s" in str(
+    assert "reward 'r.hangs' (hangs) of their-dist, row 1: it took longer than its time limit of 60 s" in str(
         found["r"][1].reason
     )
     assert kinds(found["r.counts"]) == [("score", 4.0)] * 4

@@ -18,7 +18,7 @@ def test_outside_the_main_thread_a_stop_that_is_asked_for_acts_as_a_signal() -> 
             with request.listening():
                 with request.finishing_steps():
                     ready.set()
-                    go_on.wait(10)
+                    go_on.wait(60)
                     heard.append(f"asked {request.asked}")
                 ready.set()
                 while True:
@@ -28,12 +28,12 @@ def test_outside_the_main_thread_a_stop_that_is_asked_for_acts_as_a_signal() -> 
 
     thread = threading.Thread(target=run)
     thread.start()
-    ready.wait(10)
+    ready.wait(60)
     ready.clear()
     ask_all()
     go_on.set()
-    ready.wait(10)
+    ready.wait(60)
     ask_all()
-    thread.join(10)
+    thread.join(60)
     assert heard == ["asked True", "interrupted"]
     ask_all()  # nobody listens

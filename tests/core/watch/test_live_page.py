@@ -38,7 +38,7 @@ def served(chromium: Browser) -> Iterator[Served]:
         context = chromium.new_context(viewport={"width": width, "height": 900})
         ends.extend([context.close, server.shutdown, thread.join, server.server_close])
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda said: trouble.append(f"{said.type}: {said.text}"))
         page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
         page.on("request", lambda one: None if one.url.startswith((server.link, "data:")) else trouble.append(one.url))

@@ -48,7 +48,7 @@ def ask(server: WatchServer, path: str, value: Any = None, **headers: str | None
     if value is not None:
         given |= {"Origin": f"http://127.0.0.1:{server.server_port}", "Content-Type": "application/json"}
     merged = {**given, **{name.replace("_", "-"): text for name, text in headers.items()}}
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     connection.putrequest("GET" if value is None else "POST", path, skip_host=True)
     body = b"" if value is None else json.dumps(value).encode()
     for name, text in {"Content-Length": str(len(body)), **merged}.items():

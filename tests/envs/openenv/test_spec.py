@@ -67,7 +67,7 @@ def game(packages: dict[str, str], *words: str) -> Iterator[str]:
         while True:
             assert process.poll() is None
             try:
-                urllib.request.urlopen(f"{address}/schema", timeout=5).close()
+                urllib.request.urlopen(f"{address}/schema", timeout=60).close()
                 break
             except OSError:
                 assert time.monotonic() < deadline
@@ -98,7 +98,7 @@ def answering(schema: Any = TEXT, *answers: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
 
 
-def remote(url: str, field: Field = Field("text", "string"), seconds: float = 10.0) -> RemoteEnv:  # noqa: B008
+def remote(url: str, field: Field = Field("text", "string"), seconds: float = 60.0) -> RemoteEnv:  # noqa: B008
     return RemoteEnv(url, field, show=None, system="", most_turns=3, success=1.0, seconds=seconds)
 
 

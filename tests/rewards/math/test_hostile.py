@@ -4,11 +4,11 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE, little_work
 
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundVerifier
@@ -28,7 +28,8 @@ from grpo.rewards.math.radix import same_numeral
 from grpo.rewards.math.verifier import math
 from grpo.rewards.numbers.numerals import read_number
 
-SIZE = 30_000
+SIZE = 240_000
+"""A linear reading of so many characters takes milliseconds, a quadratic one minutes."""
 HEADS = ["", "<answer>", "\\boxed{", "the final answer is ", "</think>", "$"]
 PIECES = [
     *("9", "9,", "1 ", "1 or ", "x^", "x^{", "2^2", "-", "(", "{", "}", "[", "|", "!", "9!", "1e9", "=", "x=1, "),
@@ -73,13 +74,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:30])
-def test_a_degenerate_answer_is_wrong_at_once(text: str) -> None:
+def test_a_degenerate_answer_is_wrong_at_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(math_process, "_IDLE", None)  # no process is there to compare
     for gold in ("72", "9", "x+1"):
-        started = time.monotonic()
-        verdict = math(text, gold, limit=30.0)
+        with little_work(text[:60]):
+            verdict = math(text, gold)
         assert verdict.ok is False, verdict
         assert verdict.reason.startswith(("not compared: ", "differs from the number "))
-        assert time.monotonic() - started < 2.0
 
 
 def test_a_degenerate_gold_is_nobodys_fault() -> None:
@@ -99,12 +100,10 @@ def test_a_degenerate_gold_is_nobodys_fault() -> None:
     ],
 )
 def test_a_comparison_that_does_not_end_is_undecided_at_its_limit(text: str, gold: str) -> None:
-    started = time.monotonic()
     verdict = math(f"\\boxed{{{text}}}", gold, limit=0.5)
     assert verdict.ok is None, verdict
     assert "time limit" in verdict.reason
-    assert time.monotonic() - started < 30.0
-    assert math("\\boxed{1+x}", "x+1").ok is True
+    assert math("\\boxed{1+x}", "x+1", limit=PATIENCE).ok is True
 
 
 @pytest.mark.slow
@@ -112,7 +111,10 @@ def test_the_limit_holds_in_threads_and_inside_a_running_loop() -> None:
     found = {}
 
     def judge(name: str) -> None:
-        found[name] = (math(f"\\boxed{{{SLOW}}}", "x^2+y", limit=0.5).ok, math("\\boxed{1+x}", "x+1").ok)
+        found[name] = (
+            math(f"\\boxed{{{SLOW}}}", "x^2+y", limit=0.5).ok,
+            math("\\boxed{1+x}", "x+1", limit=PATIENCE).ok,
+        )
 
     async def inside() -> None:
         judge("loop")
@@ -166,9 +168,11 @@ def test_the_limit_counts_work_and_not_waiting(monkeypatch: pytest.MonkeyPatch) 
     assert compare("same", "x", "$x$", **OPTIONS) is True
     [process] = idle._processes
     pid = process._process.pid
+    monkeypatch.setattr(math_process, "WAIT", 200)
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
     assert compare("same", "x", "$x$", seconds=0.6, **OPTIONS) is True
+    monkeypatch.setattr(math_process, "WAIT", 1)
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(Undecided, match="time limit"):
         compare("same", "x", "$x$", seconds=0.2, **OPTIONS)
@@ -196,19 +200,18 @@ def test_the_engine_survives_hostile_rows() -> None:
 @pytest.mark.slow
 def test_what_stands_before_computer_algebra_takes_linear_time() -> None:
     for text in (head + piece * (SIZE // len(piece)) for head in HEADS for piece in PIECES):
-        started = time.process_time()
-        prediction = statement(text)
-        words_behind_cue(text)
-        if prediction is not None:
-            behind_cue(prediction, "72")
-            groups(prediction.text)
-            same_number(
-                replace(prediction, parts=tuple(map(normalized, prediction.parts))), read_number("3.14"), text, 6
-            )
-            same_numeral("1011_2", prediction.text)
-            term(text)
-            is_set(text)
-            chosen_letter(prediction)
-            if not any(map(hostile, prediction.parts or (claim(prediction),))):
-                objection(prediction, "72", read_number("72"), question="What is 72?", evaluated=True)
-        assert time.process_time() - started < 1.0, text[:60]
+        with little_work(text[:60]):
+            prediction = statement(text)
+            words_behind_cue(text)
+            if prediction is not None:
+                behind_cue(prediction, "72")
+                groups(prediction.text)
+                same_number(
+                    replace(prediction, parts=tuple(map(normalized, prediction.parts))), read_number("3.14"), text, 6
+                )
+                same_numeral("1011_2", prediction.text)
+                term(text)
+                is_set(text)
+                chosen_letter(prediction)
+                if not any(map(hostile, prediction.parts or (claim(prediction),))):
+                    objection(prediction, "72", read_number("72"), question="What is 72?", evaluated=True)

@@ -1,8 +1,7 @@
 """What a sentence says besides its value: when, what for and out of what is no second answer, and no first one."""
 
-import time
-
 import pytest
+from patience import little_work
 
 from grpo.rewards.gsm8k.verifier import gsm8k
 from grpo.rewards.math.verifier import math
@@ -83,6 +82,5 @@ def test_adjuncts_are_read_in_bounded_time() -> None:
         "1 a b c d ",
     ]
     for piece in pieces:
-        start = time.perf_counter()
-        main_clause(piece * 20_000)
-        assert time.perf_counter() - start < 1, piece
+        with little_work(piece):
+            main_clause(piece * 100_000)

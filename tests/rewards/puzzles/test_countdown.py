@@ -1,11 +1,11 @@
 """Countdown: expressions read in any usual spelling, judged exactly, never executed."""
 
 import random
-import time
 from fractions import Fraction
 from typing import Any
 
 import pytest
+from patience import little_work
 
 from grpo.rewards.puzzles.countdown import countdown, countdown_score
 from grpo.rewards.puzzles.expression import LONGEST, Unreadable, read_expression
@@ -118,12 +118,11 @@ def test_values_agree_with_python_on_random_expressions() -> None:
 @pytest.mark.parametrize("frame", ["{}", "<answer>{}</answer>", "Assistant: <answer>{}</answer>", "\\boxed{{{}}}"])
 def test_hostile_texts_are_wrong_and_take_no_time(text: str, frame: str) -> None:
     completion = frame.format(text)
-    start = time.process_time()
-    assert countdown(completion, 24, NUMBERS).ok is False
-    assert countdown_score(completion, 24, NUMBERS) in (0.0, 0.1)
-    assert countdown_score(completion, 24, NUMBERS, variant="tinyzero") in (0.0, 0.1)
-    assert countdown_score(completion, 24, [9, 9, 9], variant="tinyzero") in (0.0, 0.1)
-    assert time.process_time() - start < 0.5
+    with little_work(completion[:60]):
+        assert countdown(completion, 24, NUMBERS).ok is False
+        assert countdown_score(completion, 24, NUMBERS) in (0.0, 0.1)
+        assert countdown_score(completion, 24, NUMBERS, variant="tinyzero") in (0.0, 0.1)
+        assert countdown_score(completion, 24, [9, 9, 9], variant="tinyzero") in (0.0, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Knights and knaves: statements read in any usual form, and nothing else accepted beside them."""
 
-import time
 from typing import Any
 
 import pytest
+from patience import little_work
 
 from grpo.plugins.errors import OptionError
 from grpo.rewards.puzzles.countdown import countdown_score
@@ -118,12 +118,12 @@ def test_an_unusable_solution_is_undecided(answer: Any) -> None:
     ["Amelia is a ", "Amelia, ", "Amelia and ", "knight", "(1) ", "a " * 10, "knights: A, ", "and ", "- ", "is "],
 )
 def test_hostile_texts_take_no_time(piece: str) -> None:
-    for text in (piece * 20_000, "<answer>" + piece * 200, "<answer>" + piece * 20_000):
-        start = time.process_time()
-        assert knights_and_knaves(text, GOLD).ok is False
-        assert knights_and_knaves(GOLD, text).ok in (None, False)
-        knights_and_knaves_score(text, GOLD, variant="logic_rl")
-        assert time.process_time() - start < 0.5
+    many = 500_000 // len(piece)
+    for text in (piece * many, "<answer>" + piece * 200, "<answer>" + piece * many):
+        with little_work(text[:60]):
+            assert knights_and_knaves(text, GOLD).ok is False
+            assert knights_and_knaves(GOLD, text).ok in (None, False)
+            knights_and_knaves_score(text, GOLD, variant="logic_rl")
 
 
 def test_the_published_score_needs_its_layout_its_header_and_its_sentence() -> None:

@@ -143,7 +143,7 @@ def own_engine() -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]
     def end() -> None:
         process = running.pop()
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -78,7 +78,7 @@ def rollout(env: BoundEnv, tokenizer: Any, actions: Sequence[Action]) -> Complet
         ids = (*tokenizer(lines.pop(0))["input_ids"], tokenizer.eos_token_id)
         return [Sampled(ids, (0.0,) * len(ids), "stop")]
 
-    limits = TurnLimits(turns=len(actions), tokens=1500, seconds=5.0)
+    limits = TurnLimits(turns=len(actions), tokens=1500, seconds=60.0)
     player = Player(env, tokenizer, turn_format(tokenizer, episode.prompt), limits, tools)
     (played,) = player.play([episode], encode_starts(tokenizer, [episode]), say, PARAMS)
     return played.completion

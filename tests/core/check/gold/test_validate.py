@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import gymnasium
 import pytest
 from click.testing import CliRunner
 from gymnasium.spaces import Text
+from patience import PATIENCE, EnvClock
 
 from grpo import EnvSpec, validate
 from grpo.core.check.gold.report import Validation
@@ -207,6 +207,8 @@ def test_a_verifier_that_accepts_silence_everywhere_is_no_pass(mine: Path) -> No
 class Steps(Sums):
     """Two turns: look, by a tool, and then say what was seen; the step of one row goes wrong."""
 
+    clock: EnvClock
+
     @property
     def tools(self) -> list[Any]:
         return [self.look]
@@ -232,18 +234,21 @@ class Steps(Sums):
         if self.row["answer"] == "3":
             raise RuntimeError("three")
         if self.row["answer"] == "4" and action:
-            time.sleep(1.5)
+            self.clock.hang()
         return "", float(self.seen), True, False, {"success": self.seen and action == self.row["answer"]}
 
 
 @pytest.mark.slow
-def test_solutions_of_several_turns_are_played_with_their_tools_and_in_a_time_limit() -> None:
+def test_solutions_of_several_turns_are_played_with_their_tools_and_in_a_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Steps, "clock", EnvClock(monkeypatch), raising=False)
     played = {"rewards": ("environment",), "verifier": "environment"}
-    told = reasons(validate(spec_of(Steps, max_turns=2, **played), seconds=0.7))
+    told = reasons(validate(spec_of(Steps, max_turns=2, **played), seconds=PATIENCE))
     assert told.keys() == {"row 1", "row 2", "row 3"}
     assert told["row 1"] == "verifier 'environment' rejects '2': its goal was not reached"
     assert "failed at it: RuntimeError: three" in told["row 2"]
-    assert "no answer within 0.7 s" in told["row 3"]
+    assert "no answer within 60 s" in told["row 3"]
     told = reasons(validate(spec_of(Steps, scores_itself=True, **played), size=1))
     assert told == {"row 0": "it takes 2 turns, and env 'sums' allows 1"}
 

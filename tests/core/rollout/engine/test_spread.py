@@ -26,7 +26,7 @@ class Echo:
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        self._together.wait(10)
+        self._together.wait(60)
         self.asked.append(list(prompts))
         if self.lost:
             raise EngineLost("it is gone")

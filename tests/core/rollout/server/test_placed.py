@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from patience import wait_for
 
 from grpo.core.rollout.engine.release import vllm_version
 from grpo.core.rollout.server.placed import PlacedServer
@@ -39,13 +39,11 @@ def test_its_process_ends_with_the_one_that_started_it() -> None:
     code = (
         "import os, signal, sys\n"
         "from grpo.core.rollout.server import placed\n"
-        "placed._START = placed._START.replace('main()\\n', 'import time; time.sleep(60)')\n"
+        "placed._START = placed._START.replace('main()\\n', 'import time; time.sleep(600)')\n"
         "server = placed.PlacedServer('grpo serve-rollouts', 'secret')\n"
         "print(server._process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    process, until = int(done.stdout), time.monotonic() + 30
-    while alive(process) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not alive(process)
+    process = int(done.stdout)
+    assert wait_for(lambda: not alive(process))

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from patience import PATIENCE, wait_for
 from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
 
 from grpo.core.rollout.server.card import TOKEN
@@ -35,6 +35,9 @@ from grpo.plugins.errors import RunError, UsageError
 
 pytestmark = pytest.mark.slow
 
+SHARED = str(Path(__file__).resolve().parents[3] / "support")
+"""The import path of what several test modules share."""
+
 
 @pytest.fixture
 def running() -> Iterator[list[Running]]:
@@ -44,7 +47,7 @@ def running() -> Iterator[list[Running]]:
     servers[-1].stop()
 
 
-def link_to(url: str, patience: float = 5.0, warned: Any = None) -> ServerLink:
+def link_to(url: str, patience: float = PATIENCE, warned: Any = None) -> ServerLink:
     return ServerLink(url, replace(CARD, raw_logprobs=None), COMMAND, patience, warned or (lambda text: None))
 
 
@@ -326,7 +329,7 @@ def test_what_fails_in_the_engine_is_told_even_while_weights_are_on_their_way(ru
 
 def test_a_server_that_is_gone_is_waited_for(running: list[Running]) -> None:
     warnings: list[str] = []
-    link = link_to(running[0].url, patience=10, warned=warnings.append)
+    link = link_to(running[0].url, patience=PATIENCE, warned=warnings.append)
     running[0].stop()
     back = threading.Timer(0.7, lambda: running.append(Running(running[0].server.port)))
     back.start()
@@ -355,28 +358,30 @@ def test_a_server_that_comes_back_as_another_ends_the_run(running: list[Running]
         link.epoch()
 
 
+def answers(url: str) -> bool:
+    try:
+        state_of(url)
+    except OSError:
+        return False
+    return True
+
+
 @pytest.mark.core
-def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine() -> None:
+def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine(tmp_path: Path) -> None:
+    mark = tmp_path / "samples"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "support")}
-    with subprocess.Popen([sys.executable, __file__, str(port)], env=shared) as process:
+    shared = {**os.environ, "PYTHONPATH": SHARED}
+    with subprocess.Popen([sys.executable, __file__, str(port), str(mark)], env=shared) as process:
         try:
             url = f"http://127.0.0.1:{port}"
-            for _ in range(600):
-                try:
-                    state_of(url)
-                    break
-                except OSError:
-                    time.sleep(0.1)
+            assert wait_for(lambda: answers(url))
             link = link_to(url)
             link.put_weights(WEIGHTS.items())
-            threading.Timer(0.5, process.kill).start()
-            start = time.monotonic()
+            threading.Thread(target=lambda: wait_for(mark.exists) and process.kill(), daemon=True).start()
             with pytest.raises(EngineLost, match="lost in the middle of /generate"):
                 link.generate([[1]], PARAMS)
-            assert time.monotonic() - start < 20
         finally:
             process.kill()
 
@@ -416,7 +421,7 @@ def test_nobody_is_served_without_the_token(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def post(url: str, path: str, headers: dict[str, str], body: bytes = b"{}") -> int:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
     connection.request("POST", path, body=body, headers=headers)
     status = connection.getresponse().status
     connection.close()
@@ -469,23 +474,30 @@ def test_no_server_is_an_error_with_the_command_that_starts_one() -> None:
 
 
 if __name__ == "__main__":  # what the test of the killed server starts
+
+    def samples() -> None:
+        Path(sys.argv[2]).touch()
+        threading.Event().wait(2 * PATIENCE)
+
     slow = TableEngine()
-    slow.before = lambda: time.sleep(30.0)
+    slow.before = samples
     RolloutServer(("127.0.0.1", int(sys.argv[1])), None).serve(slow, CARD)
 
 
 def test_a_signal_that_another_thread_was_given_ends_the_server_too() -> None:
     program = """
-import signal, threading, time
+import signal, threading
+from patience import wait_for
 from table_server import CARD, TableEngine
+from test_serve import answers
 from grpo.core.rollout.server.serve import RolloutServer
 server = RolloutServer(("127.0.0.1", 0), None)
 signal.signal(signal.SIGTERM, lambda number, frame: server.stop())
 def give() -> None:
-    time.sleep(1.0)
+    assert wait_for(lambda: answers(f"http://127.0.0.1:{server.port}"))
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 threading.Thread(target=give).start()
 server.serve(TableEngine(), CARD)
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "support"), "OMP_NUM_THREADS": "1"}
-    assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False).returncode == 0
+    environment = {**os.environ, "PYTHONPATH": SHARED, "OMP_NUM_THREADS": "1"}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=300, check=False).returncode == 0

@@ -11,6 +11,7 @@ import gymnasium
 import numpy
 import pytest
 import torch
+from patience import PATIENCE, EnvClock
 
 from grpo.core.env.episodes import Episode, episodes_of
 from grpo.core.env.prompts import encode_prompts
@@ -27,6 +28,8 @@ PARAMS = SamplingParams(max_tokens=6, eos_ids=(2,), pad_id=0)
 
 class Counting(gymnasium.Env[str, str]):
     """Counts up to the seed plus 2; what it does at a turn, when the seed is 1, is named by `bad`, turn to fault."""
+
+    clock: EnvClock
 
     def __init__(self, **bad: str) -> None:
         self.bad = bad
@@ -48,7 +51,7 @@ class Counting(gymnasium.Env[str, str]):
         if fault == "raises":
             raise RuntimeError("it fell over")
         if fault == "hangs":
-            time.sleep(20)
+            self.clock.hang()
         reward = float("nan") if fault == "nan" else 0.5
         observation: Any = 7 if fault == "number" else f"That was {self.turn}."
         info = {"success": self.turn == self.goal, "thing": object(), "scores": {"turns": self.turn}}
@@ -66,7 +69,7 @@ def tokenizer(tiny_model: Path) -> Any:
 
 def player(env: BoundEnv, tokenizer: Any, **limits: Any) -> tuple[Player, list[Episode]]:
     episodes = episodes_of(env, "train", limit=3, unbounded=3)
-    chosen = {"turns": 9, "tokens": 900, "seconds": 5.0, **limits}
+    chosen = {"turns": 9, "tokens": 900, "seconds": PATIENCE, **limits}
     return Player(env, tokenizer, turn_format(tokenizer, episodes[0].prompt), TurnLimits(**chosen)), episodes
 
 
@@ -140,7 +143,7 @@ def test_a_turn_that_is_cut_is_an_action_and_a_rollout_that_its_environment_ende
     ("bad", "why", "turns"),
     [
         ({"turn2": "raises"}, "failed in turn 2: RuntimeError: it fell over", 2),
-        ({"turn1": "hangs"}, "failed in turn 1: TimeoutError: no answer within 0.5 s", 1),
+        ({"turn1": "hangs"}, "failed in turn 1: TimeoutError: no answer within 60 s", 1),
         ({"turn2": "nan"}, "the reward is nan", 2),
         ({"turn1": "number"}, "the observation is a int, not text", 1),
         (
@@ -151,8 +154,11 @@ def test_a_turn_that_is_cut_is_an_action_and_a_rollout_that_its_environment_ende
         ({"turn0": "hides"}, "gave another row for the rewards than before", 0),
     ],
 )
-def test_an_environment_fails_its_own_rollout(tokenizer: Any, bad: dict[str, str], why: str, turns: int) -> None:
-    found = play(player(env_of(**bad), tokenizer, seconds=0.5), Script(tokenizer))
+def test_an_environment_fails_its_own_rollout(
+    tokenizer: Any, bad: dict[str, str], why: str, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Counting, "clock", EnvClock(monkeypatch), raising=False)
+    found = play(player(env_of(**bad), tokenizer), Script(tokenizer))
     assert [one.completion.finish_reason for one in found] == ["stop", "error", "stop"]
     failed = found[1].completion
     assert why in failed.info["failure"]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE, Clock, wait_for
 
 from grpo import Completion, Verdict, reward, verifier
 from grpo.core.scoring.call import Caller
@@ -33,7 +34,7 @@ pytestmark = [
 ]
 
 
-def bound(function: Callable[..., Any], timeout: float = 10.0, **metadata: Any) -> BoundReward:
+def bound(function: Callable[..., Any], timeout: float = PATIENCE, **metadata: Any) -> BoundReward:
     spec = reward(version=1, name="mine", **metadata)(function)
     return BoundReward(spec, "their-dist", timeout=timeout)
 
@@ -47,13 +48,21 @@ def scores(function: Callable[..., Any], *texts: str, workers: int = 2, **keywor
         return scorer.score(completions(*texts))["mine"]
 
 
-def killer(completion: str) -> float | None:
-    """Does what the completion says."""
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock by which the pool ends calls."""
+    return Clock(monkeypatch, "grpo.core.scoring.workers.pool")
+
+
+def killer(completion: str, mark: str = "") -> float | None:
+    """Does what the completion says, and leaves a mark before."""
+    if mark and completion in ("sleep", "power"):
+        Path(mark).touch()
     match completion:
         case "sleep":
-            time.sleep(60)
+            time.sleep(2 * PATIENCE)
         case "power":  # one C call that keeps the GIL
-            math.factorial(10**7)
+            math.factorial(10**8)
         case "exit":
             os._exit(3)
         case "segfault":
@@ -83,8 +92,8 @@ def killer(completion: str) -> float | None:
 @pytest.mark.parametrize(
     ("deed", "words"),
     [
-        ("sleep", "longer than its time limit of 1 s; its worker process was killed"),
-        ("power", "longer than its time limit of 1 s; its worker process was killed"),
+        ("sleep", "longer than its time limit of 60 s; its worker process was killed"),
+        ("power", "longer than its time limit of 60 s; its worker process was killed"),
         ("exit", "ended with exit code 3"),
         ("segfault", "killed by SIGSEGV"),
         ("kill", "killed by SIGKILL"),
@@ -94,12 +103,12 @@ def killer(completion: str) -> float | None:
         ("nan", "it returned nan"),
     ],
 )
-def test_a_crash_or_a_hang_costs_only_its_own_completion(deed: str, words: str) -> None:
-    limit = 1.0 if deed in ("sleep", "power") else 10.0
-    with Scorer([bound(killer, timeout=limit)], workers=1, memory=1 << 28) as scorer:
-        started = time.monotonic()
-        outcomes = scorer.score(completions("a", "a", deed, *["a"] * 20, "abstain"))["mine"]
-        assert time.monotonic() - started < 9
+def test_a_crash_or_a_hang_costs_only_its_own_completion(deed: str, words: str, tmp_path: Path, clock: Clock) -> None:
+    mark = tmp_path / "begun"
+    clock.forward_after(mark.exists)
+    with Scorer([bound(killer)], workers=1, memory=1 << 28) as scorer:
+        texts = ["a", "a", deed, *["a"] * 20, "abstain"]
+        outcomes = scorer.score([Completion(text, row={"mark": str(mark)}) for text in texts])["mine"]
         assert [outcome.kind for outcome in outcomes] == ["score"] * 2 + ["failure"] + ["score"] * 20 + ["abstain"]
         assert (outcomes[2].reason or "").startswith("reward 'mine' of their-dist, row 2: ")
         assert words in (outcomes[2].reason or "")
@@ -150,17 +159,20 @@ def test_a_row_does_not_pay_for_what_an_earlier_row_left_behind() -> None:
 
 
 def worker_number(completion: str) -> float:
-    if completion == "hang":
-        time.sleep(60)
+    if completion.startswith("/"):
+        Path(completion).touch()
+        time.sleep(2 * PATIENCE)
     return float(os.getpid())
 
 
 @pytest.mark.core
-def test_the_worker_of_a_hang_is_replaced_and_a_healthy_one_is_kept() -> None:
-    with Scorer([bound(worker_number, timeout=0.5)], workers=1) as scorer:
+def test_the_worker_of_a_hang_is_replaced_and_a_healthy_one_is_kept(tmp_path: Path, clock: Clock) -> None:
+    mark = tmp_path / "begun"
+    with Scorer([bound(worker_number)], workers=1) as scorer:
         first, again = (scorer.score(completions("a"))["mine"][0].score for _ in range(2))
         assert first == again != os.getpid()
-        assert scorer.score(completions("hang"))["mine"][0].kind == "failure"
+        clock.forward_after(mark.exists)
+        assert scorer.score(completions(str(mark)))["mine"][0].kind == "failure"
         assert scorer.score(completions("a"))["mine"][0].score != first
         with pytest.raises(ProcessLookupError):
             os.kill(int(first or 0), 0)
@@ -249,15 +261,19 @@ def test_whole_completions_and_verdicts_cross_the_border() -> None:
     assert judgements == [Judgement("verdict", Verdict(True, "é\ud800", "because"))]
 
 
-def test_a_batch_goes_in_one_call_and_fails_as_one() -> None:
+def test_a_batch_goes_in_one_call_and_fails_as_one(tmp_path: Path, clock: Clock) -> None:
+    mark = tmp_path / "begun"
+
     def batch(completions: list[str]) -> list[float]:
         if "exit" in completions:
             os._exit(1)
         if "hang" in completions:
-            time.sleep(60)
+            mark.touch()
+            time.sleep(2 * PATIENCE)
         return [float(len(completions))] * len(completions)
 
-    with Scorer([bound(batch, timeout=0.5, batch=True)]) as scorer:
+    clock.forward_after(mark.exists)
+    with Scorer([bound(batch, batch=True)]) as scorer:
         assert [o.score for o in scorer.score(completions("a", "b", "c"))["mine"]] == [3.0] * 3
         assert [o.kind for o in scorer.score(completions("a", "exit"))["mine"]] == ["failure"] * 2
         assert [o.kind for o in scorer.score(completions("a", "hang"))["mine"]] == ["failure"] * 2
@@ -276,16 +292,30 @@ def test_what_plugins_print_and_read_is_no_part_of_the_protocol(capfd: pytest.Ca
     assert err.count("from python") == err.count("from below") == 2
 
 
-def test_transient_trouble_is_retried_within_a_new_time_limit() -> None:
+def test_transient_trouble_is_retried_within_a_new_time_limit(tmp_path: Path, clock: Clock) -> None:
+    """Each of two calls takes most of a limit."""
     calls: list[str] = []
 
     def flaky(completion: str) -> float:
         calls.append(completion)
+        mark = tmp_path / f"begun{len(calls)}"
+        mark.touch()
+        wait_for(mark.with_suffix(".over").exists)
         if len(calls) < 2:
             raise TransientError("busy")
         return float(len(calls))
 
-    assert scores(flaky, "a", timeout=0.4)[0].score == 2.0
+    def watch() -> None:
+        for number in (1, 2):
+            mark = tmp_path / f"begun{number}"
+            assert wait_for(mark.exists)
+            assert clock.looked_at()
+            clock.forward(400.0)
+            assert clock.looked_at()
+            mark.with_suffix(".over").touch()
+
+    threading.Thread(target=watch, daemon=True).start()
+    assert scores(flaky, "a", timeout=600.0)[0].score == 2.0
 
 
 @pytest.mark.slow
@@ -338,13 +368,6 @@ with Scorer([BoundReward(stuck, "d", timeout=60)], workers=2) as scorer:
 """
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    return condition()
-
-
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -363,19 +386,36 @@ def test_workers_die_with_their_parent(tmp_path: Path, how: signal.Signals) -> N
             workers = [int(pid) for pid in pids.read_text().split()]
             assert all(alive(pid) for pid in workers)
             parent.send_signal(how)
-            assert parent.wait(10) != 0
+            assert parent.wait(PATIENCE) != 0
         finally:
             parent.kill()
     assert wait_for(lambda: not any(alive(pid) for pid in workers))
 
 
-SLOW_MODULE = "import time\ntime.sleep(1.6)\n"
+SLOW_MODULE = """
+import pathlib, time
+mark = pathlib.Path(__file__).with_suffix(".begun")
+mark.touch()
+time.sleep(1.2)
+while not mark.with_suffix(".over").exists():
+    time.sleep(0.01)
+"""
 
 
-def test_what_a_call_imports_first_is_not_counted_and_is_told(tmp_path: Path) -> None:
-    (tmp_path / "takes_long.py").write_text(SLOW_MODULE)
-    (tmp_path / "takes_long_too.py").write_text(SLOW_MODULE)
+def test_what_a_call_imports_first_is_not_counted_and_is_told(tmp_path: Path, clock: Clock) -> None:
+    names = "takes_long", "takes_long_too"
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(SLOW_MODULE)
     folder = str(tmp_path)
+
+    def watch() -> None:
+        for name in names:
+            mark = tmp_path / f"{name}.begun"
+            assert wait_for(mark.exists)
+            assert clock.looked_at()
+            clock.forward()
+            assert clock.looked_at()
+            mark.with_suffix(".over").touch()
 
     def lazy(completion: str) -> float:
         if folder not in sys.path:
@@ -383,10 +423,10 @@ def test_what_a_call_imports_first_is_not_counted_and_is_told(tmp_path: Path) ->
         import takes_long  # type: ignore[import-not-found]
 
         importlib.import_module("takes_long_too")
-        time.sleep(0.05)
         return float(bool(takes_long))
 
-    with Scorer([bound(lazy, timeout=0.8)], workers=2) as scorer:
+    threading.Thread(target=watch, daemon=True).start()
+    with Scorer([bound(lazy)], workers=1) as scorer:
         assert [one.score for one in scorer.score(completions("a", "b", "c"))["mine"]] == [1.0, 1.0, 1.0]
         assert "to import takes_long" in scorer.slow_imports["mine"]
 
@@ -395,10 +435,8 @@ def test_an_import_does_not_give_a_call_that_hangs_more_time() -> None:
     def hangs(completion: str) -> float:
         import tabnanny  # noqa: F401
 
-        time.sleep(60)
+        time.sleep(PATIENCE)
         return 1.0
 
-    started = time.monotonic()
     (outcome,) = scores(hangs, "a", timeout=0.8)
     assert "longer than its time limit of 0.8 s" in str(outcome.reason)
-    assert time.monotonic() - started < 20

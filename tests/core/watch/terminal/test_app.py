@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from grpo.core.watch.terminal.app import LiveApp, Opening
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
-PATIENCE = 20.0  # seconds
+PATIENCE = 60.0  # seconds
 MARKUP = (
     "[bold red]red[/bold red]",
     "[@click=app.quit]click[/]",

@@ -4,7 +4,7 @@
 test function, sorted by name, the cases of a parametrised test summed. A fixture counts for the test that set it up.
 Running this file prints the slowest tests and the sum of each folder:
 
-    python tests/durations.py [.ci/durations.json] [--lane fast] [--worst 30]
+    python tests/support/durations.py [.ci/durations.json] [--lane fast] [--worst 30]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from lanes import function_of
 
-RECORDED = Path(__file__).resolve().parent.parent / ".ci" / "durations.json"
+RECORDED = Path(__file__).resolve().parents[2] / ".ci" / "durations.json"
 
 
 def read(path: Path = RECORDED) -> dict[str, dict[str, float]]:

@@ -2,7 +2,7 @@
 
 A failure in one lane does not keep the next from running. With `--record`, durations go to .ci/durations.json.
 
-    python tests/run_lanes.py style fast core [--record] [arguments for pytest]
+    python tests/support/run_lanes.py style fast core [--record] [arguments for pytest]
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 STYLE = (("ruff", "check", "."), ("ruff", "format", "--check", "."))
 
 # How each lane is spread over processes. Many tests compute little and wait much: a process for each core, and a thread
-# for each process. Tests that share what takes long to make stay together, and the longest begin (tests/lanes.py).
+# for each process. Tests that share what takes long to make stay together, and the longest begin (lanes.py).
 # Runs of DeepSpeed have two processes of their own, and a Ray cluster belongs to the process that started it.
 TOGETHER = ("-n", "auto", "--maxprocesses", "8", "--dist", "loadscope", "--no-loadscope-reorder")
 SPREAD = {
@@ -76,7 +76,7 @@ def main(parts: list[str], arguments: list[str], folder: Path) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run style checks and lanes of tests; list at the end what failed.")
-    parser.add_argument("parts", nargs="+", metavar="PART", help="'style', or a lane of tests/lanes.py")
+    parser.add_argument("parts", nargs="+", metavar="PART", help="'style', or a lane of tests/support/lanes.py")
     parser.add_argument("--record", action="store_true", help="record durations in .ci/durations.json")
     parser.add_argument(
         "--results", type=Path, default=ROOT / "build" / "tests", metavar="FOLDER", help="of JUnit files"
