@@ -166,12 +166,11 @@ def test_every_test_is_in_one_lane_and_no_lane_leaves_out_a_file_that_it_needs()
 SHARED = """
 import pytest
 
-pytestmark = pytest.mark.slow
-
 @pytest.fixture(scope="module")
 def made():
     return object()
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(20))
 def test_shares(made, number): pass
 """
