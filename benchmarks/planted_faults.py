@@ -4,13 +4,13 @@
                                         [--workers N]
 
 A fault is an entry of a file in benchmarks/faults/: a line that a tired engineer could write in the place of the right
-one, and the tests that should notice. Each worker copies the tree, runs the tests once on the unchanged copy, and then,
-for each fault, replaces the text, runs the tests up to the first failure and puts the text back. Tests that fail on the
-unchanged copy are left out, because they would notice anything. The exit code is 1 where a fault was missed or no longer
-fits its file.
+one, and the tests that should notice. The tool copies the tree and runs these tests on the unchanged copy. Then, for
+each fault, it replaces the text, runs the tests of that fault up to the first failure and puts the text back. Tests that
+fail on the unchanged copy are left out, because they would notice anything. The exit code is 1 where a fault was missed
+or no longer fits its file.
 
-`--tests listed` runs the tests of the entry, `quick` those of the lane `quick` and `all` those of every folder. `--lane`
-is passed on to pytest.
+`--tests listed` runs the tests of the entry, `quick` those of the lane `quick`, `all` those of every folder. `--lane` is
+passed on to pytest.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import tarfile
 import tempfile
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -177,8 +178,8 @@ class Bench:
             self._environment.setdefault(name, str(place))
 
     def unchanged(self, tests: Sequence[str]) -> Run:
-        """Runs tests to their end on the tree as it is."""
-        return self._in_copy(lambda copy: self._run(copy, tests, []))
+        """Runs tests to their end on the tree as it is, however long that takes."""
+        return self._in_copy(lambda copy: self._run(copy, tests, [], None))
 
     def verdict(self, fault: Fault, tests: Sequence[str], broken: Sequence[str]) -> Verdict:
         """Plants a fault and runs tests up to the first failure.
@@ -193,10 +194,12 @@ class Bench:
             if problem := fault.problem(copy):
                 return Verdict(fault, "stale", problem)
             with fault.planted(copy):
-                run = self._run(copy, tests, ["-x", *(f"--deselect={test}" for test in broken)])
+                run = self._run(copy, tests, ["-x", *(f"--deselect={test}" for test in broken)], self._limit)
             if not run.ended:
                 return Verdict(fault, "caught", f"no end within {self._limit:g} s", run.seconds)
-            return Verdict(fault, "caught" if run.failed else "missed", *run.failed[:1] or ("",), run.seconds)
+            if run.failed:
+                return Verdict(fault, "caught", run.failed[0], run.seconds)
+            return Verdict(fault, "missed", "", run.seconds)
 
         return self._in_copy(tried)
 
@@ -207,7 +210,7 @@ class Bench:
         finally:
             self._free.put(copy)
 
-    def _run(self, copy: Path, tests: Sequence[str], options: Sequence[str]) -> Run:
+    def _run(self, copy: Path, tests: Sequence[str], options: Sequence[str], limit: float | None) -> Run:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", "--tb=no"]
         environment = {**self._environment, "PYTHONPATH": str(copy / "src")}
         began = time.monotonic()
@@ -222,7 +225,7 @@ class Bench:
                 start_new_session=True,
             )
             try:
-                process.wait(self._limit)
+                process.wait(limit)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -235,22 +238,16 @@ class Bench:
         return Run(failed, True, time.monotonic() - began)
 
 
-def measured(faults: Sequence[Fault], bench: Bench, tests_of: Callable[[Fault], tuple[str, ...]]) -> Iterator[Verdict]:
+def measured(
+    faults: Sequence[Fault], bench: Bench, tests_of: Callable[[Fault], Sequence[str]], workers: int
+) -> Iterator[Verdict]:
     """Yields what came of each fault, in the order in which the runs end."""
-    sets = dict.fromkeys(map(tests_of, faults))
-    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as threads:
-        unchanged = {threads.submit(bench.unchanged, tests): tests for tests in sets}
-        broken: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for done in as_completed(unchanged):
-            tests, run = unchanged[done], done.result()
-            broken[tests] = run.failed
-            if not run.ended:
-                raise TableError(f"pytest {' '.join(tests)} does not end on the unchanged tree.")
-            for test in run.failed:
-                print(f"fails without a fault: {test}", flush=True)
-        tries = [
-            threads.submit(bench.verdict, fault, tests_of(fault), broken[tests_of(fault)]) for fault in faults
-        ]
+    unchanged = bench.unchanged(sorted({test for fault in faults for test in tests_of(fault)}))
+    print(f"the unchanged tree: {unchanged.seconds:.0f} s", flush=True)
+    for test in unchanged.failed:
+        print(f"left out, since it fails without a fault: {test}", flush=True)
+    with ThreadPoolExecutor(workers) as threads:
+        tries = [threads.submit(bench.verdict, fault, tests_of(fault), unchanged.failed) for fault in faults]
         for one in as_completed(tries):
             yield one.result()
 
@@ -264,7 +261,9 @@ def main() -> int:
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="DIR", help="default: the tree of this file")
     parser.add_argument("--rev", help="a git revision of the tree, in the place of its files as they are")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="runs of pytest at once (default: 1)")
-    parser.add_argument("--limit", type=float, default=LIMIT, metavar="S", help=f"seconds of a run (default: {LIMIT:g})")
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT, metavar="S", help=f"seconds of a run (default: {LIMIT:g})"
+    )
     options = parser.parse_args()
     faults = read_faults()
     names = {name for fault in faults for name in (fault.name, fault.room)}
@@ -272,22 +271,25 @@ def main() -> int:
         parser.error(f"no fault or room is named '{unknown[0]}'")
     chosen = [fault for fault in faults if not options.only or {fault.name, fault.room} & set(options.only)]
     lane = "quick" if options.tests == "quick" else options.lane
+    workers = max(1, options.workers)
     with tempfile.TemporaryDirectory(prefix="grpo-faults-") as folder:
-        copies = [Path(folder) / str(number) / "tree" for number in range(max(1, options.workers))]
+        copies = [Path(folder) / str(number) / "tree" for number in range(workers)]
         for copy in copies:
             copy.parent.mkdir()
             copy_tree(options.tree.resolve(), copy, options.rev)
         bench = Bench(options.tree.resolve(), copies, [f"--lane={lane}"] if lane else [], options.limit)
         verdicts: list[Verdict] = []
-        for verdict in measured(
-            chosen, bench, lambda fault: fault.tests if options.tests == "listed" else ("tests",)
-        ):
+        listed = options.tests == "listed"
+        for verdict in measured(chosen, bench, lambda fault: fault.tests if listed else ("tests",), workers):
             verdicts.append(verdict)
-            fault = verdict.fault
-            print(f"{verdict.result:<7}{verdict.seconds:>7.1f} s  {fault.room:<14} {fault.name:<44} {verdict.by}", flush=True)
-    counts = {result: sum(one.result == result for one in verdicts) for result in ("caught", "missed", "stale")}
-    print(f"\n{', '.join(f'{count} {result}' for result, count in counts.items())} of {len(verdicts)} faults, "
-          f"{sum(one.seconds for one in verdicts):.0f} s with them planted")
+            fault, took = verdict.fault, f"{verdict.seconds:.1f} s"
+            print(f"{verdict.result:<7} {took:>8}  {fault.room:<20} {fault.name:<56} {verdict.by}".rstrip(), flush=True)
+    counts = Counter(verdict.result for verdict in verdicts)
+    seconds = sum(verdict.seconds for verdict in verdicts)
+    print(
+        f"\n{len(verdicts)} faults: {counts['caught']} caught, {counts['missed']} missed, {counts['stale']} stale; "
+        f"{seconds:.0f} s with a fault planted"
+    )
     return int(counts["caught"] < len(verdicts))
 
 
