@@ -5,12 +5,12 @@
 
 A fault is an entry of a file in benchmarks/faults/: a line that a tired engineer could write in the place of the right
 one, and the tests that should notice. The tool copies the tree and runs these tests on the unchanged copy. Then, for
-each fault, it replaces the text, runs the tests of that fault up to the first failure and puts the text back. Tests that
-fail on the unchanged copy are left out, because they would notice anything. The exit code is 1 where a fault was missed
-or no longer fits its file.
+each fault, it replaces the text, runs the tests of that fault up to the first failure and puts the text back. Tests
+that fail on the unchanged copy are left out, because they would notice anything. The exit code is 1 where a fault was
+missed or no longer fits its file.
 
-`--tests listed` runs the tests of the entry, `quick` those of the lane `quick`, `all` those of every folder. `--lane` is
-passed on to pytest.
+`--tests listed` runs the tests of the entry, `quick` those of the lane `quick`, `all` those of every folder. `--lane`
+is passed on to pytest.
 """
 
 from __future__ import annotations
