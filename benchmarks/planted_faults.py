@@ -4,10 +4,10 @@
                                         [--workers N]
 
 A fault is an entry of a file in benchmarks/faults/: a line that a tired engineer could write in the place of the right
-one, and the tests that should notice. The tool copies the tree and runs these tests on the unchanged copy. Then, for
-each fault, it replaces the text, runs the tests of that fault up to the first failure and puts the text back. Tests
-that fail on the unchanged copy are left out, because they would notice anything. The exit code is 1 where a fault was
-missed or no longer fits its file.
+one, and the tests that should notice. For each fault the tool replaces the text in a copy of the tree, runs the tests
+up to the first failure and puts the text back. Then it runs every test that noticed something on the unchanged copy.
+Where one fails there too, it is left out and its faults are tried again. The exit code is 1 where a fault was missed or
+no longer fits its file.
 
 `--tests listed` runs the tests of the entry, `quick` those of the lane `quick`, `all` those of every folder. `--lane`
 is passed on to pytest.
@@ -28,7 +28,7 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one fault; `by` is the test that noticed, or why there is none."""
+    """What came of one fault; `by` is the test that noticed ("" where the tests did not end), or why it is stale."""
 
     fault: Fault
     result: Result
@@ -177,11 +177,12 @@ class Bench:
         ):
             self._environment.setdefault(name, str(place))
 
-    def unchanged(self, tests: Sequence[str]) -> Run:
-        """Runs tests to their end on the tree as it is, however long that takes."""
-        return self._in_copy(lambda copy: self._run(copy, tests, [], None))
+    def failing(self, tests: Iterable[str]) -> set[str]:
+        """Returns the ids of tests that fail on the unchanged tree, of these tests and their other parameters."""
+        functions = sorted({test.partition("[")[0] for test in tests})
+        return set(self._in_copy(lambda copy: self._run(copy, functions, [], None)).failed) if functions else set()
 
-    def verdict(self, fault: Fault, tests: Sequence[str], broken: Sequence[str]) -> Verdict:
+    def verdict(self, fault: Fault, tests: Sequence[str], broken: Iterable[str]) -> Verdict:
         """Plants a fault and runs tests up to the first failure.
 
         Args:
@@ -196,7 +197,7 @@ class Bench:
             with fault.planted(copy):
                 run = self._run(copy, tests, ["-x", *(f"--deselect={test}" for test in broken)], self._limit)
             if not run.ended:
-                return Verdict(fault, "caught", f"no end within {self._limit:g} s", run.seconds)
+                return Verdict(fault, "caught", "", run.seconds)  # the tests did not end
             if run.failed:
                 return Verdict(fault, "caught", run.failed[0], run.seconds)
             return Verdict(fault, "missed", "", run.seconds)
@@ -241,15 +242,21 @@ class Bench:
 def measured(
     faults: Sequence[Fault], bench: Bench, tests_of: Callable[[Fault], Sequence[str]], workers: int
 ) -> Iterator[Verdict]:
-    """Yields what came of each fault, in the order in which the runs end."""
-    unchanged = bench.unchanged(sorted({test for fault in faults for test in tests_of(fault)}))
-    print(f"the unchanged tree: {unchanged.seconds:.0f} s", flush=True)
-    for test in unchanged.failed:
-        print(f"left out, since it fails without a fault: {test}", flush=True)
+    """Yields what came of each fault, and again what came of one whose test fails without it."""
+    broken: set[str] = set()
+    left = list(faults)
     with ThreadPoolExecutor(workers) as threads:
-        tries = [threads.submit(bench.verdict, fault, tests_of(fault), unchanged.failed) for fault in faults]
-        for one in as_completed(tries):
-            yield one.result()
+        while left:
+            tries = [threads.submit(bench.verdict, fault, tests_of(fault), sorted(broken)) for fault in left]
+            verdicts = []
+            for one in as_completed(tries):
+                verdicts.append(one.result())
+                yield verdicts[-1]
+            failing = bench.failing(verdict.by for verdict in verdicts if verdict.result == "caught" and verdict.by)
+            left = [verdict.fault for verdict in verdicts if verdict.by in failing]
+            for test in {verdict.by for verdict in verdicts} & failing:
+                print(f"left out, since it fails without a fault: {test}", flush=True)
+            broken |= failing
 
 
 def main() -> int:
@@ -278,14 +285,14 @@ def main() -> int:
             copy.parent.mkdir()
             copy_tree(options.tree.resolve(), copy, options.rev)
         bench = Bench(options.tree.resolve(), copies, [f"--lane={lane}"] if lane else [], options.limit)
-        verdicts: list[Verdict] = []
+        verdicts: dict[str, Verdict] = {}
         listed = options.tests == "listed"
         for verdict in measured(chosen, bench, lambda fault: fault.tests if listed else ("tests",), workers):
-            verdicts.append(verdict)
             fault, took = verdict.fault, f"{verdict.seconds:.1f} s"
+            verdicts[fault.name] = verdict
             print(f"{verdict.result:<7} {took:>8}  {fault.room:<20} {fault.name:<56} {verdict.by}".rstrip(), flush=True)
-    counts = Counter(verdict.result for verdict in verdicts)
-    seconds = sum(verdict.seconds for verdict in verdicts)
+    counts = Counter(verdict.result for verdict in verdicts.values())
+    seconds = sum(verdict.seconds for verdict in verdicts.values())
     print(
         f"\n{len(verdicts)} faults: {counts['caught']} caught, {counts['missed']} missed, {counts['stale']} stale; "
         f"{seconds:.0f} s with a fault planted"
