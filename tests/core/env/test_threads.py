@@ -67,6 +67,16 @@ def test_what_raises_hangs_or_exits_is_a_failure_of_its_own() -> None:
     assert isinstance(again[0], set)
 
 
+def test_a_call_that_hangs_is_a_failure_and_the_others_have_their_results() -> None:
+    go = threading.Event()
+    with EnvThreads(Slow, seconds=0.2) as threads:
+        found = threads.call({0: lambda env: go.wait(60), 1: lambda env: "in time"})
+    go.set()
+    assert isinstance(found[0], Raised)
+    assert isinstance(found[0].error, TimeoutError)
+    assert found[1] == "in time"
+
+
 @pytest.mark.slow
 def test_a_late_answer_is_not_taken_for_a_later_one() -> None:
     with EnvThreads(Slow, seconds=0.2, at_once=1) as threads:

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from grpo import Completion, reward
+from grpo.core.scoring.call import Caller
 from grpo.core.scoring.scorer import Outcome, Scorer
+from grpo.core.scoring.task import Task
+from grpo.core.scoring.threads import ThreadExecutor
 from grpo.plugins._binding import BoundReward
 
 
@@ -76,6 +79,19 @@ def test_a_call_that_ends_late_changes_nothing() -> None:
         outcomes = scorer.score([Completion("a")])["mine"]
         time.sleep(0.5)
     assert outcomes[0].kind == "failure"
+
+
+def test_a_call_that_ended_late_fails_also_where_nobody_looked_meanwhile() -> None:
+    def late(completion: str) -> float:
+        time.sleep(0.2)
+        return 1.0
+
+    caller = Caller(bound(late, timeout=0.05), retries=0, report=lambda text, error: None)
+    executor, task = ThreadExecutor(1), Task(caller, [Completion("a")], [0])
+    executor.submit(task)
+    assert task.wait(60.0)
+    executor.close()
+    assert [outcome.kind for outcome in task.results()] == ["failure"]
 
 
 @pytest.mark.slow
