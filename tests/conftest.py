@@ -48,7 +48,9 @@ CACHE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lane", choices=("fast", "long", "nightly"), help="run the tests of one lane")
-    parser.addoption("--durations-to", metavar="FILE", help="add the seconds of each test to a file (tests/durations.py)")
+    parser.addoption(
+        "--durations-to", metavar="FILE", help="add the seconds of each test to a file (tests/durations.py)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -43,13 +43,17 @@ def test_outside_the_main_thread_a_stop_that_is_asked_for_acts_as_a_signal() -> 
 
 
 def test_a_signal_lets_the_step_end_and_a_second_one_stops_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    request, step_went_on = StopRequest(), False
-    with pytest.raises(KeyboardInterrupt), request.listening(), request.finishing_steps():
-        signal.raise_signal(signal.SIGTERM)
-        step_went_on = True
-        assert request.asked
-        signal.raise_signal(signal.SIGTERM)
-    assert step_went_on
+    request, asked = StopRequest(), list[bool]()
+
+    def stopped_twice() -> None:
+        with request.listening(), request.finishing_steps():
+            signal.raise_signal(signal.SIGTERM)
+            asked.append(request.asked)
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped_twice()
+    assert asked == [True]
     assert "stopping after this step" in capfd.readouterr().err
 
 
