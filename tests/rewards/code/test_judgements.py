@@ -37,6 +37,11 @@ async def together(judgements, runs, *stops):
     )
 
 
+def test_the_share_is_that_of_all_tests_also_where_the_judge_stopped_at_a_failure():
+    stopped = CodeResult((PASSED, WRONG, PASSED, PASSED), 4).until_failure()
+    assert (stopped.tests, stopped.fraction, stopped.outcome) == ((PASSED, WRONG), 0.25, "partial")
+
+
 def test_those_who_ask_at_once_and_those_who_ask_later_share_one_run():
     judgements, runs = Judgements(), Runs([PASSED, WRONG, PASSED])
 
