@@ -132,3 +132,22 @@ def test_processes_end_with_the_one_that_loaded(nursery: Nursery) -> None:
         time.sleep(0.05)
     else:
         pytest.fail("it is still there")
+
+
+def test_a_process_that_does_not_answer_in_time_is_ended(nursery: Nursery) -> None:
+    env = ApartEnv(nursery, 20.0)
+    env.ask("say", "x")
+    number, env._seconds = env._number, 0.5
+    with pytest.raises(TimeoutError):
+        env.ask("do", "hang")
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        another = ApartEnv(nursery, 20.0)  # with which the one that loaded looks after those that ended
+        another.ask("say", "x")
+        another.close()
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            break
+    else:
+        pytest.fail("it still computes")
