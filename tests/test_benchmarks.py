@@ -1,8 +1,10 @@
-"""Benchmarks whose tables stand in the docs, at their smallest: they end well and measure both sides."""
+"""Benchmarks whose tables stand in the docs run at their smallest, and planted faults fit the files they change."""
 
 from __future__ import annotations
 
+import ast
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +70,33 @@ def test_rewards_are_measured_on_one_node_and_on_two() -> None:
     found = rows(printed)
     assert [name for name, *_ in found] == ["`code`", "`nothing`"]
     assert all(NUMBER.match(rate) for _, *rates, _ in found for rate in rates), printed
+
+
+def test_every_planted_fault_fits_the_file_that_it_changes() -> None:
+    faults = runpy.run_path(str(BENCHMARKS / "planted_faults.py"))["read_faults"]()
+    assert len(faults) >= 48
+    assert {fault.name: problem for fault in faults if (problem := fault.problem(BENCHMARKS.parent))} == {}
+
+
+def test_a_planted_fault_leaves_a_file_that_python_reads_and_is_taken_back(tmp_path: Path) -> None:
+    for fault in runpy.run_path(str(BENCHMARKS / "planted_faults.py"))["read_faults"]():
+        text = (BENCHMARKS.parent / fault.file).read_text(encoding="utf-8")
+        copy = tmp_path / fault.file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text, encoding="utf-8")
+        with fault.planted(tmp_path):
+            changed = copy.read_text(encoding="utf-8")
+            ast.parse(changed, fault.file)
+        assert changed != text
+        assert copy.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.slow
+def test_a_planted_fault_is_caught_by_its_tests_and_missed_where_none_of_them_runs() -> None:
+    only = ["--only", "numerals-of-any-base-are-alike"]
+    caught = run("planted_faults.py", *only)
+    assert re.search(r"^caught .* tests/rewards/math/test_radix\.py::", caught, re.MULTILINE)
+    command = [sys.executable, str(BENCHMARKS / "planted_faults.py"), *only, "--lane", "long"]
+    missed = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert missed.returncode == 1
+    assert "1 faults: 0 caught, 1 missed, 0 stale" in missed.stdout

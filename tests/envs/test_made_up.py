@@ -12,6 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import grpo.core.check.env as grpo_check
+from grpo.envs.arithmetic.problems import LEVELS, draw_problem
 from grpo.envs.arithmetic.spec import ARITHMETIC
 from grpo.envs.countdown.spec import COUNTDOWN
 from grpo.envs.datasets.draws import Draws
@@ -20,6 +21,7 @@ from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion
+from grpo.rewards.puzzles.expression import read_expression
 
 SPECS = [ARITHMETIC, COUNTDOWN, EMAIL]
 
@@ -81,6 +83,22 @@ def test_a_rising_schedule_goes_from_the_easiest_to_the_hardest_and_is_trained_o
 
 def test_every_level_is_asked_about() -> None:
     assert set(Counter(row["level"] for row in ARITHMETIC.dataset("train", size=100))) == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_step_of_a_calculation_is_right_and_none_is_below_zero(level: int) -> None:
+    for number in range(100):
+        row = draw_problem(Draws(f"{level} {number}"), level)
+        *steps, last = row["solution"].split("\n")
+        values = [(read_expression(left).value, int(right)) for left, right in (step.split(" = ") for step in steps)]
+        assert all(value == written >= 0 for value, written in values), row
+        assert last == f"#### {values[-1][1]}" == f"#### {row['answer']}"
+
+
+def test_the_answer_of_a_puzzle_reaches_its_target_with_its_numbers() -> None:
+    for row in COUNTDOWN.dataset("train", size=200):
+        expression = read_expression(row["answer"])
+        assert (expression.value, sorted(expression.numbers)) == (row["target"], sorted(row["numbers"])), row
 
 
 @pytest.mark.parametrize(

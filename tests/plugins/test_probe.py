@@ -175,3 +175,10 @@ def test_a_limit_that_is_none_is_refused(site: Path) -> None:
         2,
         True,
     )
+
+
+def test_an_edit_that_keeps_the_size_of_a_file_is_tried_again(site: Path) -> None:
+    install(site, "edited", "import os\nos._exit(3)\n")
+    assert "ends the process" in lines(listing(site))["edited"]
+    install(site, "edited", "import os\nos.getpid()\n")
+    assert "ends the process" not in lines(listing(site)).get("edited", "")

@@ -9,6 +9,7 @@ import torch
 
 from grpo import GroupScores, LossTokens, TokenCosts, advantage, check_advantage, check_loss, loss
 from grpo.core.train.advantages import grpo_advantages
+from grpo.core.train.advantages.moments import deviation
 from grpo.core.train.losses import grpo_losses
 from grpo.plugins._binding import BoundAdvantage, BoundLoss
 
@@ -45,6 +46,12 @@ def centred(totals: torch.Tensor) -> torch.Tensor:
 @advantage(version=1, unbiased=True)
 def own_scale(scores: GroupScores) -> torch.Tensor:
     return centred(scores.totals) / (0.1 + scores.totals.nan_to_num(0.0))
+
+
+@advantage(version=1, unbiased=True)
+def softened_by_spread(scores: GroupScores) -> torch.Tensor:
+    """Less than three degrees off."""
+    return centred(scores.totals) / (1.0 + deviation(scores.totals, dim=1)[:, None])
 
 
 @advantage(version=1)
@@ -95,6 +102,7 @@ def one_for_all(scores: GroupScores) -> torch.Tensor:
     ("planted", "relation"),
     [
         (own_scale, "expected gradient"),
+        (softened_by_spread, "expected gradient"),
         (failure_as_zero, "failures"),
         (divided_by_nothing, "equal scores"),
         (by_place, "permutation"),

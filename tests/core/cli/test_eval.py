@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from grpo.core.policy import weights as weights_module
 from grpo.core.policy.weights import find_weights
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.types import Verdict
 
 SMALL = ["--size", "6", "--max-completion-length", "8"]
 
@@ -137,6 +139,16 @@ def test_a_verifier_that_fails_on_everything_is_an_error_and_no_accuracy_of_zero
     found = json.loads(result.stdout)
     assert found["accuracy"]["mean"] is None
     assert found["verdicts"] == {"right": 0, "wrong": 0, "undecided": 0, "failed": 6}
+
+
+def test_undecided_verdicts_are_counted_apart_from_wrong_ones(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from grpo.plugins import _binding
+
+    verdicts = cycle([Verdict(None), Verdict(True), Verdict(False)])
+    monkeypatch.setattr(_binding.BoundVerifier, "caller", lambda self: lambda completion: next(verdicts))
+    found = json.loads(invoke(*tiny, "--json").stdout)
+    assert found["verdicts"] == {"right": 2, "wrong": 2, "undecided": 2, "failed": 0}
+    assert (found["accuracy"]["mean"], found["accuracy"]["values"]) == (0.5, 4)
 
 
 @pytest.mark.slow

@@ -113,6 +113,11 @@ def test_a_section_cannot_hang_below_a_value() -> None:
     assert "'seed' is a value, not a section" in refusal("seed=1", "seed.x=1")
 
 
+def test_a_flag_of_zero_counts_and_one_that_is_not_given_does_not() -> None:
+    config = load_config(None, ["seed=3", "evaluation.size=5"], {"env": "gsm8k", "seed": 0, "evaluation.size": None})
+    assert (config.seed, config.evaluation.size) == (0, 5)
+
+
 @pytest.mark.parametrize("kind", ["toml", "json"])
 def test_flags_win_over_pairs_and_pairs_over_the_file(kind: str, tmp_path: Path) -> None:
     tree = {"env": "from-file", "seed": 1, "train": {"steps": 1, "lr": 0.5}, "loss": {"beta": 0.25}}

@@ -48,6 +48,12 @@ def test_a_look_that_hangs_or_raises_is_a_line_and_holds_up_nobody() -> None:
     assert (line.about, line.state, "libcudart" in line.text) == ("GPU", "error", True)
 
 
+def test_a_secret_that_begins_with_another_one_is_left_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHORT_TOKEN", "sesame-one")
+    monkeypatch.setenv("LONG_TOKEN", "sesame-one-and-two")
+    assert shown("it said sesame-one-and-two") == "it said (secret)"
+
+
 def test_nothing_secret_is_shown() -> None:
     home = Path.home()
     said = f"https://me:pass@host/x  {home}/runs hf_abcdefghijklmnop API_KEY=hush token=abc sk-proj-0123456789\nnext"

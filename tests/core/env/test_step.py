@@ -39,6 +39,7 @@ def test_numbers_of_numpy_are_as_good_as_pythons_own() -> None:
     [
         ((7, 0.0, True, False, {}), "is a int, not text", TypeError),
         (("", float("nan"), True, False, {}), "the reward is nan", ValueError),
+        (("", float("inf"), True, False, {}), "the reward is inf", ValueError),
         (("", None, True, False, {}), "NoneType", TypeError),
         (("", 0.0, True, {}), "step returned 4 values, not observation, reward", TypeError),
         (("\ud800", 0.0, True, False, {}), "surrogates", UnicodeEncodeError),

@@ -105,6 +105,14 @@ def test_what_raises_hangs_or_exits_is_a_failure_of_its_own(hang: Hang) -> None:
     assert isinstance(again[0], set)
 
 
+def test_a_call_that_hangs_is_a_failure_and_the_others_have_their_results(hang: Hang) -> None:
+    with EnvThreads(Slow, seconds=PATIENCE) as threads:
+        results = threads.call({0: hang.hangs, 1: hang.answers})
+    assert isinstance(results[0], Raised)
+    assert isinstance(results[0].error, TimeoutError)
+    assert isinstance(results[1], set)
+
+
 @pytest.mark.core
 def test_a_late_answer_is_not_taken_for_a_later_one(hang: Hang) -> None:
     with EnvThreads(Slow, seconds=PATIENCE) as threads:

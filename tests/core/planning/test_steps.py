@@ -27,6 +27,7 @@ def decided(facts: Facts, rows: dict[str, int], **tree: Any) -> StepsPart:
     [
         ({}, 5),
         ({"train": {"epochs": 2}}, 10),
+        ({"train": {"epochs": 0.5}}, 3),
         ({"train": {"epochs": 0.001}}, 1),
         ({"train": {"steps": 7, "epochs": 2}}, 7),
         ({"loss": {"num_iterations": 3}}, 15),

@@ -6,6 +6,7 @@ import click
 import pytest
 
 from grpo.core.processes.together import _end_of
+from grpo.core.processes.watch import End, Kind, _decided
 from grpo.plugins.errors import RunError, UsageError
 
 
@@ -28,3 +29,23 @@ from grpo.plugins.errors import RunError, UsageError
 def test_the_cause_is_told_from_what_follows_of_it(error: BaseException, kind: str, code: int) -> None:
     end = _end_of(error)
     assert (end.kind, end.code) == (kind, code)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "teller"),
+    [
+        (["stopped", "follows", "error"], 2),
+        (["follows", "lost", "stopped"], 1),
+        (["follows", "stopped", "stopped"], 1),
+        (["error", "lost", "error"], 0),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, list) else "",
+)
+def test_an_error_is_told_before_a_loss_and_a_loss_before_a_stop(kinds: list[Kind], teller: int) -> None:
+    ends = [End(rank=rank, code=1, why=kind, kind=kind, teller=rank) for rank, kind in enumerate(kinds)]
+    assert _decided(ends, len(ends)).teller == teller
+
+
+def test_where_nobody_knows_why_those_who_said_nothing_are_named() -> None:
+    ends = [End(rank=rank, code=1, why="it broke.", kind="follows", teller=rank) for rank in (2, 0)]
+    assert _decided(ends, 4).why == "it broke. Nothing was heard of process 1, 3 of 4."

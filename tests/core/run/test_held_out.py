@@ -15,6 +15,7 @@ import torch
 from grpo.core.plan import Plan
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.rollout.types import Sampled
 from grpo.core.run.held_out import HeldOut
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
@@ -90,6 +91,21 @@ def test_the_answers_are_greedy_and_training_draws_the_same_numbers_afterwards(
     assert metrics["held_out/accuracy"] != metrics["held_out/accuracy"], "nobody knew, and that is no 0"
     torch.set_rng_state(before)
     measured.measure(2, rollouts)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_backend_that_draws_from_the_global_generator_does_not_move_it_for_training(
+    plan: Plan, tiny_model: Path
+) -> None:
+    from grpo.core.policy.load import load_model
+
+    class Drawing(HfRollouts):
+        def generate(self, *arguments: Any) -> list[Sampled]:
+            torch.rand(1)
+            return super().generate(*arguments)
+
+    model, before = load_model(str(tiny_model), "float32"), torch.get_rng_state()
+    held_out(plan, [], halves).measure(1, SyncedRollouts(Drawing(), lambda: nullcontext(model)))
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -113,6 +113,23 @@ def test_a_call_that_was_begun_is_not_made_again_and_its_time_limit_holds(monkey
     assert sorted(calls) == sorted(texts)
 
 
+def test_a_rollout_that_its_environment_failed_is_not_scored_early() -> None:
+    calls: list[str] = []
+
+    @reward(version=1, name="mine", isolation="thread")
+    def mine(completion: str) -> float:
+        calls.append(completion)
+        return 1.0
+
+    failed = Completion("failed", finish_reason="error", info={"failure": "its environment fell over"})
+    with Scorer([BoundReward(mine, "their-dist")], workers=1) as scorer:
+        early = scorer.early()
+        early.begin([0, 1], [Completion("ended"), failed])
+        found = scorer.score([Completion("ended"), failed], early=early)["mine"]
+    assert [outcome.kind for outcome in found] == ["score", "failure"]
+    assert calls == ["ended"]
+
+
 def test_a_batch_that_is_given_up_is_called_no_further_and_fails_nothing() -> None:
     begun, go = threading.Event(), threading.Event()
     calls: list[str] = []

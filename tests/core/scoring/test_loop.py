@@ -78,6 +78,22 @@ def test_a_hang_a_refused_cancellation_and_an_exit_cost_one_completion_each(monk
         assert scorer.score(completions("a"))["moody"][0].score == 1.0
 
 
+def test_a_call_past_its_limit_is_cancelled_and_does_not_run_on() -> None:
+    cancelled = threading.Event()
+
+    async def hang(completion: str) -> float:
+        try:
+            await asyncio.sleep(120)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return 1.0
+
+    with Scorer([bound(hang, timeout=0.1)]) as scorer:
+        assert scorer.score(completions("a"))["hang"][0].kind == "failure"
+        assert cancelled.wait(60), "before the scorer ends what is left on its loop"
+
+
 @pytest.mark.slow
 def test_a_coroutine_that_never_awaits_fails_alone_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, "grpo.core.scoring.loop")

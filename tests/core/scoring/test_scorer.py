@@ -176,6 +176,18 @@ def test_transient_trouble_that_stays_is_a_failure_and_other_trouble_is_not_retr
     assert calls == ["net", "net", "other"]
 
 
+def test_trouble_that_is_not_transient_is_not_tried_again() -> None:
+    calls: list[str] = []
+
+    def wrong(completion: str) -> float:
+        calls.append(completion)
+        raise ValueError("no")
+
+    with Scorer([bound(wrong)], retries=2) as scorer:
+        assert scorer.score([Completion("a")])["mine"][0].kind == "failure"
+    assert calls == ["a"]
+
+
 @pytest.mark.parametrize("isolation", ["inline", "thread", "process"])
 @pytest.mark.parametrize("batch", [False, True])
 def test_a_column_with_another_name_reaches_every_room(isolation: Any, batch: bool) -> None:

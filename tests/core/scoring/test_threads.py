@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 from patience import PATIENCE, Clock
 
 from grpo import Completion, reward
+from grpo.core.scoring.call import Caller
 from grpo.core.scoring.scorer import Outcome, Scorer
+from grpo.core.scoring.task import Task
+from grpo.core.scoring.threads import ThreadExecutor
 from grpo.plugins._binding import BoundReward
 
 
@@ -85,6 +89,19 @@ def test_a_call_that_ends_late_changes_nothing() -> None:
         threads[0].join(PATIENCE)
         assert not threads[0].is_alive()
     assert outcomes[0].kind == "failure"
+
+
+def test_a_call_that_ended_late_fails_also_where_nobody_looked_meanwhile() -> None:
+    def late(completion: str) -> float:
+        time.sleep(0.2)
+        return 1.0
+
+    caller = Caller(bound(late, timeout=0.05), retries=0, report=lambda text, error: None)
+    executor, task = ThreadExecutor(1), Task(caller, [Completion("a")], [0])
+    executor.submit(task)
+    assert task.wait(60.0)
+    executor.close()
+    assert [outcome.kind for outcome in task.results()] == ["failure"]
 
 
 @pytest.mark.slow

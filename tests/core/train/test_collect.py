@@ -103,7 +103,7 @@ def test_a_failure_leaves_the_loss_an_abstention_has_no_advantage_and_neither_is
     assert found.tensors["num_items_in_batch"] == counted(found.tensors).sum()
 
 
-def test_the_tensors_are_what_was_sampled(made: Made) -> None:
+def test_the_tensors_are_what_was_sampled_and_what_failed_is_masked(made: Made) -> None:
     starts = [episode for episode in made.plan.train[:4] for _ in range(4)]
     found = made.collector().collect(starts, 1, again=False)
     lengths = [len(one.token_ids) for one in found.batch.completions]
@@ -111,6 +111,9 @@ def test_the_tensors_are_what_was_sampled(made: Made) -> None:
         assert found.tensors["completion_ids"][row, : lengths[row]].tolist() == list(one.token_ids)
         sampled = found.tensors["sampling_per_token_logps"][row, : lengths[row]]
         assert torch.equal(sampled, torch.tensor(one.logprobs))
+    failed = [outcome.kind == "failure" for outcome in found.batch.outcomes["brittle"]]
+    assert set(failed) == {True, False}
+    assert (found.tensors["completion_mask"].sum(dim=1) == 0).tolist() == failed
     assert found.tokens == found.tensors["prompt_mask"].sum() + sum(lengths)
     assert found.metrics["completions/mean_length"] == pytest.approx(sum(lengths) / 16)
     assert found.staleness == 0

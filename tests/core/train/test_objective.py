@@ -299,3 +299,10 @@ def test_a_loss_that_raises_is_named() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         policy_loss(Objective(BoundLoss(LossSpec("broken", 1, broken), "their-dist")), given, counts(given))
     assert caught.value.__notes__ == ["(raised by the loss 'broken' of their-dist)"]
+
+
+def test_the_entropy_bonus_makes_a_token_cheaper_by_a_share_of_its_entropy() -> None:
+    logps, entropies = torch.tensor([[-1.0, -0.5]]), torch.tensor([[0.5, 2.0]])
+    given = LossTokens(logps, logps - 0.1, torch.ones(1, 2), torch.tensor([[1.0]]), entropies)
+    costs = bound("entropy_bonus", coefficient=0.1)(given).costs
+    torch.testing.assert_close(costs, bound("dapo")(given).costs - 0.1 * entropies)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from grpo.plugins.errors import RunError
+
 pytestmark = pytest.mark.slow
 
 REWARDS = """
@@ -239,7 +241,6 @@ def test_too_many_failures_stop_the_run_by_name_and_it_resumes(tiny_model: Path,
     from grpo.core.record.run_dir import RunDir, read_rollouts
     from grpo.core.run.job import resume
     from grpo.core.run.progress import Silent
-    from grpo.plugins.errors import RunError
     from grpo.plugins.host import Host
 
     with pytest.raises(RunError, match=r"reward 'brittle' .* failed on \d+ of 8 completions .* cannot read this one"):
@@ -347,3 +348,26 @@ def test_the_seconds_of_a_step_are_those_of_its_parts_and_of_its_optimizer(
         parts = ("generate", "score", "record", "update")
         assert row["time/update"] > 0.5
         assert row["time/step"] == pytest.approx(sum(row[f"time/{part}"] for part in parts))
+
+
+def test_the_first_step_of_a_rising_learning_rate_changes_weights(
+    tiny_model: Path, rewards: Path, tmp_path: Path
+) -> None:
+    rising = {"steps": 1, "lr_warmup_steps": 4}
+    tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], train=rising)
+    before, after = trained(tiny_model), trained(tmp_path / "run" / "model")
+    assert any(not before[name].equal(after[name]) for name in before)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_loss_that_is_no_number_ends_the_run_before_a_weight_changes(
+    tiny_model: Path, rewards: Path, tmp_path: Path, value: str
+) -> None:
+    file = tmp_path / "losses.py"
+    file.write_text(
+        "from grpo import loss\n\n@loss(version=1)\n"
+        f"def broken(tokens):\n    return tokens.logps * 0.0 + float('{value}') * tokens.advantages.abs()\n"
+    )
+    with pytest.raises(RunError, match=f"the loss of step 1 is {value}"):
+        tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], loss={"type": f"{file}:broken"})
+    assert not (tmp_path / "run" / "model").exists()

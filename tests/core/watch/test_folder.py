@@ -6,6 +6,7 @@ import json
 import math
 import os
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from made_run import made_metrics, made_rollout, made_run
@@ -14,6 +15,7 @@ from grpo.core.record.labels import Labels, read_labels
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, append_metrics, exclusive, write_rollouts
 from grpo.core.watch.folder import WatchedFolder
+from grpo.core.watch.server import WatchServer
 from grpo.plugins.errors import UsageError
 
 
@@ -41,8 +43,12 @@ def test_a_run_by_itself_goes_by_its_name(tmp_path: Path) -> None:
     assert WatchedFolder(tmp_path).alone is None
 
 
-@pytest.mark.parametrize("name", ["..", ".", "", "../outside", "runs/../../outside", "/etc", ".hidden", "none", "a\0b"])
+@pytest.mark.parametrize(
+    "name",
+    ["..", ".", "", "../outside", "inside/../../outside", "{above}/outside", "/etc", ".hidden", "none", "a\0b"],
+)
 def test_a_name_reaches_nothing_but_the_runs_of_the_folder(tmp_path: Path, name: str) -> None:
+    name = name.format(above=tmp_path)
     for place in ("outside", "runs/inside", "runs/.hidden"):
         made_run(tmp_path / place, steps=1)
     watched = WatchedFolder(tmp_path / "runs")
@@ -149,6 +155,12 @@ def test_a_list_is_json_whatever_a_metric_was(tmp_path: Path) -> None:
     append_metrics(run, {"step": 2, "reward": math.nan})
     lines = WatchedFolder(tmp_path).lines()
     assert json.loads(json.dumps(lines, allow_nan=False))[0]["reward"] is None
+
+
+def test_a_link_leads_to_a_run_whatever_its_name_is(tmp_path: Path) -> None:
+    made_run(tmp_path / "a&run=b #1", steps=1)
+    with WatchServer(WatchedFolder(tmp_path / "a&run=b #1"), 0) as server:
+        assert parse_qs(urlsplit(server.link).query) == {"run": ["a&run=b #1"]}
 
 
 def test_no_folder_is_said_so(tmp_path: Path) -> None:

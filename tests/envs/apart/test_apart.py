@@ -132,3 +132,19 @@ def test_processes_end_with_the_one_that_loaded(nursery: Nursery) -> None:
     nursery._control.close()
     nursery._control = None
     assert wait_for(lambda: not exists(number)), "it is still there"
+
+
+def test_a_process_that_does_not_answer_in_time_is_ended(nursery: Nursery) -> None:
+    env = ApartEnv(nursery, PATIENCE)
+    env.ask("say", "x")
+    number, env._seconds = env._number, 0.5
+    with pytest.raises(TimeoutError):
+        env.ask("do", "hang")
+
+    def ended() -> bool:
+        another = ApartEnv(nursery, PATIENCE)  # with which the one that loaded looks after those that ended
+        another.ask("say", "x")
+        another.close()
+        return not exists(number)
+
+    assert wait_for(ended), "it still computes"

@@ -73,7 +73,7 @@ def test_the_lake_is_crossed_by_words_and_the_reward_is_the_lakes_own(host: Host
     assert shown.endswith("[G]")
     assert info == {"scores": {"return": 1.0, "unreadable": 0.0}, "success": True}
     env.reset(seed=0)
-    assert play(env, ("right", "down"))[2]["success"] is False
+    assert play(env, ("right", "down"))[2] == {"scores": {"return": 0.0, "unreadable": 0.0}, "success": False}
 
 
 def test_a_hole_and_the_goal_at_the_end_of_the_cliff_are_told_apart(host: Host) -> None:

@@ -103,6 +103,7 @@ def test_dataset_may_come_from_its_own_flag(tmp_path: Path) -> None:
         ({"prompt": "a"}, {"answer": "gold"}, "no column 'gold'.*with the option 'answer'"),
         ({"prompt": "a", "answer": {"text": "b"}}, {}, r"'answer' must be text.* with a dot: it has text\."),
         ({"prompt": "a", "answer": None}, {}, "'answer' must be text, a number or a list of these, found null"),
+        ({"prompt": "a", "answer": True}, {}, "'answer' must be text.*found true or false"),
         ({"prompt": "a", "answer": []}, {}, "'answer' is an empty list"),
         ({"prompt": " ", "answer": 1}, {}, "'prompt' is empty"),
         ({"prompt": 3}, {}, "'prompt' must be text or a list of messages, found a number"),

@@ -39,6 +39,11 @@ async def together(judgements: Judgements, runs: Runs, *stops: bool) -> list[Any
     )
 
 
+def test_the_share_is_that_of_all_tests_also_where_the_judge_stopped_at_a_failure() -> None:
+    stopped = CodeResult((PASSED, WRONG, PASSED, PASSED), 4).until_failure()
+    assert (stopped.tests, stopped.fraction, stopped.outcome) == ((PASSED, WRONG), 0.25, "partial")
+
+
 def test_those_who_ask_at_once_and_those_who_ask_later_share_one_run() -> None:
     judgements, runs = Judgements(), Runs([PASSED, WRONG, PASSED])
 

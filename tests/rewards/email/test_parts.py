@@ -126,6 +126,7 @@ def test_without_a_name_the_reward_abstains(name: object) -> None:
         ("0113 496 0124", {"phone": "0113 496 0123"}, 0.0),
         ("496 0123", {"phone": 441134960123}, 1 / 3),
         ("60123", {"phone": "0113 496 0123"}, 0.0),
+        ("0113 496 0123", {"phone": "60123"}, 0.0),
         ("Tom@X.example", {"email": "tom@x.example"}, 1 / 3),
         ("12 Mill Lane\nLeeds LS1 4AP", {"address": "12 Mill Lane, Leeds"}, 1 / 3),
         ("13 Mill Lane\nLeeds", {"address": "12 Mill Lane, Leeds"}, 0.0),

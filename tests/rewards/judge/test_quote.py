@@ -24,6 +24,10 @@ def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
     assert quoted(text) == "\n".join(f"| {line}" for line in text.split("\n"))
 
 
+def test_line_ends_of_any_kind_begin_a_line_of_the_quotation() -> None:
+    assert quoted("a\r\nb\rc\n\rd") == "| a\n| b\n| c\n| \n| d"
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.usefixtures("judge_key")
         '{"mark": "MARK", "reasoning": "", "points": ' + "9" * 5000 + "}",
         '{"mark": "MARK", "reasoning": "", "points": 0, "points": 10}',
         '{"mark": "0123", "reasoning": "", "points": 10}',
+        '{"mark": "", "reasoning": "", "points": 10}',
         '{"mark": "MARK", "reasoning": "", "points": 10} and more',
         '{"mark": "MARK", "reasoning": "", "points": 0}\n{"mark": "MARK", "reasoning": "", "points": 10}',
         '<think>hm</think>{"mark": "MARK", "reasoning": "", "points": 10}',

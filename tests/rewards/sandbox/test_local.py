@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from grpo.core.check.attacks import BREACH, all_attacks
 from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
 from grpo.plugins.sandbox_pools import close_pools, pool_of, run_jobs
+from grpo.rewards.sandbox.plan import Plans
+from grpo.rewards.sandbox.pool import LocalPool
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,6 +84,7 @@ def test_a_device_of_the_host_can_be_used_and_not_touched() -> None:
         ("import time; time.sleep(30)", Limits(wall_seconds=0.2), "time_wall"),
         ("x = bytearray(10**10)", Limits(), "memory"),
         ("print('x' * 2**21)", Limits(), "output"),
+        ("import sys; sys.stderr.write('x' * 2**21)", Limits(), "output"),
         ("import os; os.abort()", Limits(), "signalled"),
         ("import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)", Limits(), "policy"),
         ("int a = 1", Limits(), "compile_error"),
@@ -98,6 +103,44 @@ def test_a_program_sees_the_interpreter_and_nothing_else() -> None:
     assert "'proc'" not in shown
     assert "'root'" not in shown
     assert shown.endswith("[] ['HOME', 'LANG', 'PATH', 'PYTHONHASHSEED', 'TMPDIR'] True\n")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "secrets of the host",
+        "writing outside the own folder",
+        "the network",
+        "descriptors that came along",
+        "other processes",
+        "call: memfd_create",
+        "raising limits",
+        "files for the next job",
+    ],
+)
+def test_one_attack_of_each_kind_gets_nowhere(name: str) -> None:
+    """All of them are tried in the long lane, by `check_sandbox`."""
+    [attack] = [attack for attack in all_attacks() if attack.name == name]
+    result = run(attack.program, limits=attack.limits)
+    assert result.outcome in attack.outcomes
+    assert BREACH not in result.stdout
+    assert BREACH not in run(attack.then or "print('nothing')").stdout
+
+
+def test_a_program_has_no_capabilities() -> None:
+    program = "import ctypes; header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()\n"
+    program += "print(ctypes.CDLL(None).capget(header, sets), list(sets))"
+    assert run(program).stdout == b"0 [0, 0, 0, 0, 0, 0]\n"
+
+
+def test_without_a_filter_of_system_calls_landlock_still_holds() -> None:
+    plans = Plans(sys.executable, allow_degraded=True)
+    plans.give_up(["seccomp"])
+    pool = LocalPool(plans, 2)
+    [result] = asyncio.run(pool.run([Job("import socket; socket.socket(socket.AF_UNIX).bind('x')")]))
+    pool.close()
+    assert b"Permission denied" in result.stderr
+    assert result.degraded == ("seccomp",)
 
 
 def test_a_job_talks_to_its_peer_and_ends_it() -> None:

@@ -18,6 +18,7 @@ from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.inside import syscall_numbers
 from grpo.rewards.sandbox.inside.syscall_numbers import numbers
 from grpo.rewards.sandbox.interpreter import find_interpreter
+from grpo.rewards.sandbox.profiles import find_profile
 
 # Runs as a program of its own: a filter makes the kernel refuse a call (with these bits in its first argument), as a
 # kernel without the feature does; then a sandbox is made.
@@ -162,3 +163,11 @@ def test_javascript_programs_are_run_inside() -> None:
     assert run("while (true);", "javascript", limits=Limits(cpu_seconds=0.5)).outcome == "time_cpu"
     leak = "try { console.log('BREACH', require('fs').readFileSync('/etc/passwd')) } catch (e) { console.log(e.code) }"
     assert run(leak, "javascript").stdout == b"ENOENT\n"
+
+
+def test_a_compiler_that_lacks_its_parts_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "gcc"
+    compiler.write_text("#!/bin/sh\necho /nowhere/part\n", encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_profile("c") is None

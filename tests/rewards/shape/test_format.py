@@ -26,6 +26,7 @@ def test_line_ends_do_not_matter(text: str) -> None:
         (GOOD + "<answer>73</answer>", 1 / 3),
         (GOOD.replace("72\n</answer>", "</answer>"), 1 / 3),
         (GOOD.replace("</answer>", ""), 1 / 3),
+        (GOOD.replace("</answer>", "</answer></answer>"), 1 / 3),
         ("</answer>72<answer>", 0.0),
         ("", 0.0),
     ],

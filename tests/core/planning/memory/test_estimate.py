@@ -95,6 +95,22 @@ def test_quantised_weights_keep_embeddings_and_norms_in_float32() -> None:
     assert quantised.adapter == plain.adapter
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_optimizer_is_counted_as_large_as_its_states_are_after_a_step(dtype: str) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from grpo.core.train.adamw import CompensatedAdamW
+
+    model = AutoModelForCausalLM.from_config(small(), dtype=getattr(torch, dtype))
+    optimizer = CompensatedAdamW(model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    states = [one for state in optimizer.state.values() for one in state.values() if isinstance(one, torch.Tensor)]
+    assert shape(small(), dtype, NONE).optimizer == sum(one.numel() * one.element_size() for one in states)
+
+
 def test_a_kl_term_costs_a_second_model_only_without_an_adapter() -> None:
     assert shape(small(), "float32", NONE, reference=True).reference == shape(small(), "float32", NONE).weights
     assert shape(small(), "float32", LORA, reference=True).reference == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.rollout.server.wire import Chunked, Unframed, frames
+from grpo.core.rollout.server.wire import NUMBER_BYTES, Chunked, Unframed, frames
 from grpo.core.rollout.sync.delta import Whole, whole_of
 
 TENSORS = {
@@ -55,6 +55,13 @@ def test_a_stream_that_broke_off_is_an_error(kept: int) -> None:
     cut = io.BytesIO(chunked(whole(), 50)[: kept if kept >= 0 else -10])
     with pytest.raises(ConnectionError, match="broke off"):
         list(Unframed(Chunked(cut, cut.readline)))
+
+
+def test_a_flipped_bit_of_a_tensor_is_an_error() -> None:
+    data = bytearray(b"".join(frames([whole_of("matrix", TENSORS["matrix"])])))
+    data[-NUMBER_BYTES - 1] ^= 1  # of the last number, before the frame that ends the stream
+    with pytest.raises(ConnectionError, match="other bits than it was sent with"):
+        list(Unframed(io.BytesIO(data)))
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", bytes([0] * 7 + [9]) + b"no tensor", b"\xff" * 40])

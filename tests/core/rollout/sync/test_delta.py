@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 import torch
 
 from grpo.core.rollout.server.wire import Unframed, frames
-from grpo.core.rollout.sync.delta import Again, Changed, HeldWeights, LastWeights, Same, Sender, Whole
+from grpo.core.rollout.sync import delta
+from grpo.core.rollout.sync.changes import Changes, applied, changes_between
+from grpo.core.rollout.sync.delta import Again, Changed, HeldWeights, LastWeights, Same, Sender, Whole, whole_of
 
 Weights = dict[str, torch.Tensor]
 
@@ -182,3 +186,26 @@ def test_changes_that_lead_elsewhere_are_refused() -> None:
     ]
     with pytest.raises(ConnectionError, match="does not lead to the weights that were announced"):
         dict(end.taken(lying, keep=True))
+
+
+def test_of_several_threads_the_first_works_out_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Changes | None] = []
+    inside: list[int] = []
+
+    def slowly(old: torch.Tensor, new: torch.Tensor) -> Changes | None:
+        inside.append(len(inside))
+        time.sleep(0.05)  # long enough for the others to come
+        return changes_between(old, new)
+
+    monkeypatch.setattr(delta, "changes_between", slowly)
+    last, before = LastWeights(), whole_of("fine", policy()["fine"])
+    after = whole_of("fine", step(policy())["fine"])
+    last.changes(before, "")
+    threads = [threading.Thread(target=lambda: found.append(last.changes(after, before.digest))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inside == [0]
+    made = [applied(before.tensor, changes) for changes in found if changes is not None]
+    assert [torch.equal(tensor, after.tensor) for tensor in made] == [True] * 4

@@ -165,6 +165,14 @@ def test_a_fingerprint_sees_one_optimizer_step_at_a_tiny_learning_rate(dtype: to
     assert fingerprint(probe(weight, 1)) == fingerprint(probe(weight.detach().clone(), 1))
 
 
+def test_each_sync_looks_at_other_columns_so_that_all_are_looked_at_in_time() -> None:
+    weight = torch.zeros(4, 64)
+    changed = weight.clone()
+    changed[0, 17] = 1.0
+    seeds = [seed for seed in range(60) if fingerprint(probe(weight, seed)) != fingerprint(probe(changed, seed))]
+    assert 0 < len(seeds) < 60
+
+
 def test_what_is_missing_differs() -> None:
     assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 4}) == ["b", "c"]
 

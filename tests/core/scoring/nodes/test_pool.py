@@ -102,6 +102,10 @@ def test_a_call_whose_nodes_are_lost_three_times_is_a_failure_and_never_a_zero(m
         outcomes = scorer.score(numbers(3))["math"]
     assert {outcome.kind for outcome in outcomes} == {"failure"}
     assert "a is lost, for the third time with this call" in str(outcomes[0].reason)
+    alone = Near("b", lambda asked: False)
+    with scored_on([alone], [Host.discover().reward("math")]) as scorer:
+        scorer.score(numbers(1))
+    assert alone.asked == 3
 
 
 def test_without_a_node_everything_fails_and_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import sys
 import threading
@@ -81,6 +82,21 @@ def test_a_name_that_another_function_took_over_is_no_reference(monkeypatch: pyt
     module = sys.modules[plugin.spec.function.__module__]
     monkeypatch.setattr(module, "weighed", module.plain)
     assert find_reference(plugin.spec.function) is None
+
+
+def test_a_module_that_the_path_finds_elsewhere_goes_with_its_own_file(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "twice.py").write_text(SOURCE.replace("0.25", "0.75"), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    spec = importlib.util.spec_from_file_location("twice", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "twice", module)
+    spec.loader.exec_module(module)
+    assert find_reference(module.plain) == Reference("twice", "plain", str(file))
 
 
 def test_a_module_goes_along_by_value_with_the_globals_that_the_function_reads(file: Path) -> None:
