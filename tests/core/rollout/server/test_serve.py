@@ -35,7 +35,8 @@ from grpo.plugins.errors import RunError, UsageError
 
 pytestmark = pytest.mark.slow
 
-SHARED = os.pathsep.join(str(Path(__file__).resolve().parents[above]) for above in (0, 2, 3))
+FOLDERS = [str(Path(__file__).resolve().parents[above]) for above in (0, 2, 3)]
+SHARED = os.pathsep.join(filter(None, [*FOLDERS, os.environ.get("PYTHONPATH")]))
 """The import path of what several test modules share."""
 
 
