@@ -1,6 +1,6 @@
 """Records how long each test takes, and prints where a suite spends its time.
 
-`pytest --lane=LANE --durations-to FILE` writes the seconds of every test of a lane: JSON, for each lane one line per
+`pytest --lane=LANE --durations-to=FILE` writes the seconds of every test of a lane: JSON, for each lane one line per
 test function, sorted by name, the cases of a parametrised test summed. A fixture counts for the test that set it up.
 Running this file prints the slowest tests and the sum of each folder:
 

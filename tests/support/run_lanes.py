@@ -83,5 +83,5 @@ if __name__ == "__main__":
     )
     options, passed_on = parser.parse_known_args()
     if options.record:
-        passed_on += ["--durations-to", str(ROOT / ".ci" / "durations.json")]
+        passed_on += [f"--durations-to={ROOT / '.ci' / 'durations.json'}"]
     sys.exit(main(options.parts, passed_on, options.results))

@@ -35,7 +35,8 @@ from grpo.plugins.errors import RunError, UsageError
 
 pytestmark = pytest.mark.slow
 
-SHARED = str(Path(__file__).resolve().parents[3] / "support")
+SUPPORT = Path(__file__).resolve().parents[3] / "support"
+SHARED = os.pathsep.join(filter(None, [str(SUPPORT), os.environ.get("PYTHONPATH")]))
 """The import path of what several test modules share."""
 
 
