@@ -194,7 +194,8 @@ NEEDS = (
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     names = config.stash.get(LANE, None)
-    selected = [item for item in items if (is_in(item, names) if names else not item.get_closest_marker("nightly"))]
+    lanes = names or ("fast", "long")
+    selected = [item for item in items if is_in({marker.name for marker in item.iter_markers()}, lanes)]
     config.hook.pytest_deselected(items=list(set(items).difference(selected)))
     items[:] = selected
     for need in NEEDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import durations
 import pytest
-from lanes import LONG, function_of, lane, longest_first, unit_of
+from lanes import LANES, LONG, function_of, is_collected, is_in, lane, longest_first, unit_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GUARD = ROOT / "tests" / "fast_lane"
@@ -145,22 +146,37 @@ def test_a_lane_that_fails_keeps_no_other_from_running_and_the_end_says_all_that
     assert (tmp_path / "results" / "failed.txt").read_text().splitlines() == failed
 
 
+LISTING = """
+import json
+
+def pytest_collection_modifyitems(items):
+    print("ITEMS " + json.dumps([(str(item.path), [mark.name for mark in item.iter_markers()]) for item in items]))
+"""
+
+
 @pytest.mark.slow
-def test_every_test_is_in_one_lane_and_no_lane_leaves_out_a_file_that_it_needs() -> None:
+def test_no_lane_leaves_out_a_file_that_it_needs(tmp_path: Path) -> None:
     """Without `--lane` every file is imported, in a lane only those in which its markers are written."""
+    (tmp_path / "listing.py").write_text(LISTING, encoding="utf-8")
+    options = ("--collect-only", "-q", "-p", "no:cacheprovider", "-p", "listing")
+    done = run("-m", "pytest", *options, ROOT / "tests", PYTHONPATH=str(tmp_path))
+    (listed,) = re.findall("^ITEMS (.*)$", done.stdout, re.MULTILINE)
+    kinds = {(Path(file), frozenset(markers).intersection(LONG)) for file, markers in json.loads(listed)}
+    assert len({file for file, _ in kinds}) > 100
+    chosen = [(name,) for name in LANES] + [("fast", "core"), ("browser", "site")]
+    needed = [(file, names) for file, markers in kinds for names in chosen if is_in({*markers}, names)]
+    assert [(file, names) for file, names in needed if not is_collected(file, names)] == []
 
-    def collected(*options: str) -> list[str]:
-        required = dict.fromkeys(re.findall(r"GRPO_REQUIRE_\w+", (ROOT / "tests/conftest.py").read_text()), "1")
-        done = run(
-            "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "--rootdir", ROOT, *options, **required
-        )
-        return [line for line in done.stdout.splitlines() if "::" in line]
 
-    by_lane = {lane: collected(f"--lane={lane}") for lane in ("fast", "long", "core", "browser,site", "vllm")}
-    assert sorted(by_lane["fast"] + by_lane["long"]) == sorted(collected())
-    assert all(by_lane.values())
-    assert set(by_lane["core"] + by_lane["browser,site"] + by_lane["vllm"]) <= set(by_lane["long"])
-    assert sorted(by_lane["vllm"]) == sorted(collected("-m", "vllm and not nightly"))
+def test_a_test_is_fast_or_long_and_a_nightly_one_is_neither() -> None:
+    assert is_in(set(), ("fast",))
+    assert not is_in(set(), ("long",))
+    assert not is_in(set(), ("core", "nightly"))
+    assert is_in({"slow", "parametrize"}, ("long",))
+    assert not is_in({"slow"}, ("fast", "core"))
+    assert is_in({"slow", "core"}, ("fast", "core"))
+    assert not is_in({"slow", "nightly"}, ("fast", "long", "slow"))
+    assert is_in({"slow", "nightly"}, ("nightly",))
 
 
 SHARED = """
@@ -201,8 +217,6 @@ def test_the_longest_tests_begin(request: pytest.FixtureRequest) -> None:
 def test_a_lane_that_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(pytest.UsageError, match="no lane vlm; there are: fast, long, "):
         lane("vlm")
-    with pytest.raises(pytest.UsageError, match="stand alone"):
-        lane("fast,browser")
     assert lane("browser,site") == ("browser", "site")
 
 

@@ -66,7 +66,12 @@ def test_the_picture_is_what_its_script_draws_and_says_what_it_shows() -> None:
 def test_the_workflow_runs_what_anybody_can_run_and_every_form_can_be_read() -> None:
     files = list((ROOT / ".github").rglob("*.yml"))
     read = {file.name: yaml.safe_load(file.read_text(encoding="utf-8")) for file in files}
-    assert ".ci/run" in [step.get("run") for step in read["ci.yml"]["jobs"]["run"]["steps"]]
+    job = read["ci.yml"]["jobs"]["part"]
+    matrix = job["strategy"]["matrix"]
+    assert ".ci/run ${{ matrix.part }}" in [step.get("run") for step in job["steps"]]
+    parts = {*matrix["part"], *(other["part"] for other in matrix["include"])}
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert parts == {*re.findall(r"^#   \.ci/run (\w+) ", script, re.MULTILINE)}
     for name in ("bug.yml", "plugin.yml"):
         assert {"name", "description", "body"} <= read[name].keys()
         identities = [field["id"] for field in read[name]["body"]]

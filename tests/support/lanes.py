@@ -4,8 +4,9 @@
     core      the long tests that guard a promise of the project; `make test` runs them after the fast ones
     long      all that is not fast
     nightly   what takes many minutes, and is in no other lane
-    a marker  the tests with that marker, or with one of several: browser,site
+    a marker  the tests with that marker
 
+Several lanes are joined by commas: `fast,core` is what `make test` runs, `browser,site` the tests of the pages.
 A lane collects lazily: a file in which no marker of the lane is written is not imported.
 """
 
@@ -40,7 +41,7 @@ LANES = ("fast", "long", *LONG)
 
 
 def lane(text: str) -> tuple[str, ...]:
-    """Reads the value of `--lane`.
+    """Reads the value of `--lane`: the names of lanes, of which each adds its tests.
 
     Raises:
         pytest.UsageError: a name is no lane.
@@ -48,45 +49,35 @@ def lane(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     if unknown := [name for name in names if name not in LANES]:
         raise pytest.UsageError(f"no lane {', '.join(unknown)}; there are: {', '.join(LANES)}")
-    if len(names) > 1 and not {"fast", "long"}.isdisjoint(names):
-        raise pytest.UsageError("the lanes fast and long stand alone; only markers can be joined by commas")
     return names
 
 
-def markers_of(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the markers of which a test of a lane has one."""
-    return LONG if names in (("long",), ("fast",)) else names
-
-
-def is_in(item: pytest.Item, names: tuple[str, ...]) -> bool:
-    """Returns whether a lane runs a test."""
-    nightly = item.get_closest_marker("nightly") is not None
-    if nightly or "nightly" in names:
-        return nightly and "nightly" in names
-    marked = any(map(item.get_closest_marker, markers_of(names)))
-    return not marked if names == ("fast",) else marked
+def is_in(markers: set[str], names: tuple[str, ...]) -> bool:
+    """Returns whether one of these lanes runs a test with these markers."""
+    long = markers & {*LONG}
+    if "nightly" in long:
+        return "nightly" in names
+    return ("long" if long else "fast") in names or not long.isdisjoint(names)
 
 
 def is_collected(file: Path, names: tuple[str, ...]) -> bool:
-    """Returns whether a lane needs a file.
+    """Returns whether one of these lanes needs a file.
 
-    A marker is written as `mark.NAME`, or as REAL_NAME where several modules share a list of marks. The fast lane needs
-    all files but those whose every test is marked, by one line `pytestmark = ...`.
+    A marker is written as `mark.NAME`, or is in a list that several modules share, whose name begins with REAL_. The
+    fast lane needs all files but those whose every test is marked, by one line `pytestmark = ...`.
     """
     if not (file.name.startswith("test_") or file.suffix == ".md"):
         return True
-    markers = markers_of(names)
     text = file.read_text(encoding="utf-8")
-    if names == ("fast",):
-        lines = re.findall(r"^pytestmark = .*", text, re.MULTILINE)
-        return not any(_pattern(markers).search(line) for line in lines)
-    return _pattern(markers).search(text) is not None
+    whole = re.findall(r"^pytestmark = .*", text, re.MULTILINE)
+    if "fast" in names and not any(_pattern(LONG).search(line) for line in whole):
+        return True
+    return _pattern(LONG if "long" in names else names).search(text) is not None
 
 
 @cache
 def _pattern(markers: tuple[str, ...]) -> re.Pattern[str]:
-    names = "|".join(markers)
-    return re.compile(rf"\bmark\.(?:{names})\b|\bREAL_(?:{names.upper()})\b")
+    return re.compile(rf"\bmark\.(?:{'|'.join(markers)})\b|\bREAL_[A-Z]+\b")
 
 
 def unit_of(nodeid: str, root: Path) -> str:
