@@ -83,7 +83,8 @@ def site(tmp_path: Path) -> Path:
 
 def command(site: Path, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
     names = ",".join(path.name.split("-")[0].replace("_", "-") for path in site.glob("*.dist-info"))
-    settings = {"PYTHONPATH": str(site), "GRPO_PLUGINS": names, "GRPO_CACHE": str(site.parent / "cache")}
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+    settings = {"PYTHONPATH": path, "GRPO_PLUGINS": names, "GRPO_CACHE": str(site.parent / "cache")}
     environment = {**os.environ, **settings, "GRPO_PROBE_SECONDS": str(seconds)}
     whole = [sys.executable, "-m", "grpo", "plugins", *arguments]
     return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=300, check=False)

@@ -114,6 +114,7 @@ def test_a_program_sees_the_interpreter_and_nothing_else() -> None:
         "descriptors that came along",
         "other processes",
         "call: memfd_create",
+        "call: a lock on a shared file",
         "raising limits",
         "files for the next job",
     ],
