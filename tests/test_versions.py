@@ -136,8 +136,8 @@ def test_versions_are_compared_with_the_tried_sets() -> None:
     assert compare_with_tried({**locked, "torch": "2.99.0"}) == (
         f"newer than any tried set: torch 2.99.0 (to {newest['torch']})"
     )
-    assert compare_with_tried({**locked, "numpy": "1.25.0", "peft": "0.19.1"}) == (
-        "older than any tried set: peft 0.19.1 (from 0.20.0), numpy 1.25.0 (from 1.26.4)"
+    assert compare_with_tried({**locked, "numpy": "1.26.4", "peft": "0.19.1"}) == (
+        "older than any tried set: peft 0.19.1 (from 0.20.0), numpy 1.26.4 (from 2.0.0)"
     )
 
 

@@ -20,7 +20,7 @@ TRIED: Final[Mapping[str, Mapping[str, str]]] = {
         "accelerate": "1.10.1",
         "datasets": "4.7.0",
         "gymnasium": "1.2.0",
-        "numpy": "1.26.4",
+        "numpy": "2.0.0",
         "sympy": "1.13.3",
         "math-verify": "0.9.0",
         "openai": "2.0.0",

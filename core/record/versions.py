@@ -48,6 +48,8 @@ def hush_libraries() -> None:
     hush_loggers()
     # DeepSpeed calls what torch has since renamed, in every step and on every process.
     warnings.filterwarnings("ignore", r"`torch\.distributed\.", FutureWarning, r"torch\.distributed\.")
+    # TRL and PEFT ask a model for what transformers has since renamed to `activation_checkpointing`.
+    warnings.filterwarnings("ignore", r"`(is_)?gradient_checkpointing\w*` is deprecated", FutureWarning)
     warnings.filterwarnings("ignore", TRL_ON_VLLM, UserWarning)
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
