@@ -41,10 +41,17 @@ def left_out_of(path: str | Path) -> set[str]:
 
 
 def requires_of(distributions: Iterable[metadata.Distribution]) -> dict[str, list[str]]:
-    """What each distribution requires, by canonical name; the first of two of a name is the one that is imported."""
+    """What each distribution requires, by canonical name; the first of two of a name is the one that is imported.
+
+    A CUDA build of torch brings its runtime along, which the lock leaves to it.
+    """
     found: dict[str, list[str]] = {}
     for distribution in distributions:
-        found.setdefault(canonicalize_name(distribution.metadata["Name"]), distribution.requires or [])
+        lines = distribution.requires or []
+        name = canonicalize_name(distribution.metadata["Name"])
+        if name == "torch":
+            lines = [line for line in lines if not line.startswith(("cuda-", "nvidia-", "triton"))]
+        found.setdefault(name, lines)
     return found
 
 

@@ -23,7 +23,8 @@ from grpo.core.rollout.engine.release import FIRST, LAST
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# From the metadata of the wheels on PyPI. vLLM pins one release of numba, which bounds numpy.
+# From the metadata of the wheels on PyPI. The bound of numpy is that of mistral-common, which vLLM needs, on Python 3.12
+# and older.
 VLLM = {
     "0.31.0": {
         "torch": "==2.13.0",
@@ -44,7 +45,7 @@ VLLM = {
         "safetensors": ">=0.6.2",
         "protobuf": ">=5.29.6,!=6.30.*,!=6.31.*,!=6.32.*",
         "openai": ">=2.25.0",
-        "numpy": "<2.5",
+        "numpy": "<2.4",
     },
     "0.33.0": {"torch": "==2.14.0", "transformers": ">=5.16.1,<5.21.0", "pydantic": ">=2.12.0"},
 }

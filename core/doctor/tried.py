@@ -33,7 +33,7 @@ TRIED: Final[Mapping[str, Mapping[str, str]]] = {
         "accelerate": "1.15.0",
         "datasets": "5.2.0",
         "gymnasium": "1.4.0",
-        "numpy": "2.4.6",
+        "numpy": "2.3.5",
         "sympy": "1.14.0",
         "math-verify": "0.9.0",
         "openai": "3.57.0",
