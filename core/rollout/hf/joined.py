@@ -84,6 +84,7 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
         position_embeddings: tuple[torch.Tensor, torch.Tensor],
         attention_mask: torch.Tensor | None = None,
         past_key_values: Any = None,
+        cache: Any = None,  # what newer releases of transformers call it
         **options: Any,
     ) -> tuple[torch.Tensor, None]:
         rows = hidden_states.shape[:-1]
@@ -93,8 +94,9 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
             both = torch.cat([norms[0](both[..., :heads, :]), norms[1](both[..., heads:, :])], dim=-2)
         both = _rotated(both, *position_embeddings).transpose(1, 2)
         query, key = both[:, :heads], both[:, heads:]
-        if past_key_values is not None:
-            key, value = past_key_values.update(key, value, layer)
+        cache = past_key_values if cache is None else cache
+        if cache is not None:
+            key, value = cache.update(key, value, layer)
         attend = ALL_ATTENTION_FUNCTIONS[config._attn_implementation]
         seen, _ = attend(module, query, key, value, attention_mask, dropout=0.0, scaling=scaling, **options)
         return module.o_proj(seen.reshape(*rows, -1)), None

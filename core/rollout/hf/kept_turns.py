@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from grpo.core.policy.cache_names import cache_argument
 from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.hf.states import Carried, carried
 
@@ -111,11 +112,11 @@ class KeptTurns:
             input_ids=ids.to(mask.device),
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
+            **{cache_argument(model): cache},
         )
-        return Started(carried(output), mask, positions[:, -1], output.logits[:, -1])
+        return Started(carried(model, output), mask, positions[:, -1], output.logits[:, -1])
 
 
 def _together(parts: list[_Part], places: Sequence[tuple[int, int]], width: int) -> tuple[Any, torch.Tensor]:

@@ -226,7 +226,7 @@ def _decode(
             **taken(model, position_ids=position[:, None]),
             **{carries.name: carries.cache},
         )
-        logits, carries = output.logits[:, -1], carried(output)
+        logits, carries = output.logits[:, -1], carried(model, output)
 
     put_aside(slice(None), step)  # a view: these rows are not copied
     hand_out((~stopped).nonzero()[:, 0])
@@ -251,7 +251,7 @@ def _prefilled(
     output = model(input_ids=ids, attention_mask=mask if padded else None, use_cache=True, **chosen)
 
     owner = torch.tensor([row for row, number in enumerate(copies) for _ in range(number)], device=device)
-    carries, shared = carried(output), None
+    carries, shared = carried(model, output), None
     if shares and (layers := _worth_sharing(model, carries.cache, copies)):
         shared, carries = PromptKeys(layers, mask, owner), carries.begun(model.config)
     else:

@@ -8,13 +8,12 @@ models that cannot be told the position of a token, or whose cache nobody else c
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-_NAMES = ("past_key_values", "cache_params")  # of a cache of transformers, in a forward pass and its output
+from grpo.core.policy.cache_names import cache_argument, forward_parameters, output_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +52,17 @@ class Carried:
             self.cache.layers = [RoomyLayer(layer, most) if type(layer) is DynamicLayer else layer for layer in layers]
 
 
-def carried(output: Any) -> Carried:
-    """Returns what the output of a forward pass hands on."""
-    for name in _NAMES:
-        cache = getattr(output, name, None)
-        if hasattr(cache, "reorder_cache") and all(map(_is_known, getattr(cache, "layers", [None]))):
-            return Carried(name, cache)
+def carried(model: Any, output: Any) -> Carried:
+    """Returns what the output of a model's forward pass hands on."""
+    name, cache = cache_argument(model), output_cache(output)
+    if name and hasattr(cache, "reorder_cache") and all(map(_is_known, getattr(cache, "layers", [None]))):
+        return Carried(name, cache)
     return Carried("", None)
 
 
 def taken(model: Any, **arguments: Any) -> dict[str, Any]:
     """Returns those of the arguments that the forward pass of a model names."""
-    names = inspect.signature(type(_plain(model)).forward).parameters
+    names = forward_parameters(model)
     return {name: value for name, value in arguments.items() if name in names}
 
 
@@ -73,9 +71,10 @@ def needs_equal_lengths(model: Any) -> bool:
     from transformers import DynamicCache
     from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
-    plain = _plain(model)
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
     if (
-        len(taken(model, position_ids=None, past_key_values=None)) < 2
+        "position_ids" not in forward_parameters(model)
+        or cache_argument(model) not in ("cache", "past_key_values")
         or plain._is_stateful
         or not plain._supports_default_dynamic_cache()
     ):
@@ -87,8 +86,3 @@ def needs_equal_lengths(model: Any) -> bool:
 def _is_known(layer: Any) -> bool:
     """Returns whether a layer of a cache is of transformers itself: one of a model's own may hold what nobody moves."""
     return type(layer).__module__ in ("transformers.cache_utils", "grpo.core.rollout.hf.room")
-
-
-def _plain(model: Any) -> Any:
-    """Returns the model of transformers below an adapter."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model

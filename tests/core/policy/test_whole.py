@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.load import load_policy
-from grpo.core.policy.whole import changed_weights, full_tensors, is_sharded, unsharded, whole_state
+from grpo.core.policy.whole import changed_weights, fsdp_groups, full_tensors, is_sharded, unsharded, whole_state
 
 
 @pytest.fixture
@@ -47,9 +47,7 @@ def test_weights_stay_whole_for_any_number_of_passes_and_are_sharded_again(tiny_
         fully_shard(layer)
     fully_shard(policy)
     policy(input_ids=ids).logits.sum().backward()
-    groups = [
-        group for module in (policy, *policy.model.layers) for group in module._get_fsdp_state()._fsdp_param_groups
-    ]
+    groups = [group for module in (policy, *policy.model.layers) for group in fsdp_groups(module)]
     before = [group.post_forward_mesh_info for group in groups]
     with torch.no_grad(), unsharded(policy):
         for _ in range(3):

@@ -22,7 +22,7 @@ def test_a_missing_or_other_vllm_is_refused_with_the_install_line(
     assert release.install_line().startswith("pip install 'grpo-kit[vllm")
 
 
-@pytest.mark.parametrize("found", ["0.31.0", "0.31.2+cpu"])
+@pytest.mark.parametrize("found", ["0.31.0", "0.31.2+cpu", "0.32.0+cpu"])
 def test_a_release_that_the_sync_was_proven_with_is_taken(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
     monkeypatch.setattr(release, "vllm_version", lambda: found)
     release.refuse_missing_vllm()

@@ -12,6 +12,7 @@ from tiny_families import SIZES, YARN
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from grpo.core.policy.attention import without_copies
+from grpo.core.policy.cache_names import cache_argument
 from grpo.core.rollout.hf.folded import folded
 
 CONFIGS: dict[str, Callable[[], Any]] = {
@@ -48,7 +49,7 @@ def logits(model: Any) -> torch.Tensor:
     mask, found = MASK, []
     step = {"input_ids": IDS, "position_ids": positions}
     for token in (30, 31, 32):
-        output = model(**step, attention_mask=mask, past_key_values=cache, use_cache=True)
+        output = model(**step, attention_mask=mask, use_cache=True, **{cache_argument(model): cache})
         found.append(output.logits[:, -1])
         positions = positions[:, -1:] + 1
         mask = torch.cat([mask, torch.ones(2, 1, dtype=torch.long)], dim=1)

@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from grpo.core.policy.attention import without_copies
+from grpo.core.policy.cache_names import cache_argument
 from grpo.core.rollout.hf.room import RoomyLayer
 from grpo.core.rollout.hf.states import Carried
 
@@ -15,7 +16,7 @@ from grpo.core.rollout.hf.states import Carried
 def roomy(most: int) -> RoomyLayer:
     cache: Any = DynamicCache()
     cache.update(torch.arange(12.0).view(2, 1, 3, 2), torch.arange(12.0, 24.0).view(2, 1, 3, 2), 0)
-    Carried("past_key_values", cache).make_room(most)
+    Carried("cache", cache).make_room(most)
     layer = cache.layers[0]
     assert type(layer) is RoomyLayer
     return layer
@@ -74,8 +75,8 @@ def test_a_new_token_attends_to_what_its_heads_share_through_a_mask() -> None:
     for attends in (False, True):
         cache = DynamicCache()
         with torch.no_grad():
-            model(input_ids=ids, attention_mask=mask[:, :-1], past_key_values=cache)
-            step = {"input_ids": ids[:, :1], "attention_mask": mask, "past_key_values": cache}
+            model(input_ids=ids, attention_mask=mask[:, :-1], **{cache_argument(model): cache})
+            step = {"input_ids": ids[:, :1], "attention_mask": mask, cache_argument(model): cache}
             if attends:
                 with without_copies(model):
                     assert model.config._attn_implementation != "sdpa"
