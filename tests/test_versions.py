@@ -23,8 +23,8 @@ from grpo.core.rollout.engine.release import FIRST, LAST
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# From the metadata of the wheels on PyPI. The bound of numpy is that of mistral-common, which vLLM needs, on Python 3.12
-# and older.
+# From the metadata of the wheels on PyPI. The bound of numpy is that of mistral-common, which vLLM needs, on Python
+# 3.12 and older.
 VLLM = {
     "0.31.0": {
         "torch": "==2.13.0",
