@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from command import Done, grpo
 
 from grpo import Case
 from grpo.core.check.shrink import shrink
@@ -68,10 +66,13 @@ ROWS = [
 ]
 
 
-def grpo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "grpo", "shrink", *arguments]
-    environment = {**os.environ, "GRPO_PLUGINS": "grpo-kit"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+@pytest.fixture(autouse=True)
+def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+
+
+def shrunk(*arguments: str, cwd: Path) -> Done:
+    return grpo("shrink", *arguments, cwd=cwd)
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_command_prints_a_case_that_holds(folder: Path) -> None:
-    done = grpo("--reward", "gsm8k.correctness:variant=gist", "--input", "rows.jsonl", "--row", "1", cwd=folder)
+    done = shrunk("--reward", "gsm8k.correctness:variant=gist", "--input", "rows.jsonl", "--row", "1", cwd=folder)
     case = eval(done.stdout, {"Case": Case})
     assert case == Case("72", row={"answer": "72"}, expect=2.0, options={"variant": "gist"})
     reward = Host.discover().reward("gsm8k.correctness")
@@ -92,11 +93,11 @@ def test_the_command_prints_a_case_that_holds(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_minimum_keeps_any_score_from_there_up(folder: Path) -> None:
-    done = grpo("--reward", "format", "--input", "rows.jsonl", "--row", "2", "--min-score", "0.3", cwd=folder)
+    done = shrunk("--reward", "format", "--input", "rows.jsonl", "--row", "2", "--min-score", "0.3", cwd=folder)
     case = eval(done.stdout, {"Case": Case})
     assert case.expect >= 0.3
     assert len(case.completion) < len("<reasoning>x</reasoning>") + 1
-    done = grpo("--reward", "format", "--input", "rows.jsonl", "--row", "2", "--min-score", "7", cwd=folder)
+    done = shrunk("--reward", "format", "--input", "rows.jsonl", "--row", "2", "--min-score", "7", cwd=folder)
     assert done.returncode == 2
     assert "scores 1, which is not 7 or more" in done.stderr
 
@@ -107,7 +108,7 @@ def test_a_failure_is_shrunk_too(folder: Path) -> None:
         "    return 1 / (completion.count('<') != 2)\n",
         encoding="utf-8",
     )
-    done = grpo("--reward", "./mine.py:mine", "--input", "rows.jsonl", "--row", "1", cwd=folder)
+    done = shrunk("--reward", "./mine.py:mine", "--input", "rows.jsonl", "--row", "1", cwd=folder)
     case = eval(done.stdout, {"Case": Case})
     assert (case.completion, case.expect) == ("<<", ...)
     assert "ZeroDivisionError" in done.stdout
@@ -116,7 +117,7 @@ def test_a_failure_is_shrunk_too(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_completion_of_a_run_is_shrunk(full_run: Path) -> None:
     arguments = ("--reward", "length:unit=characters,minimum=3", "--step", "1", "--index", "0", "--min-score", "0.1")
-    done = grpo(str(full_run), *arguments, cwd=full_run)
+    done = shrunk(str(full_run), *arguments, cwd=full_run)
     case = eval(done.stdout, {"Case": Case})
     assert 0.1 <= case.expect <= 1.0
     assert len(case.completion) == 1
@@ -134,7 +135,7 @@ def test_a_completion_of_a_run_is_shrunk(full_run: Path) -> None:
     ],
 )
 def test_what_cannot_be_found_is_refused(folder: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = grpo("--reward", "format", *arguments, cwd=folder)
+    done = shrunk("--reward", "format", *arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
 
@@ -148,7 +149,7 @@ def test_with_a_reward_of_groups_the_others_stay_and_the_case_is_a_group(folder:
     )
     rows = [{"completion": text, "answer": "7", "group": group} for text, group in (("a 7 b", 1), ("7", 2), ("7", 1))]
     (folder / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    done = grpo("--reward", "./mine.py:mine", "--input", "groups.jsonl", "--row", "1", cwd=folder)
+    done = shrunk("--reward", "./mine.py:mine", "--input", "groups.jsonl", "--row", "1", cwd=folder)
     case = eval(done.stdout, {"Case": Case})
     [text, other] = case.completion
     assert (len(text), "7" in text, other) == (2, True, "7"), "without the second character both would be one text"
@@ -163,6 +164,6 @@ def test_the_other_members_of_a_run_stay_too(full_run: Path, tmp_path: Path) -> 
         "def mine(completions: list[str]) -> list[float]:\n    return [float(len(completions))] * len(completions)\n",
         encoding="utf-8",
     )
-    done = grpo(str(full_run), "--reward", f"{file}:mine", "--step", "1", "--index", "3", cwd=full_run)
+    done = shrunk(str(full_run), "--reward", f"{file}:mine", "--step", "1", "--index", "3", cwd=full_run)
     case = eval(done.stdout, {"Case": Case})
     assert (len(case.completion), case.completion[1], case.expect) == (2, "", [2.0, 2.0])

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import Done, grpo
 
 pytestmark = pytest.mark.slow
 
@@ -18,19 +19,18 @@ def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
 
 
-def grpo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "grpo", "plugins", "check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+def check(*arguments: str) -> Done:
+    return grpo("plugins", "check", *arguments)
 
 
 def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity(tmp_path: Path) -> None:
-    done = grpo("gsm8k", "--json")
+    done = check("gsm8k", "--json")
     assert [report["plugin"] for report in json.loads(done.stdout)] == ["verifier gsm8k", "env gsm8k"]
     assert done.returncode == 0
-    done = grpo("reward:length")
+    done = check("reward:length")
     assert done.returncode == 0
     assert "1 warning" in done.stdout.splitlines()[0]
-    done = grpo("proximity:table=qwen3_4b", "--json")
+    done = check("proximity:table=qwen3_4b", "--json")
     [report] = json.loads(done.stdout)
     assert (done.returncode, report["ok"], report["plugin"]) == (0, True, "reward proximity:table=qwen3_4b")
     assert {finding["severity"] for finding in report["findings"]} == {"note"}, "it scores as published"
@@ -39,16 +39,16 @@ def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity(tmp_path
         "from grpo import Case, reward\n\n@reward(version=1, cases=[Case('a', expect=1.0)])\n"
         "def wrong(completion):\n    return 0.0\n"
     )
-    done = grpo(f"{file}:wrong", "--json")
+    done = check(f"{file}:wrong", "--json")
     [report] = json.loads(done.stdout)
     assert (done.returncode, report["ok"]) == (1, False)
     assert "error" in {finding["severity"] for finding in report["findings"]}
 
 
 def test_options_choose_among_the_kinds_of_a_name() -> None:
-    done = grpo("gsm8k:size=20", "--json")
+    done = check("gsm8k:size=20", "--json")
     assert [report["plugin"] for report in json.loads(done.stdout)] == ["env gsm8k:size=20"]
-    done = grpo("gsm8k:sise=20")
+    done = check("gsm8k:sise=20")
     assert (done.returncode, done.stdout) == (2, "")
     assert "has no option 'sise'" in done.stderr
 
@@ -100,7 +100,8 @@ def test_all_that_is_installed_is_checked(tmp_path: Path, monkeypatch: pytest.Mo
     (info / "entry_points.txt").write_text("[grpo]\necho = echo_plugins\ngone = not_there\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("GRPO_PLUGINS", "echo-plugins")
-    done = grpo("--all", "--json")
+    command = [sys.executable, "-m", "grpo", "plugins", "check", "--all", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     reports = {report["plugin"]: report for report in json.loads(done.stdout)}
     assert done.returncode == 1
     always = {name for name in reports if name.startswith(("loss ", "advantage "))}  # without them nothing trains
@@ -112,10 +113,10 @@ def test_all_that_is_installed_is_checked(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_command_refuses_in_words() -> None:
-    done = grpo("proximty")
+    done = check("proximty")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Did you mean 'proximity'?" in done.stderr
     for arguments in ((), ("proximity", "--all")):
-        done = grpo(*arguments)
+        done = check(*arguments)
         assert done.returncode == 2
         assert "name one plugin" in done.stderr

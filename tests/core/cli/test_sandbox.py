@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import Done, grpo
 
 
-def grpo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "grpo", "sandbox", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+def sandbox(*arguments: str, cwd: Path) -> Done:
+    return grpo("sandbox", *arguments, cwd=cwd)
 
 
 @pytest.mark.slow
 def test_a_program_is_run_and_described(tmp_path: Path) -> None:
     (tmp_path / "sum.py").write_text("print(sum(map(int, input().split())), '\\x1b[31mred')")
     (tmp_path / "numbers.txt").write_text("1 2 3\n")
-    done = grpo("run", "sum.py", "--stdin", "numbers.txt", "--cpu", "2", "--memory", "256", cwd=tmp_path)
+    done = sandbox("run", "sum.py", "--stdin", "numbers.txt", "--cpu", "2", "--memory", "256", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("exited, exit code 0: 0.")
     assert done.stdout.endswith("stdout:\n  6 red\n")
@@ -28,7 +28,7 @@ def test_a_program_is_run_and_described(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_result_is_one_json_object_with_every_key(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text("import os\nos.write(1, b'\\xff')\nwhile True: pass")
-    done = grpo("run", "loop.py", "--cpu", "0.2", "--json", "--backend", "local:slots=2", cwd=tmp_path)
+    done = sandbox("run", "loop.py", "--cpu", "0.2", "--json", "--backend", "local:slots=2", cwd=tmp_path)
     result = json.loads(done.stdout)
     assert done.returncode == 0
     assert result["outcome"] == "time_cpu"
@@ -60,7 +60,7 @@ def test_the_result_is_one_json_object_with_every_key(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_run_ends_in_words(tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
     (tmp_path / "x.py").write_text("1")
-    done = grpo(*arguments, cwd=tmp_path)
+    done = sandbox(*arguments, cwd=tmp_path)
     assert done.returncode == code
     assert words in done.stdout + done.stderr
 
@@ -75,7 +75,7 @@ def test_what_crashed_runs_left_is_removed(tmp_path: Path) -> None:
     )
     crashed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert crashed.returncode == -9
-    assert grpo("reap", cwd=tmp_path).stdout == "local: nothing of crashed runs is left\n"
+    assert sandbox("reap", cwd=tmp_path).stdout == "local: nothing of crashed runs is left\n"
     for path in crashed.stdout.split():
         made_by = Path(path).name.rsplit("-", 1)[0]
         assert not list(Path(path).parent.glob(f"{made_by}-*"))
