@@ -67,10 +67,15 @@ def plain(outcomes: dict[str, list[Outcome]]) -> dict[str, list[Outcome]]:
     return {name: [replace(outcome, seconds=0.0) for outcome in found] for name, found in outcomes.items()}
 
 
-@pytest.mark.core
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parts",
-    [[[0, 1, 2, 3, 4, 5, 6, 7, 8]], [[7, 8], [3], [0, 6, 1], [5, 2, 4]], [[8], [6], [4]], []],
+    [
+        [[0, 1, 2, 3, 4, 5, 6, 7, 8]],
+        pytest.param([[7, 8], [3], [0, 6, 1], [5, 2, 4]], marks=pytest.mark.core),
+        [[8], [6], [4]],
+        [],
+    ],
     ids=["at once", "in four parts", "only some", "none"],
 )
 def test_the_outcomes_are_those_of_the_whole_batch_in_whatever_order_completions_end(parts: list[list[int]]) -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 _LINES = Path(__file__).with_name("verdicts.jsonl").read_text(encoding="ascii").splitlines()
 CASES = {case["name"]: case for case in map(json.loads, _LINES)}
+NAMES = [pytest.param(name, marks=pytest.mark.core) if at % 4 == 0 else name for at, name in enumerate(CASES)]
 
 
 async def _verdict(case: dict[str, Any]) -> tuple[str, str]:
@@ -30,18 +31,19 @@ async def _verdict(case: dict[str, Any]) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def verdicts() -> Iterator[dict[str, tuple[str, str]]]:
-    """How every program did, judged side by side."""
+def verdicts(request: pytest.FixtureRequest) -> Iterator[dict[str, tuple[str, str]]]:
+    """How every program did of which a test was selected, judged side by side."""
+    items = [item for item in request.session.items if item.path == request.path]
+    names = [item.callspec.params["name"] for item in items if isinstance(item, pytest.Function)]
 
     async def every() -> list[tuple[str, str]]:
-        return await asyncio.gather(*map(_verdict, CASES.values()))
+        return await asyncio.gather(*(_verdict(CASES[name]) for name in names))
 
-    yield dict(zip(CASES, asyncio.run(every()), strict=True))
+    yield dict(zip(names, asyncio.run(every()), strict=True))
     close_pools()
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_program_gets_its_verdict(verdicts: dict[str, tuple[str, str]], name: str) -> None:
     verdict, line = verdicts[name]
     assert verdict == CASES[name]["verdict"], line
