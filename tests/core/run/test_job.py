@@ -90,8 +90,8 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "settings",
     [
-        "--env guess --env-reward guess environment --set loss.beta=0.1",
-        pytest.param("--lora --set loss.num_iterations=2 --set loss.beta=0.1", marks=pytest.mark.core),
+        pytest.param("--env guess --env-reward guess environment --set loss.beta=0.1", marks=pytest.mark.core),
+        "--lora --set loss.num_iterations=2 --set loss.beta=0.1",
         "--lora --warmup-steps 3 --set loss.beta=0.1",
     ],
     ids=["several-environments", "lora-two-iterations", "lora-after-warm-up"],
@@ -138,6 +138,7 @@ def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(fil
         assert sampled(killed, step, wasted=True) == sampled(whole, step, wasted=True)
 
 
+@pytest.mark.core
 def test_a_killed_run_with_a_sampler_resumes_to_the_same_prompts(filled: list[str], tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     chosen = [*filled, "--sampler", "curriculum:rest=1", "--limit", "6"]
@@ -249,6 +250,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -
     assert [row["step"] for row in metrics(out)] == list(range(9))
 
 
+@pytest.mark.core
 def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], tmp_path: Path) -> None:
     for signals in (1, 2):
         out = tmp_path / f"run{signals}"

@@ -350,6 +350,7 @@ def test_the_seconds_of_a_step_are_those_of_its_parts_and_of_its_optimizer(
         assert row["time/step"] == pytest.approx(sum(row[f"time/{part}"] for part in parts))
 
 
+@pytest.mark.core
 def test_the_first_step_of_a_rising_learning_rate_changes_weights(
     tiny_model: Path, rewards: Path, tmp_path: Path
 ) -> None:
@@ -359,6 +360,7 @@ def test_the_first_step_of_a_rising_learning_rate_changes_weights(
     assert any(not before[name].equal(after[name]) for name in before)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_a_loss_that_is_no_number_ends_the_run_before_a_weight_changes(
     tiny_model: Path, rewards: Path, tmp_path: Path, value: str

@@ -133,6 +133,7 @@ def test_pages_are_neither_framed_nor_cached_and_may_ask_this_server_alone(readi
         assert reading.secret.encode() not in body
 
 
+@pytest.mark.core
 def test_nothing_changes_unless_it_was_allowed(reading: WatchServer) -> None:
     for what in ("label", "delete"):
         status, _, body = ask(reading, f"/{reading.secret}/{what}", {"run": "pens", "confirmed": "pens"})

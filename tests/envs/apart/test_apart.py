@@ -69,6 +69,7 @@ def nursery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nursery
     made.close()
 
 
+@pytest.mark.core
 def test_each_environment_has_a_process_and_a_state_of_its_own(nursery: Nursery) -> None:
     first, second = ApartEnv(nursery, PATIENCE), ApartEnv(nursery, PATIENCE)
     assert first.ask("say", "x") == ["hello", 1, True]

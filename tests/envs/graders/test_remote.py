@@ -116,6 +116,7 @@ def test_a_grader_that_does_not_even_work_at_a_known_answer_is_a_failure(graders
         graders.ask(("spin", None), [("crash", None)])
 
 
+@pytest.mark.core
 def test_who_kills_itself_is_wrong_where_a_kill_from_outside_looks_different(
     graders: Graders, request: pytest.FixtureRequest
 ) -> None:

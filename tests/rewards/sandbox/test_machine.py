@@ -46,6 +46,7 @@ def run(program: str, **job: object) -> JobResult:
     return result
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("limits", [Limits(), _SEVERAL], ids=["one process", "several"])
 def test_a_program_that_is_killed_from_outside_runs_again(limits: Limits) -> None:
     with killing(1, marked=True) as ended:
