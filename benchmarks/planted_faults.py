@@ -1,6 +1,6 @@
 """Measures how strong the tests are: plants known faults one at a time and counts those that no test notices.
 
-    python benchmarks/planted_faults.py [--only NAME] [--tests listed|quick|all] [--lane LANE] [--tree DIR] [--rev REV]
+    python benchmarks/planted_faults.py [--only NAME] [--tests listed|all] [--lane LANE] [--tree DIR] [--rev REV]
                                         [--workers N]
 
 A fault is an entry of a file in benchmarks/faults/: a line that a tired engineer could write in the place of the right
@@ -9,8 +9,8 @@ up to the first failure and puts the text back. Then it runs every test that not
 Where one fails there too, it is left out and its faults are tried again. The exit code is 1 where a fault was missed or
 no longer fits its file.
 
-`--tests listed` runs the tests of the entry, `quick` those of the lane `quick`, `all` those of every folder. `--lane`
-is passed on to pytest.
+`--tests listed` runs the tests of the entry, `all` those of every folder. `--lane fast,core` runs those of them that
+`make test` runs.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def main() -> int:
     """Prints a line for each fault and the sums; returns 1 where one was missed or is stale."""
     parser = argparse.ArgumentParser(description="Plant known faults one at a time and see which tests notice.")
     parser.add_argument("--only", action="append", metavar="NAME", help="a fault or a room; may be repeated")
-    parser.add_argument("--tests", choices=("listed", "quick", "all"), default="listed", help="default: listed")
+    parser.add_argument("--tests", choices=("listed", "all"), default="listed", help="default: listed")
     parser.add_argument("--lane", help="passed on to pytest")
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="DIR", help="default: the tree of this file")
     parser.add_argument("--rev", help="a git revision of the tree, in the place of its files as they are")
@@ -277,14 +277,13 @@ def main() -> int:
     if unknown := [name for name in options.only or () if name not in names]:
         parser.error(f"no fault or room is named '{unknown[0]}'")
     chosen = [fault for fault in faults if not options.only or {fault.name, fault.room} & set(options.only)]
-    lane = "quick" if options.tests == "quick" else options.lane
     workers = max(1, options.workers)
     with tempfile.TemporaryDirectory(prefix="grpo-faults-") as folder:
         copies = [Path(folder) / str(number) / "tree" for number in range(workers)]
         for copy in copies:
             copy.parent.mkdir()
             copy_tree(options.tree.resolve(), copy, options.rev)
-        bench = Bench(options.tree.resolve(), copies, [f"--lane={lane}"] if lane else [], options.limit)
+        bench = Bench(options.tree.resolve(), copies, [f"--lane={options.lane}"] if options.lane else [], options.limit)
         verdicts: dict[str, Verdict] = {}
         listed = options.tests == "listed"
         for verdict in measured(chosen, bench, lambda fault: fault.tests if listed else ("tests",), workers):
