@@ -24,7 +24,7 @@ from grpo.plugins.specs import SandboxSpec
 HONEST = Job("print(sum(map(int, input().split())), open('a/b.txt').read())", stdin=b"1 2 3\n", files={"a/b.txt": b"x"})
 _ANSWER = b"6 x\n"
 _LIMIT = Limits(cpu_seconds=0.5, wall_seconds=1.5, memory_bytes=128 * 2**20, output_bytes=1000)
-_TIMED: frozenset[JobOutcome] = frozenset({"time_cpu", "time_wall"})
+_TIMED: frozenset[JobOutcome] = frozenset({"time_cpu", "time_wall", "overloaded"})  # ended by a limit of time
 
 # A program, what it runs under, and what must come of it: outcome, exit code, stdout.
 _ENDINGS: tuple[tuple[str, Job, JobOutcome, int | None, bytes | None], ...] = (
@@ -172,9 +172,8 @@ class _Check:
         if BREACH in result.stdout:
             got = [line for line in result.stdout.split(b"\n") if BREACH in line]
             self._findings.add("error", relation, f"it got through: {b'; '.join(got)[:300].decode(errors='replace')}")
-        if result.outcome not in attack.outcomes and not (
-            result.outcome == "time_wall" and "time_cpu" in attack.outcomes
-        ):
+        timed = result.outcome in _TIMED and not _TIMED.isdisjoint(attack.outcomes)
+        if result.outcome not in attack.outcomes and not timed:
             self._findings.add("error", relation, f"expected {' or '.join(attack.outcomes)}, got {_words(result)}")
         [after] = await self._pool.run([Job(attack.then) if attack.then else HONEST])
         if attack.then and (BREACH in after.stdout or after.exit_code != 0):

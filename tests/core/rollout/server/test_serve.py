@@ -35,8 +35,8 @@ from grpo.plugins.errors import RunError, UsageError
 
 pytestmark = pytest.mark.slow
 
-SUPPORT = Path(__file__).resolve().parents[3] / "support"
-SHARED = os.pathsep.join(filter(None, [str(SUPPORT), os.environ.get("PYTHONPATH")]))
+HERE = Path(__file__).resolve().parent
+SHARED = os.pathsep.join(filter(None, [str(HERE), str(HERE.parents[2] / "support"), os.environ.get("PYTHONPATH")]))
 """The import path of what several test modules share."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -133,8 +134,7 @@ def test_a_local_file_travels_with_the_neighbours_that_it_imports(
     (tmp_path / "late_neighbour.py").write_text("VALUE = 0.5\n")
     plugin = Host([]).reward(f"{tmp_path}/mine.py:mine")
     shipment = shipping.ship(plugin)
-    for file in tmp_path.iterdir():
-        file.unlink()  # another machine has none of them
+    shutil.rmtree(tmp_path)  # another machine has none of its files
     monkeypatch.delitem(sys.modules, "neighbour")
     for name in [name for name in sys.modules if name.startswith("grpo_file_mine")]:
         monkeypatch.delitem(sys.modules, name)
