@@ -24,6 +24,7 @@ import pytest
 from durations import DurationRecorder
 from durations import merged as merged_durations
 from durations import read as read_durations
+from filelock import FileLock
 from lanes import UnitScheduling, is_collected, is_in, lane, longest_first
 
 REAL_MODEL = "SmolLM2-135M-Instruct"
@@ -263,19 +264,28 @@ def shared_data() -> Path:
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], dict[str, str]]:
     """Gives the environment variables of a Python that finds the packages of a file first, and then those of this one.
 
-    They are installed as the file pins them, without their dependencies. Without a package index the test is skipped,
-    or fails when GRPO_REQUIRE_INDEX is set.
+    They are installed as the file pins them, without their dependencies, once for all processes of a session. Without a
+    package index the test is skipped, or fails when GRPO_REQUIRE_INDEX is set.
     """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     def installed(packages: Path) -> dict[str, str]:
-        folder = tmp_path_factory.mktemp(packages.stem)
+        folder = shared / f"beside-{packages.stem}"
+        with FileLock(f"{folder}.lock"):
+            if not folder.is_dir():
+                install(packages, folder)
+        return {**os.environ, "PYTHONPATH": str(folder)}
+
+    def install(packages: Path, folder: Path) -> None:
+        part = folder.with_suffix(".part")
         pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--root-user-action=ignore"]
-        where = ["--no-deps", "--no-compile", "--target", str(folder), "-r", str(packages)]
+        where = ["--no-deps", "--no-compile", "--target", str(part), "-r", str(packages)]
         done = subprocess.run([*pip, *where], capture_output=True, text=True, timeout=900, check=False)
         offline = "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr
         if offline and not os.environ.get("GRPO_REQUIRE_INDEX"):
             pytest.skip("pip reaches no package index from which to install what this test needs beside the others")
         assert done.returncode == 0, done.stderr
-        return {**os.environ, "PYTHONPATH": str(folder)}
+        part.rename(folder)
 
     return installed

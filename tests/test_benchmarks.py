@@ -42,7 +42,7 @@ def test_a_watched_run_is_measured_beside_its_whole_page() -> None:
     assert all(float(seconds) >= 0 for _, seconds in found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_step_of_two_processes_that_share_the_policy_is_measured_beside_plain_trl() -> None:
     printed = run("scale.py", "--only", "steps", "--sharding", "FSDP 2", *SMALLEST)
     ((processes, sharding, *figures),) = rows(printed)
