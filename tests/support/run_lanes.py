@@ -24,7 +24,6 @@ STYLE = (("ruff", "check", "."), ("ruff", "format", "--check", "."))
 TOGETHER = ("-n", "auto", "--maxprocesses", "8", "--dist", "loadscope", "--no-loadscope-reorder")
 SPREAD = {
     "fast": ("-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"),
-    "browser": ("-n", "1"),
     "deepspeed": ("-n", "1"),
     "ray": ("-n", "0"),
     "trackers": ("-n", "0"),
