@@ -150,8 +150,7 @@ def module_from_file(path: Path) -> ModuleType:
         raise
     except BaseException as error:  # the file may also call sys.exit()
         del sys.modules[name]
-        refused = refused_in(module)
-        cause = refused.get(error.name, error) if isinstance(error, NameError) else error
+        cause = refused_in(module).get(str(error.name), error) if isinstance(error, NameError) else error
         raise UsageError(f"{path} cannot be executed: {one_line(cause).rstrip('.')}. {_remedy(path, cause)}") from error
     return module
 
