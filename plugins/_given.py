@@ -12,18 +12,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._signature import options_of
+from grpo.plugins._signature import name_of_function, options_of
 from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import SpecError, UsageError, with_article
 from grpo.plugins.from_trl import from_trl, is_trl_function
-from grpo.plugins.specs import EnvSpec, Kind, Spec
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec
 
 if TYPE_CHECKING:
     import gymnasium
 
 SCRATCH_VERSION = 0
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSpec:
+    """Makes a reward without a version of a function: of one in TRL's manner by `from_trl`, else by `reward`.
+
+    Raises:
+        SpecError: its signature is not allowed.
+    """
+    name = name or _name(function)
+    if is_trl_function(function):
+        return from_trl(function, version=SCRATCH_VERSION, name=name)
+    made: RewardSpec = reward(version=SCRATCH_VERSION, name=name)(function)
+    return made
 
 
 def spec_of(kind: Kind, value: object) -> Any:
@@ -95,19 +108,18 @@ def _made(kind: Kind, value: object) -> Spec | object:
                 f"what was given as an env is one environment, and a run plays many side by side. Give its class: "
                 f"{type(value).__name__}."
             )
-        if kind == "reward" and is_trl_function(value):
-            return from_trl(value, version=SCRATCH_VERSION, name=_name(value))
-        if kind in ("reward", "verifier") and callable(value):
-            decorate = (reward if kind == "reward" else verifier)(version=SCRATCH_VERSION, name=_name(value))
-            return decorate(value)
+        if kind == "reward" and callable(value):
+            return reward_of(value)
+        if kind == "verifier" and callable(value):
+            return verifier(version=SCRATCH_VERSION, name=_name(value))(value)
     except SpecError as error:
         raise UsageError(f"what was given as {with_article(kind)} cannot be one: {error}") from error
     return value
 
 
-def _name(function: object) -> str | None:
+def _name(function: Callable[..., Any]) -> str | None:
     """Returns a name for what has none that a SPEC could hold."""
-    return "lambda" if getattr(function, "__name__", "") == "<lambda>" else None
+    return "lambda" if name_of_function(function) == "<lambda>" else None
 
 
 def _env_of(made: type[Any]) -> EnvSpec:

@@ -6,6 +6,7 @@ does not allow raises `SpecError` when the module is imported, long before anyth
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,15 +33,18 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     """Reads the signature of a reward or verifier.
 
     Raises:
-        SpecError: no function, no `completion` parameter first, `*args` or `**kwargs`, or an option with a reserved
-            name.
+        SpecError: it cannot be called or is a class, no `completion` parameter first, `*args` or `**kwargs`, or an
+            option with a reserved name.
     """
-    if not inspect.isfunction(inspect.unwrap(function)):
-        raise SpecError(
-            f"{function!r:.80} is no function. Decorate a function; it may call an object or a class that you have."
-        )
-    parameters = list(inspect.signature(function).parameters.values())
-    where = f"'{function.__qualname__}'"
+    if inspect.isclass(function):
+        raise SpecError(f"{function.__qualname__} is a class. Give an object of it: {function.__name__}(...).")
+    if not callable(function):
+        raise SpecError(f"{function!r:.80} is no function and cannot be called.")
+    where = f"'{_qualified_name(function)}'"
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{where}: its parameters cannot be read: {error}. Write a function that calls it.") from error
     if not parameters or parameters[0].name not in ("completion", "completions"):
         raise SpecError(
             f"{where}: the first parameter must be named 'completion' ('completions' where it takes a list). "
@@ -50,9 +54,10 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     hints = resolved_hints(function)
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            hint = " A function in TRL's manner needs no decorator." if parameters[0].name == "completions" else ""
             raise SpecError(
                 f"{where}: '{parameter}' hides what the function reads. Name every column as a positional "
-                "parameter and every option as a keyword-only parameter."
+                f"parameter and every option as a keyword-only parameter.{hint}"
             )
     columns = tuple(
         Column(p.name) if p.default is p.empty else Column(p.name, required=False, default=p.default)
@@ -62,6 +67,19 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     first = hints.get(parameters[0].name)
     whole = first is Completion or Completion in typing.get_args(first)
     return Signature(columns, _options(function, parameters, hints), whole)
+
+
+def written_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function without the arguments that `functools.partial` gave it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def name_of_function(function: Callable[..., Any]) -> str:
+    """Returns the name of a function, of what a partial calls, or of the class of an object that can be called."""
+    written = written_function(function)
+    return getattr(written, "__name__", None) or type(written).__name__
 
 
 def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, *, batch: bool) -> None:
@@ -78,7 +96,8 @@ def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, 
         if first == "completions" and not batch:
             raise SpecError(
                 f"'{plugin}': 'completions' is a list, and a call gets one completion. Name it 'completion', or "
-                "declare which list it is: scope='group' for those of one prompt, batch=True for a whole batch."
+                "declare which list it is: scope='group' for those of one prompt, batch=True for a whole batch. A "
+                "function in TRL's manner needs no decorator, or from_trl(function)."
             )
         return
     if batch:
@@ -133,7 +152,7 @@ def _options(
     for option in options:
         if option.name in RESERVED_OPTIONS:
             raise SpecError(
-                f"'{function.__qualname__}': the option name '{option.name}' is reserved "
+                f"'{_qualified_name(function)}': the option name '{option.name}' is reserved "
                 f"(so are {', '.join(RESERVED_OPTIONS)}). Rename the parameter."
             )
     return options
@@ -144,12 +163,20 @@ def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
     A name that is imported for type checkers only, often in the return annotation, then spoils no other annotation.
     """
+    annotated = written_function(function)
+    if not inspect.isroutine(annotated) and not inspect.isclass(annotated):
+        annotated = type(annotated).__call__
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return typing.get_type_hints(annotated, include_extras=True)
     except (NameError, TypeError, AttributeError):
-        names = getattr(inspect.unwrap(function), "__globals__", {})
-        hints = getattr(function, "__annotations__", {})
+        names = getattr(inspect.unwrap(annotated), "__globals__", {})
+        hints = getattr(annotated, "__annotations__", {})
         return {parameter: _evaluated(hint, names) for parameter, hint in hints.items()}
+
+
+def _qualified_name(function: Callable[..., Any]) -> str:
+    written = written_function(function)
+    return getattr(written, "__qualname__", None) or type(written).__qualname__
 
 
 def _evaluated(hint: Any, names: dict[str, Any]) -> Any:

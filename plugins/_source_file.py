@@ -1,9 +1,8 @@
 """Loads a plugin from a file that belongs to no installed package: `./mine.py:score`, or a rubric, `./rubric.toml`.
 
-In: a path and the name of a decorated function, of any spec in the file, or of a reward function in TRL's manner, which
-is wrapped as it is. Out: a registration whose distribution is the file's absolute path. The file's folder joins the end
-of `sys.path`, so that it may import its neighbours without hiding anything that is installed. The same file with the
-same content is executed once.
+In: a path and the name of any spec in the file, or of a plain function, which is a reward as it is. Out: a registration
+whose distribution is the file's absolute path. The file's folder joins the end of `sys.path`, so that it may import its
+neighbours without hiding anything that is installed. The same file with the same content is executed once.
 """
 
 from __future__ import annotations
@@ -13,18 +12,21 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeGuard
 
-from grpo.plugins._given import written_sha256
+from grpo.plugins._file_code import execute, refused_in
+from grpo.plugins._given import reward_of, written_sha256
 from grpo.plugins._loading import GIVEN, Registration
 from grpo.plugins._problems import one_line
 from grpo.plugins._rubric_file import rubric_from_file
+from grpo.plugins._signature import written_function
 from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins._spec_text import SpecText
 from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, plural, with_article
-from grpo.plugins.from_trl import from_trl, is_trl_function
+from grpo.plugins.from_trl import is_trl_function
 from grpo.plugins.specs import Kind
 
 
@@ -47,18 +49,24 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
         if kind != "reward":
             raise PluginNotFound(f"no {kind} in {path_text}: a TOML file describes a rubric, which is a reward.")
         return Registration(kind, rubric_from_file(path), str(path), "", path.name)
-    values = vars(module_from_file(path))
-    offered = [
-        name
-        for name, value in values.items()
-        if isinstance(value, SPEC_OF_KIND[kind]) or (kind == "reward" and is_trl_function(value))
-    ]
-    function = function or _only(kind, path_text, offered)
+    module = module_from_file(path)
+    values, refused = vars(module), refused_in(module)
+    declared = [name for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])]
+    plain = [name for name, value in values.items() if kind == "reward" and _is_plain_reward(value, module)]
+    trl = [name for name in plain if is_trl_function(values[name])]
+    offered = list(dict.fromkeys([*declared, *plain]))
+    function = function or _only(kind, path_text, [*declared, *trl, *refused] or plain)
+    if function in refused:
+        others = ", ".join(name for name in offered if name not in refused)
+        raise UsageError(
+            f"{path_text}:{function} cannot be used: {one_line(refused[function]).rstrip('.')}."
+            f"{f' The file also offers: {others}.' if others else ''}"
+        ) from refused[function]
     named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
     spec = values.get(function) or next((value for value in named if value.name == function), None)
-    if kind == "reward" and is_trl_function(spec):
+    if kind == "reward" and _is_plain(spec):
         try:
-            spec = from_trl(spec, name=function)
+            spec = reward_of(spec, name=function)
         except SpecError as error:
             raise UsageError(f"{path_text}:{function} is not a reward: {error}") from error
     if spec is None:
@@ -78,6 +86,25 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     return Registration(kind, spec, str(path), "", function)
 
 
+def _is_plain(value: object) -> TypeGuard[Callable[..., Any]]:
+    """Tells whether something can be called and is neither a spec nor a class."""
+    return callable(value) and not inspect.isclass(value) and not isinstance(value, tuple(SPEC_OF_KIND.values()))
+
+
+def _is_plain_reward(value: object, module: ModuleType) -> bool:
+    """Tells whether something is written as a reward: in TRL's manner, or in this file for one `completion`."""
+    if not _is_plain(value):
+        return False
+    if is_trl_function(value):
+        return True
+    if getattr(written_function(value), "__module__", None) != module.__name__:
+        return False
+    try:
+        return next(iter(inspect.signature(value).parameters), "") == "completion"
+    except (TypeError, ValueError):
+        return False
+
+
 def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
     """Returns the name of the one thing that a file offers.
 
@@ -88,7 +115,8 @@ def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
         return offered[0]
     if not offered:
         raise PluginNotFound(
-            f"{path} offers no {kind}: no function in it is decorated with @{kind}(). Decorate one, then write "
+            f"{path} offers no {kind}: no function in it is decorated with @{kind}()"
+            f"{' or has a first parameter named completion' if kind == 'reward' else ''}. Write one, then give "
             f"{path}:function."
         )
     raise PluginNotFound(
@@ -116,14 +144,14 @@ def module_from_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            # Not by the loader: it takes bytecode of an earlier content with the same length and second of change.
-            exec(compile(content, str(path), "exec", dont_inherit=True), vars(module))
+            execute(content, str(path), module)
     except KeyboardInterrupt:
         del sys.modules[name]
         raise
     except BaseException as error:  # the file may also call sys.exit()
         del sys.modules[name]
-        raise UsageError(f"{path} cannot be executed: {one_line(error).rstrip('.')}. {_remedy(path, error)}") from error
+        cause = refused_in(module).get(str(error.name), error) if isinstance(error, NameError) else error
+        raise UsageError(f"{path} cannot be executed: {one_line(cause).rstrip('.')}. {_remedy(path, cause)}") from error
     return module
 
 
@@ -143,7 +171,7 @@ def source_sha256(function: object) -> str | None:
         target = inspect.unwrap(target.func)
     module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
     if module is not None and module.__name__ == GIVEN:
-        return written_sha256(target)
+        return written_sha256(target if inspect.isroutine(target) or inspect.isclass(target) else type(target))
     try:
         file = None if module is None else inspect.getsourcefile(module)
     except TypeError:

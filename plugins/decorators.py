@@ -9,7 +9,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
-from grpo.plugins._signature import named_otherwise, read_signature, refuse_unfit_scope
+from grpo.plugins._signature import (
+    name_of_function,
+    named_otherwise,
+    read_signature,
+    refuse_unfit_scope,
+    written_function,
+)
 from grpo.plugins._soundness import case_fault, metadata_fault
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import Option, Parameters, RewardFunction, VerifierFunction
@@ -60,6 +66,10 @@ class FunctionSettings(TypedDict, total=False):
 
 
 @overload
+def reward(function: Callable[Parameters, _Score], /) -> RewardFunction[Parameters, _Score]: ...
+
+
+@overload
 def reward(
     *,
     version: int = ...,
@@ -93,7 +103,9 @@ def reward(
 
 
 def reward(
-    *misplaced: object,
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
     version: int = 0,
     range: tuple[float, float] = _EVERYTHING,
     name: str | None = None,
@@ -108,10 +120,12 @@ def reward(
 ) -> Any:
     """Makes a reward of a function that scores one completion (or, with `batch` or of a group, a list of them).
 
-    The function returns a float (the score), None (abstain: the reward does not apply here) or a `Scored`. Raising is
-    a failure of the plugin and never a score of zero.
+    The function returns a number (the score; True is 1 and False 0), None (abstain: the reward does not apply here) or
+    a `Scored`. Raising is a failure of the plugin and never a score of zero. `@reward` without parentheses declares
+    nothing.
 
     Args:
+        function: the function, where the decorator stands without parentheses.
         version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
         range: lowest and highest score.
         name: the public name; default: the function's.
@@ -137,11 +151,12 @@ def reward(
         >>> short("hello")
         1.0
     """
-    refuse_positional("reward", misplaced)
+    if function is not None and not callable(function):
+        refuse_positional("reward", (function,))
 
     def decorate(function: Callable[..., Any]) -> RewardFunction[..., Any]:
         signature = read_signature(function)
-        public = name or function.__name__
+        public = name or name_of_function(function)
         _check_metadata(public, version, timeout, scope, cases)
         low, high = range
         if not low <= high:
@@ -151,7 +166,7 @@ def reward(
             name=public,
             version=version,
             function=function,
-            doc=inspect.getdoc(function) or "",
+            doc=inspect.getdoc(written_function(function)) or "",
             options=signature.options,
             columns=named_otherwise(signature.columns, aliases or {}, public),
             range=(float(low), float(high)),
@@ -165,7 +180,11 @@ def reward(
             as_published=_published_by(as_published, signature.options, public),
         )
 
-    return decorate
+    return decorate if function is None else decorate(function)
+
+
+@overload
+def verifier(function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Parameters, _Verdict]: ...
 
 
 @overload
@@ -181,7 +200,9 @@ def verifier(
 
 
 def verifier(
-    *misplaced: object,
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
     version: int = 0,
     name: str | None = None,
     cases: Sequence[Case] = (),
@@ -199,18 +220,19 @@ def verifier(
     Raises:
         SpecError: the signature or the metadata is not allowed.
     """
-    refuse_positional("verifier", misplaced)
+    if function is not None and not callable(function):
+        refuse_positional("verifier", (function,))
 
     def decorate(function: Callable[..., Any]) -> VerifierFunction[..., Any]:
         signature = read_signature(function)
-        public = name or function.__name__
+        public = name or name_of_function(function)
         _check_metadata(public, version, timeout, "completion", cases)
         refuse_unfit_scope(public, function, "completion", batch=batch)
         return VerifierFunction(
             name=public,
             version=version,
             function=function,
-            doc=inspect.getdoc(function) or "",
+            doc=inspect.getdoc(written_function(function)) or "",
             options=signature.options,
             columns=named_otherwise(signature.columns, aliases or {}, public),
             cases=tuple(cases),
@@ -222,7 +244,7 @@ def verifier(
             as_published=_published_by(as_published, signature.options, public),
         )
 
-    return decorate
+    return decorate if function is None else decorate(function)
 
 
 def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:

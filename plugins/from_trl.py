@@ -6,14 +6,16 @@ The spec takes our completions, makes that call, and returns what the function r
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import inspect
+import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import Any, Literal, TypeGuard
 
-from grpo.plugins._signature import resolved_hints
+from grpo.plugins._signature import name_of_function, resolved_hints, written_function
 from grpo.plugins._soundness import metadata_fault
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import Column, Option, RewardSpec
@@ -23,6 +25,11 @@ Form = Literal["messages", "text"]
 
 _OURS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric")
 _TRAINERS = ("trainer_state", "environments")
+_HINTS: dict[Form, tuple[str, str]] = {
+    "messages": (r"\b(list|dict)\b", "It gets completions as lists of messages; with form=text it gets their text"),
+    "text": (r"string ind|'str' object", "It gets completions as text; with form=messages it gets lists of messages"),
+}
+_MESSAGE_KEYS = ("content", "role")
 _NO_COLUMNS = (*_OURS, *_TRAINERS, "prompt", "completion")
 
 
@@ -46,7 +53,9 @@ class TrlFunction:
         """Calls the function once; the columns are taken from the rows."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
-        return _returned(self.func(**self._arguments(completions, form)), len(completions))
+        with _form_explained(form or self.form):
+            values = self.func(**self._arguments(completions, form))
+        return _returned(values, len(completions))
 
     def _lacks_tokens(self, completions: Sequence[Completion]) -> bool:
         """True when the function names `completion_ids`, and the completions come from where no tokens are known."""
@@ -80,7 +89,9 @@ class AsyncTrlFunction(TrlFunction):
         """Awaits the function once."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
-        return _returned(await self.func(**self._arguments(completions, form)), len(completions))
+        with _form_explained(form or self.form):
+            values = await self.func(**self._arguments(completions, form))
+        return _returned(values, len(completions))
 
 
 def from_trl(
@@ -105,8 +116,9 @@ def from_trl(
         function: a function, an `async def`, or an object that can be called.
         version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
         name: the public name; default: the function's.
-        form: whether prompts and completions are lists of messages ("messages") or strings ("text"); default: text
-            when `completions` is annotated as a list of strings, else messages. Users can set it: `name:form=text`.
+        form: whether prompts and completions are lists of messages ("messages") or strings ("text"); default: what
+            `completions` is annotated as; without that, messages where the function, or what it calls in its module,
+            has the word "content" or "role" as a key, else text. Users can set it: `name:form=text`.
         range: lowest and highest score.
         cases: examples with their expected scores.
         isolation: see `RewardSpec`.
@@ -123,8 +135,8 @@ def from_trl(
         >>> spec([Completion("hello", row={"limit": 9}), Completion("hello", row={"limit": 4})])
         [1.0, 0.0]
     """
-    written = _written(function)
-    public = name or getattr(written, "__name__", None) or type(written).__name__
+    written = written_function(function)
+    public = name or name_of_function(function)
     fault = metadata_fault(public, version, timeout)
     if fault:
         raise SpecError(f"{fault}.")
@@ -134,7 +146,7 @@ def from_trl(
     parameters = _parameters(function, public)
     named = tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
     wrapped = AsyncTrlFunction if _is_async(written) else TrlFunction
-    form = form or _annotated_form(written)
+    form = form or _form_of(written)
     return RewardSpec(
         name=public,
         version=version,
@@ -196,17 +208,56 @@ def _parameters(function: Callable[..., Any], public: str) -> list[inspect.Param
     return [parameter for parameter in kept if parameter.name not in _TRAINERS]
 
 
-def _written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function without the arguments that `functools.partial` gave it."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
+def _form_of(function: Callable[..., Any]) -> Form:
+    """Returns what a function takes its completions for."""
+    inside = typing.get_args(resolved_hints(function).get("completions"))
+    if inside and inside != (Any,):
+        return "text" if inside == (str,) else "messages"
+    home = getattr(function, "__module__", "")
+    return "messages" if any(_names_messages(part, home, set()) for part in _methods(function)) else "text"
 
 
-def _annotated_form(function: Callable[..., Any]) -> Form:
-    target = function if inspect.isroutine(function) else type(function).__call__
-    hint = resolved_hints(target).get("completions")
-    return "text" if typing.get_args(hint) == (str,) else "messages"
+def _methods(value: object) -> Iterator[FunctionType]:
+    """Yields the function that something is, or the methods of its class."""
+    target = inspect.unwrap(value) if callable(value) else value
+    target = getattr(target, "__func__", target)
+    if isinstance(target, FunctionType):
+        yield target
+    else:
+        made = target if inspect.isclass(target) else type(target)
+        yield from (method for method in vars(made).values() if isinstance(method, FunctionType))
+
+
+def _names_messages(function: FunctionType, home: str, known: set[FunctionType]) -> bool:
+    """Tells whether a function has the key of a message in its code, or calls one of its module that has it."""
+    known.add(function)
+    codes = list(_codes(function.__code__))
+    if any(constant in _MESSAGE_KEYS for code in codes for constant in code.co_consts if isinstance(constant, str)):
+        return True
+    names = {name for code in codes for name in code.co_names}
+    called = (function.__globals__.get(name) for name in names)
+    parts = (part for value in called if getattr(value, "__module__", None) == home for part in _methods(value))
+    return any(part not in known and _names_messages(part, home, known) for part in parts)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yields the code of a function and of the functions and comprehensions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+@contextlib.contextmanager
+def _form_explained(form: Form) -> Iterator[None]:
+    """Adds to the error of a function that seems to take its completions for the other form how it gets that one."""
+    words, hint = _HINTS[form]
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        if type(error) not in (AttributeError, TypeError) or not re.search(words, str(error)):
+            raise
+        raise type(error)(f"{error}. {hint}") from error
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

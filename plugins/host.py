@@ -101,7 +101,8 @@ class Host:
         known = self._given.setdefault((kind, spec.name), Registration(kind, spec, GIVEN, "", spec.name))
         if known.spec is not spec:
             raise UsageError(
-                f"two {plural(kind)} named '{spec.name}' were given. Give one of the functions another name."
+                f"two {plural(kind)} named '{spec.name}' were given. Give one of them another name, as in "
+                f"{kind}(name='{spec.name}_2')(...)."
             )
         return f"{GIVEN}/{spec.name}"
 

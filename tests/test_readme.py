@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from grpo import Completion
 from grpo.core.cli.main import COMMANDS
 from grpo.envs.text.templates import TEMPLATES
 from grpo.plugins.host import Host
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 COMMAND_PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-(REWARD,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FIRST, REWARD = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def rows_of_table(page: str, header: str) -> list[list[str]]:
@@ -48,12 +49,15 @@ def test_the_reward_pays_for_one_right_number_and_for_no_hedge() -> None:
 
 
 def test_the_reward_is_found_by_the_specs_that_follow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "right.py").write_text(FIRST, encoding="utf-8")
     (tmp_path / "near.py").write_text(REWARD, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     specs = re.findall(r"--reward (\./\S+)", README)
     assert len(specs) == 2
     bound = [Host.discover().reward(text) for text in specs]
-    assert [reward.name for reward in bound] == ["near", "near"]
+    assert [reward.name for reward in bound] == ["right", "near"]
+    hedge = Completion("41, 42 or 43", row={"answer": "42"})
+    assert [float(reward.call(hedge)) for reward in bound] == [1.0, 0.0]
     assert [(reward.options.get("scale"), reward.weight) for reward in bound][1] == (5.0, 2.0)
 
 

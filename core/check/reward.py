@@ -7,6 +7,7 @@ own text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,7 +22,9 @@ from grpo.core.check.scores import Bound, placed, see, with_options
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins.from_trl import TrlFunction
 from grpo.plugins.host import Host
+from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.specs import RewardSpec, VerifierSpec
 from grpo.plugins.types import Case, Isolation
 
@@ -68,6 +71,7 @@ def check_verifier(
 
 def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> Report:
     findings = Findings(as_published=_as_published(bound))
+    _note_declarations(bound, findings)
     declared = bound.spec.cases if cases is None else tuple(cases)
     defaults = {option.name: option.default for option in bound.spec.options} if cases is None else bound.options
     chosen = {**defaults, **bound.options}
@@ -142,6 +146,22 @@ def _check_cases(
         for example, expect, got in zip(examples, expected, see(scorer, examples, name), strict=True):
             if not got.same(wanted(expect)):
                 findings.add("error", "cases", f"expected {_words(expect)}, but it {got}", example.text)
+
+
+def _note_declarations(bound: Bound, findings: Findings) -> None:
+    """Says of a plugin without a version what its decorator would add."""
+    spec = bound.spec
+    if spec.version or isinstance(spec, RubricSpec):
+        return
+    ranged = isinstance(spec, RewardSpec)
+    open_range = isinstance(spec, RewardSpec) and spec.range == (-math.inf, math.inf)
+    lacks = ["a version, so that later runs can tell that its scores changed"]
+    lacks += ["a range, so that a score outside it is a failure"] if open_range else []
+    lacks += ["cases, so that this check has something to try"] if not spec.cases else []
+    arguments = f"version=1{', range=(0.0, 1.0)' if ranged else ''}, cases=[...]"
+    trl = isinstance(spec.function, TrlFunction)
+    how = f"from_trl({spec.name}, {arguments})" if trl else f"@{spec.kind}({arguments})"
+    findings.add("note", "declaration", f"{how} would add {'; '.join(lacks)}")
 
 
 def _add_cases(bound: Bound) -> str:

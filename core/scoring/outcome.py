@@ -118,6 +118,7 @@ class Reader:
             return Outcome("abstain", None, None, seconds)
         if type(value) is float and self.low <= value <= self.high:
             return scored(value, seconds)
+        value = _plain_number(value)
         problem = self._problem(value)
         if problem:
             return self.failure(problem, row, seconds)
@@ -159,8 +160,6 @@ class Reader:
 
     def _problem(self, value: Any) -> str | None:
         """Says why a value is no score, or returns None when it is one."""
-        if isinstance(value, bool):
-            return f"it returned the bool {value}; a reward returns a float (1.0 or 0.0), or None to abstain."
         if not isinstance(value, numbers.Real):
             return (
                 f"it returned {_short(value)}, a {type(value).__name__}; a reward returns a float, or None to abstain."
@@ -200,6 +199,16 @@ def _turns_problem(turns: Any, count: int) -> str | None:
         if isinstance(each, bool) or not isinstance(each, numbers.Real) or not _is_finite(each):
             return f"its Scored has {_short(each)} for a turn; a turn's score is a finite number, 0.0 for nothing."
     return None
+
+
+def _plain_number(value: Any) -> Any:
+    """Returns the number of a bool (1.0 or 0.0) and of an array or tensor without dimensions; all else as it is."""
+    if not isinstance(value, numbers.Real):
+        try:
+            value = value.item() if value.shape == () else value
+        except Exception:
+            return value
+    return float(value) if isinstance(value, bool) else value
 
 
 def _is_finite(value: SupportsFloat) -> bool:

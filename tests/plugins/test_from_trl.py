@@ -34,7 +34,7 @@ def test_it_is_called_with_what_trl_passes() -> None:
         kwargs["log_metric"]("metric", 1.0)
         return [1.0, None]
 
-    spec = from_trl(function, version=3)
+    spec = from_trl(function, version=3, form="messages")
     assert spec([completion("4", answer="4", level=1), completion("22", answer="22", level=2)]) == [1.0, None]
     assert got["prompts"] == [[dict(message) for message in ASKED]] * 2
     assert got["completions"] == [[{"role": "assistant", "content": text}] for text in ("4", "22")]
@@ -71,7 +71,7 @@ def test_all_turns_are_in_the_messages() -> None:
     def function(completions, **kwargs):  # type: ignore[no-untyped-def]
         return [float(len(messages)) for messages in completions]
 
-    assert from_trl(function, version=1)([many]) == [3.0]
+    assert from_trl(function, version=1, form="messages")([many]) == [3.0]
 
 
 def test_strings_are_given_where_strings_are_annotated_or_asked_for() -> None:
@@ -88,10 +88,60 @@ def test_strings_are_given_where_strings_are_annotated_or_asked_for() -> None:
         return [float(len(messages[0]["content"])) for messages in completions]
 
     assert from_trl(annotated, version=1)([completion("four")]) == [5.0]
-    assert from_trl(bare, version=1)([completion("four")]) == [0.0]
-    assert from_trl(bare, version=1)([completion("four")], form="text") == [1.0]
-    assert from_trl(bare, version=1, form="text")([completion("four")]) == [1.0]
+    assert from_trl(bare, version=1)([completion("four")]) == [1.0]
+    assert from_trl(bare, version=1)([completion("four")], form="messages") == [0.0]
+    assert from_trl(bare, version=1, form="messages")([completion("four")]) == [0.0]
     assert from_trl(spelt, version=1)([completion("four")]) == [4.0]
+
+
+def test_messages_are_given_where_the_code_reads_their_keys() -> None:
+    def right(completions, answer, **kwargs):  # type: ignore[no-untyped-def]
+        return [gold in text for text, gold in zip(completions, answer, strict=True)]
+
+    def direct(completions, answer, **kwargs):  # type: ignore[no-untyped-def]
+        return [gold in said[0]["content"] for said, gold in zip(completions, answer, strict=True)]
+
+    def by_a_part(completions, answer, **kwargs):  # type: ignore[no-untyped-def]
+        return [gold in last_said(said) for said, gold in zip(completions, answer, strict=True)]
+
+    class Judge:
+        def __call__(self, completions: list[Any], answer: list[str], **kwargs: Any) -> list[bool]:
+            return [gold in self.text(said) for said, gold in zip(completions, answer, strict=True)]
+
+        def text(self, said: Any) -> Any:
+            return said[-1]["content"]
+
+    both = [completion("It is 4", answer="4"), completion("no", answer="4")]
+    for function, form in ((right, "text"), (direct, "messages"), (by_a_part, "messages"), (Judge(), "messages")):
+        spec = from_trl(function)
+        assert (spec(both), spec.options[0].default) == ([1.0, 0.0], form)
+
+
+def last_said(messages: list[dict[str, str]]) -> str:
+    return messages[-1]["content"]
+
+
+def test_an_error_of_the_wrong_form_says_how_to_get_the_other() -> None:
+    def strips(completions, **kwargs):  # type: ignore[no-untyped-def]
+        return [len(text.strip()) for text in completions]
+
+    def reads(completions, **kwargs):  # type: ignore[no-untyped-def]
+        return [len(messages[0]["content"]) for messages in completions]
+
+    async def waits(completions, **kwargs):  # type: ignore[no-untyped-def]
+        return strips(completions)
+
+    def broken(completions, **kwargs):  # type: ignore[no-untyped-def]
+        return [None + 1 for _ in completions]
+
+    with pytest.raises(AttributeError, match=r"no attribute 'strip'\. It gets .* messages; with form=text it gets"):
+        from_trl(strips)([completion("four")], form="messages")
+    with pytest.raises(TypeError, match=r"indices must be .*\. It gets .* as text; with form=messages it gets lists"):
+        from_trl(reads)([completion("four")], form="text")
+    with pytest.raises(AttributeError, match="with form=text it gets"):
+        asyncio.run(from_trl(waits)([completion("four")], form="messages"))
+    with pytest.raises(TypeError, match=r"'NoneType' and 'int'$"):
+        from_trl(broken)([completion("four")], form="messages")
 
 
 def test_where_no_tokens_are_known_a_function_of_tokens_abstains() -> None:
@@ -230,7 +280,6 @@ def test_a_function_of_a_file_is_wrapped_as_it_is(file: Path) -> None:
     ("function", "words"),
     [
         ("stateful", "only TRL's trainer has"),
-        ("plain", "decorate it with @reward"),
         ("breif", "Did you mean 'brief'"),
         ("Longest", "expected a RewardSpec"),
     ],

@@ -88,9 +88,8 @@ def test_a_file_is_executed_once_until_it_changes(folder: Path, capsys: pytest.C
     [
         ("./none.py:score", "no file './none.py'"),
         ("./mine.py:scor", "Did you mean 'score'?"),
-        ("./mine.py:nothing", "The file offers: score."),
+        ("./mine.py:nothing", "The file offers: score, plain."),
         ("./mine.py:judge", "expected a RewardSpec, got the verifier 'judge'"),
-        ("./mine.py:plain", "decorate it with @reward(version=1)"),
         ("./mine.py:score@9", "the file has version 3"),
         ("./mine.py:score:limt=3", "Did you mean 'limit'?"),
     ],
@@ -130,22 +129,17 @@ def test_a_missing_file_is_not_found(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (
-            "from grpo import reward\n@reward\ndef f(completion):\n    return 1.0\n",
-            r"Write @reward\(\), or @reward\(version=1\)",
-        ),
-        (
-            "from grpo import reward\nreward(len, version=1)\n",
-            r"Write @reward\(\), or @reward\(version=1\).*slip\.py:2",
-        ),
-        ("from grpo import reward\nreward(version=1)(object())\n", "is no function. Decorate a function"),
+        ("from grpo import env\n@env\ndef f():\n    return 1.0\n", r"Write @env\(\), or @env\(version=1\)"),
+        ("from grpo import reward\nreward(1.0)\n", r"Write @reward\(version=1\) above the function.*slip\.py:2"),
+        ("from grpo import reward\nreward(version=1)(object())\n", "is no function and cannot be called"),
+        ("from grpo import reward\nreward(version=1)(dict)\n", r"dict is a class. Give an object of it: dict\("),
         (
             "from grpo import reward\nclass A:\n    @reward(version=1)\n    def f(self, completion): ...\n",
             r"'A\.f': the first parameter must be named 'completion'.* A method cannot be one.*slip\.py:3",
         ),
         ("from .neighbour_of_mine import VALUE\n", "import its neighbours by their bare names, as in `import neigh"),
     ],
-    ids=["bare", "positional", "object", "method", "relative"],
+    ids=["bare", "positional", "object", "class", "method", "relative"],
 )
 def test_a_slip_is_told_in_words_with_the_authors_own_line(folder: Path, source: str, told: str) -> None:
     (folder / "slip.py").write_text(source)

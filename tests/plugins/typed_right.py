@@ -52,6 +52,16 @@ def shortest(completions: list[str], answer: str, *, bonus: float = 0.5) -> list
     return [bonus if one == answer else None for one in completions]
 
 
+@reward
+def right(completion: str, answer: str) -> bool:
+    return answer in completion
+
+
+@verifier
+def same(completion: str, answer: str) -> Verdict:
+    return Verdict(completion == answer)
+
+
 @verifier(version=1, name="exactly")
 def exact(completion: str, answer: str) -> Verdict:
     return Verdict(completion == answer)

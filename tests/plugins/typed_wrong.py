@@ -81,8 +81,8 @@ def misspelt(completion: str) -> float:
 
 
 @reward  # wrong
-def bare(completion: str) -> float:
-    return float(len(completion))
+def bare_words(completion: str) -> str:
+    return completion
 
 
 @env(version=1)

@@ -25,6 +25,8 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.scoring.call import Bound
+from grpo.plugins._file_code import execute
+from grpo.plugins._signature import written_function
 from grpo.plugins.from_trl import TrlFunction
 
 _by_value = threading.Lock()
@@ -115,7 +117,7 @@ def value_of(function: Any) -> Value:
     Raises:
         Exception: something that it needs cannot be pickled.
     """
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    module = sys.modules.get(getattr(written_function(function), "__module__", None) or "")
     if module is None or module.__name__ == "__main__":
         return Value(bytes(cloudpickle.dumps(function)))
     with _by_value:
@@ -213,6 +215,5 @@ def _loaded(name: str, file: str) -> ModuleType:
         raise ImportError(f"{file} cannot be loaded as the module '{name}'")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # Not by the loader, which may take bytecode of an earlier content: see grpo.plugins._source_file.
-    exec(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True), vars(module))
+    execute(Path(file).read_bytes(), file, module)
     return module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import linecache
 import logging
@@ -146,13 +147,20 @@ def test_functions_and_tables_of_them_are_rewards_and_verifiers(
     def counted(completions: list[str], **columns: list[Any]) -> list[float]:
         return [float(os.getpid()) for _ in completions]
 
+    def longer(completion: str, least: int) -> bool:
+        return len(completion) > least
+
     rewards: list[Any] = [{"name": vowels, "weight": 2}, guarded, counted, "length:as=brief"]
+    rewards += [functools.partial(longer, least=2), lambda completion: len(completion) > 2]
     run = grpo.train(rewards=rewards, verifier=ends_early, **tiny)
     assert "reward 'guarded' cannot be sent to a worker process" in capsys.readouterr().err
     found = run.rollouts[-1]
     assert set(found["score.guarded"]) == {float(os.getpid())}
     assert float(os.getpid()) not in set(found["score.counted"])
+    assert list(found["score.longer"]) == list(found["score.lambda"])
+    assert list(found["score.longer"]) == [float(len(text) > 2) for text in found["completion"]]
     weighed = 2 * found["score.vowels"] + found["score.guarded"] + found["score.counted"] + found["score.brief"]
+    weighed += found["score.longer"] + found["score.lambda"]
     assert list(found["reward"]) == pytest.approx(list(weighed))
     config = json.loads((run.path / "config.json").read_text())
     assert config["rewards"][:2] == [{"name": "__main__/vowels", "weight": 2}, "__main__/guarded"]

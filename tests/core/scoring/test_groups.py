@@ -116,7 +116,7 @@ def test_a_call_that_fails_fails_each_member_by_its_row_and_no_other_group() -> 
         (1.0, ["failure"] * 2, "its group function returned a float; it returns a list"),
         ({"a": 1.0, "b": 0.0}, ["failure"] * 2, "its group function returned a dict"),
         ([1.0, float("nan")], ["score", "failure"], "it returned nan"),
-        ([None, True], ["abstain", "failure"], "the bool True"),
+        ([None, "1"], ["abstain", "failure"], "it returned '1', a str"),
     ],
 )
 def test_what_is_returned_is_one_score_or_none_for_each_member(value: Any, kinds: list[str], words: str) -> None:

@@ -48,12 +48,20 @@ def outcome_of(function: Callable[..., Any], **metadata: Any) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("value", [1.0, 1, np.float32(1.0), np.int64(1), Fraction(1)])
+@pytest.mark.parametrize(
+    "value", [1.0, 1, True, np.bool_(True), np.float32(1.0), np.int64(1), np.array(1), Fraction(1)]
+)
 def test_a_real_number_is_a_score_and_comes_back_as_a_float(value: Any) -> None:
     outcome = outcome_of(returning(value))
     assert (outcome.kind, outcome.score, outcome.reason) == ("score", 1.0, None)
     assert type(outcome.score) is float
     assert outcome.seconds >= 0.0
+
+
+@pytest.mark.parametrize("value", [False, np.bool_(False), np.int64(0)])
+def test_what_is_false_scores_zero(value: Any) -> None:
+    outcome = outcome_of(returning(value), range=(0.0, 1.0))
+    assert (outcome.kind, outcome.score, type(outcome.score)) == ("score", 0.0, float)
 
 
 def test_none_is_an_abstention() -> None:
@@ -64,14 +72,13 @@ def test_none_is_an_abstention() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (True, "the bool True"),
         (math.nan, "nan"),
         (math.inf, "inf"),
         (10**400, "no float"),
         ("1.0", "a str"),
         ([1.0], "a list"),
         (1j, "a complex"),
-        (np.bool_(True), "a bool"),
+        (np.array([1.0]), "a ndarray"),
         (1.5, "outside its range 0 to 1"),
         (-0.1, "outside its range 0 to 1"),
     ],

@@ -106,6 +106,33 @@ def test_a_module_goes_along_by_value_with_the_globals_that_the_function_reads(f
     assert unpack(packed).spec.function("a") == 0.25
 
 
+def test_a_partial_and_an_object_go_by_value_with_what_they_call(file: Path) -> None:
+    file.write_text(
+        SOURCE
+        + """
+import functools
+
+def times(completion, factor):
+    return WEIGHTS[completion] * factor
+
+class Times:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, completion):
+        return times(completion, self.factor)
+
+doubled = functools.partial(times, factor=2)
+tripled = Times(3)
+"""
+    )
+    plugins = [Host([]).reward(f"{file}:{name}") for name in ("doubled", "tripled")]
+    assert [pack_reference(plugin) for plugin in plugins] == [None, None]
+    packed = [pack_value(plugin) for plugin in plugins]
+    del sys.modules[plugins[1].spec.function.__module__]
+    assert [unpack(data).spec.function("a") for data in packed] == [0.5, 0.75]
+
+
 def test_what_only_people_read_stays_behind() -> None:
     again = unpack(pack_value(bound(lambda completion: 1.0)))
     assert (again.spec.doc, again.spec.cases, again.spec.options) == ("", (), ())
