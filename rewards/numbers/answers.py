@@ -1,6 +1,6 @@
 """The final answer of a completion: text in, an `Answer` out; and the gold number of a dataset row.
 
-What follows the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) is read first, the reasoning itself only
+What follows the reasoning is read first, the reasoning itself only
 when nothing follows. In each part the last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`, `#### 72`), then
 "the answer is ...", then the last sentence with a number. All of it is linear in the length of the text, of which the
 last 200,000 characters are read. A call of a tool (`<tool_call>`) is no answer, also one that nothing could read.
@@ -21,6 +21,7 @@ from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, 
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
+from grpo.rewards.reasoning import reasoning_end
 
 Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
 
@@ -29,7 +30,6 @@ _LONGEST = 4000
 _CUES = 8
 _SIDE = 60
 _REACH = 160
-_REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _CALL = lazy_pattern(r"<tool_call>.*?(?:</tool_call>|(?=<answer>)|\Z)", re.DOTALL)
 _MARK = lazy_pattern(
     r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?"
@@ -124,7 +124,7 @@ class Answer:
 def final_answer(completion: str) -> Answer | None:
     """Finds the final answer of a completion, or None when it holds no number and no marked answer."""
     text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
-    split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
+    split = reasoning_end(text)
     rest = text[split:]
     part = rest if "</" in rest or any(map(str.isalnum, _TAG.sub("", rest))) else text[:split]
     answer = _explicit(part) or _cued(part) or _counted(part) or _last_sentence(part) or _in_words(part)
