@@ -88,7 +88,7 @@ def objection(
 
 def _names_only(clause: str, number: Number | None) -> bool:
     """True where the gold number is the only one that a clause states."""
-    return number is not None and is_right(final_answer(f"<answer>{clause}</answer>"), number)
+    return number is not None and is_right(final_answer(f"<answer>{clause}</answer>", terms=True), number)
 
 
 def _contradicts(content: str) -> bool:
@@ -121,7 +121,7 @@ def _denies(prediction: Statement, clause: str, number: Number | None) -> bool:
         return False
     if not prediction.parts and not _DENIED.search(clause):
         return False
-    found = final_answer(clause) if number is not None and not _WRONG.search(clause) else None
+    found = final_answer(clause, terms=True) if number is not None and not _WRONG.search(clause) else None
     return found is None or not found.numbers
 
 

@@ -17,6 +17,7 @@ from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.adjuncts import main_clause
+from grpo.rewards.numbers.factors import changed
 from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
@@ -48,12 +49,24 @@ _TAG = lazy_pattern(r"</?(?:answer|solution|think|reasoning)\b[^<>\n]{0,80}>|<\|
 _DIGIT = lazy_pattern(r"\d")
 _EQUALS = lazy_pattern(r"(?<![!<>])=")
 _THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
-_SENTENCE_END = lazy_pattern(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
-_SUPPOSED = lazy_pattern(r"\b(?:if|unless|whether)\s+(?:(?:the|my|your|final|correct)\s+){0,3}\Z", re.IGNORECASE)
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s(?!\()|(?<=[\u3002\uff01\uff1f])")
+_SUPPOSED = lazy_pattern(
+    r"\b(?:if|unless|whether|wrong|incorrect|false)\s+(?:(?:the|my|your|final|correct)\s+){0,3}\Z", re.IGNORECASE
+)
 _QUESTION = lazy_pattern(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
 _DENIAL = lazy_pattern(
-    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to)"
+    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to"
+    r"|\b(?:wrong|incorrect)\s+(?:answer|solution|result|value|number)(?:\s+(?:is|was|would\s+be))?:?)"
     r"[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
+    re.IGNORECASE,
+)
+_REJECTED = lazy_pattern(
+    r"[\s*$)\]}\\]*(?:[^\W\d_]+\s+){0,2}?(?:"
+    r"(?:is|was|are|were|would\s+be|looks|seems)\s+(?:(?:[^\W\d_]+ly|just|also)\s+)?"
+    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|ruled\s+out|too\s+(?:high|low|big|large|small|much|many|few)\b"
+    r"|not\s+(?:right|correct|true|it|possible|(?:the|my|an?)\s+(?:[^\W\d_]+\s+)?(?:answer|solution|result|total)))"
+    r"|(?:is|was)n['\u2019]t\s+(?:right|correct|true|it|possible|(?:the|my|an?)\s+(?:[^\W\d_]+\s+)?(?:answer|solution|result|total))"
+    r"|\((?:wrong|incorrect)\)|(?:is|was)\s+ruled\s+out)",
     re.IGNORECASE,
 )
 _BOUND = lazy_pattern(
@@ -72,7 +85,12 @@ _TOTAL = lazy_pattern(
     r"(?=[\s$*({\[]*\d)",
     re.IGNORECASE,
 )
-_EQUATED = lazy_pattern(r"[\s,;$]*(?:(?:and|or|&)\s+)?(?:maybe\s+|perhaps\s+)?\$?[a-zA-Z]\s*=[\s$]*", re.IGNORECASE)
+_EQUATED = lazy_pattern(
+    r"[\s$]*(?:[,;]\s*|\s(?=\s*(?:and|or|&)\s)\s*)(?:(?:and|or|&)\s+)?(?:maybe\s+|perhaps\s+)?\$?[a-zA-Z]\s*=[\s$]*",
+    re.IGNORECASE,
+)
+_EQUATED_AFTER_BLANK = lazy_pattern(r"[\s$]+[a-zA-Z]\s*=[\s$]*")
+_SET_EQUAL = lazy_pattern(r"=[\s$]*\Z")
 _MINUS = lazy_pattern(r"\A([\s$*]*)minus\s+(?=\d)", re.IGNORECASE)
 _OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\s+[$]?", re.IGNORECASE)
 _AGAIN = lazy_pattern(r"[\s,($)]*(?:or|i\.e\.,?|that\s+is,?|=)?[\s$]*", re.IGNORECASE)
@@ -121,13 +139,24 @@ class Answer:
     form: Form
 
 
-def final_answer(completion: str) -> Answer | None:
-    """Finds the final answer of a completion, or None when it holds no number and no marked answer."""
+def final_answer(completion: str, *, terms: bool = False) -> Answer | None:
+    """Finds the final answer of a completion, or None when it holds no number and no marked answer.
+
+    Args:
+        completion: the text.
+        terms: the numbers of an expression count as they stand, for a caller that computes it: 4 in "4\\sqrt{2}".
+    """
     text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
     split = reasoning_end(text)
     rest = text[split:]
     part = rest if "</" in rest or any(map(str.isalnum, _TAG.sub("", rest))) else text[:split]
-    answer = _explicit(part) or _cued(part) or _counted(part) or _last_sentence(part) or _in_words(part)
+    answer = (
+        _explicit(part, terms=terms)
+        or _cued(part, terms=terms)
+        or _counted(part)
+        or _last_sentence(part, terms=terms)
+        or _in_words(part)
+    )
     return answer if answer is not None and answer.text else None
 
 
@@ -166,7 +195,7 @@ def gold_numbers(answer: object) -> tuple[Number, ...]:
 def names_none(content: str) -> bool:
     """True for a marked answer that holds a number and states none: "> 72", "not 72", "72 or something else"."""
     content = plain_text(content.strip())
-    return SUSPECT.search(content) is not None and (_vague(content) or _stated(content) == ())
+    return SUSPECT.search(content) is not None and (_vague(content) or _stated(content, terms=True) == ())
 
 
 def is_right(answer: Answer | None, *golds: Number) -> bool:
@@ -176,7 +205,7 @@ def is_right(answer: Answer | None, *golds: Number) -> bool:
     return any(all(distance(number, gold) == 0 for number in answer.numbers) for gold in golds)
 
 
-def _explicit(text: str) -> Answer | None:
+def _explicit(text: str, *, terms: bool = False) -> Answer | None:
     """The last explicit form that is not blank; without one, no number where a blank block or box ends the text."""
     after, empty = len(text), False
     for mark in reversed(list(_MARK.finditer(text))):
@@ -191,7 +220,7 @@ def _explicit(text: str) -> Answer | None:
             continue
         if form == "hash" and not _leads(content) and _spoken(content) is None:
             continue
-        stated = None if _vague(content) else _stated(content) or _spoken(content)
+        stated = None if _vague(content) else _stated(content, terms=terms) or _spoken(content)
         others = _boxes_before(text, mark.start()) if form == "boxed" and stated else ()
         return Answer(_shorten(content), (*(stated or ()), *others), form)
     return Answer("", (), "tag") if empty else None
@@ -230,7 +259,7 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
     return "boxed", window
 
 
-def _cued(text: str) -> Answer | None:
+def _cued(text: str, *, terms: bool) -> Answer | None:
     """What follows the last "answer is", "Answer:" or "A:" that a number follows on the same or the next line."""
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
         if _SUPPOSED.search(text, max(0, cue.start() - _SIDE), cue.start()):
@@ -240,7 +269,7 @@ def _cued(text: str) -> Answer | None:
         if _QUESTION.search(sentence):
             continue
         end = cue.end() + text[cue.end() :].find(sentence) + len(sentence)
-        numbers = () if _vague(sentence) else _stated(sentence)
+        numbers = () if _vague(sentence) else _stated(sentence, terms=terms)
         if not numbers and not (numbers == () and (_vague(sentence) or not _DIGIT.search(text, end))):
             numbers = _spoken(sentence)
         if numbers is None:
@@ -263,13 +292,13 @@ def _counted(text: str) -> Answer | None:
     return Answer(_shorten(sentence), (Number(value, Fraction(1), sentence, 0, len(sentence)),), "prose")
 
 
-def _last_sentence(text: str) -> Answer | None:
+def _last_sentence(text: str, *, terms: bool) -> Answer | None:
     """The last sentence with a number, read from its end."""
     for line in reversed(text.split("\n")):
         if not _DIGIT.search(line):
             continue
         for sentence in reversed(_SENTENCE_END.split(line[-_LONGEST:])):
-            numbers = None if _QUESTION.search(sentence) else _stated(sentence, leading=False)
+            numbers = None if _QUESTION.search(sentence) else _stated(sentence, leading=False, terms=terms)
             if numbers is not None:
                 numbers = () if _BOUND.match(sentence) else numbers
                 return Answer(
@@ -284,11 +313,12 @@ def _with_rivals(numbers: tuple[Number, ...], text: str) -> tuple[Number, ...]:
     return (*numbers, *(other for other in others if other is not None))
 
 
-def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
+def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple[Number, ...] | None:
     """The number that a short text states: after its last "so", first after an "=", else a leading one, else the last.
 
     Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge. A remark
-    in brackets counts where nothing else does. None for a text without a number; none when every number is denied.
+    in brackets counts where nothing else does. None for a text without a number; none when every number is denied,
+    or where it states an expression ("4x"), unless `terms` has the numbers of one read as they stand.
     """
     if len(content) > _LONGEST:
         content = content[-_LONGEST:]
@@ -304,13 +334,25 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     if not found:
         return None
     found = [number for number in found if not outside[number.start].isspace()] or found
-    numbers = [number for number in found if not _DENIAL.search(content, max(0, number.start - 40), number.start)]
+    numbers = [
+        number
+        for number in found
+        if not (
+            _DENIAL.search(content, max(0, number.start - 40), number.start) or _REJECTED.match(content, number.end)
+        )
+    ]
     begin = stated_from(content)
     numbers = [number for number in numbers if number.start >= begin and not _is_whole(content, number)]
     numbers = [number for at, number in enumerate(numbers) if not (at and _rounds(content, numbers[at - 1], number))]
     if not numbers:
         return ()
     chosen = _chosen(content, numbers, leading=leading)
+    altered = [n for n in numbers if not terms and changed(content, n.start, n.end, marked=leading)]
+    if any(number in altered for number in chosen):
+        numbers = [number for number in numbers if number not in altered]
+        if leading or not numbers or not all(number in altered for number in chosen):
+            return ()
+        chosen = _chosen(content, numbers, leading=leading)
     if doubtful(content, chosen[0].start, chosen[0].end):
         return ()
     return tuple(numbers) if wavers(content) else chosen
@@ -384,7 +426,10 @@ def _rounds(content: str, exact: Number, number: Number) -> bool:
 def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Number]:
     """The numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
     for earlier in reversed([one for one in numbers if one.end <= number.start]):
-        if not _EQUATED.fullmatch(content, earlier.end, number.start):
+        after_blank = _EQUATED_AFTER_BLANK.fullmatch(content, earlier.end, number.start)
+        if not _EQUATED.fullmatch(content, earlier.end, number.start) and not (
+            after_blank and _SET_EQUAL.search(content, max(0, earlier.start - 8), earlier.start)
+        ):
             return
         yield earlier
         number = earlier

@@ -50,9 +50,13 @@ _EMPHASIS = lazy_pattern(r"(?<!\w)__(?=[-+$\d])|(?<=[\d%.])__(?!\w)")
 _ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
 _LATEX_GROUPING = lazy_pattern(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
 _LATEX_BLANK = lazy_pattern(r"(?<=[\d}])~")
+_SIGNED = r"\s?([-+]?[\d.,]{1,60})\s?"
 _LATEX_FRACTION = lazy_pattern(
-    r"\\[dtc]?frac(?:\s?\{\s?([-+]?[\d.,]{1,60})\s?\}\s?\{\s?([\d.,]{1,60})\s?\}|\s?(\d)(\d))",
+    rf"([-+]?)\s?(?:\\[dtc]?frac(?:\s?\{{{_SIGNED}\}}\s?\{{{_SIGNED}\}}|\s?(\d)\s?(\d))|\{{{_SIGNED}\\over(?![a-zA-Z]){_SIGNED}\}})"
 )
+_DIVISOR_IN_BRACKETS = lazy_pattern(r"(?<=\d)\s?/\s?\((-?\d[\d.]{0,60})\)")
+_NEGATIVE_DIVISOR = lazy_pattern(r"([-+]?)(?<![\d.])(\d[\d.,]{0,60})\s?/\s?-(\d[\d.]{0,60})")
+_DEGREES = lazy_pattern(r"\s?\^\s?\{?\s?\\circ(?![a-zA-Z])\s?\}?|\s?\\degrees?(?![a-zA-Z])")
 _LATEX_WORDS = lazy_pattern(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*+)\}(?:\^\{?[23]\}?(?!\d))?")
 _LATEX_MARKS = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[()\[\],;:! \\]")
 
@@ -136,10 +140,19 @@ def plain_text(text: str) -> str:
     if "\\" in text:
         text = text.replace("\\$", "$").replace("\\%", "%")
         text = _LATEX_GROUPING.sub(",", text)
+        text = _DEGREES.sub("\u00b0", text)
         text = _LATEX_FRACTION.sub(_plain_fraction, text)
         text = _LATEX_WORDS.sub(r" \1 ", text)
         text = _LATEX_MARKS.sub(" ", text)
+    if "/" in text:
+        text = _DIVISOR_IN_BRACKETS.sub(r"/\1", text)
+        text = _NEGATIVE_DIVISOR.sub(lambda m: f"{_opposite(m[1])}{m[2]}/{m[3]}", text)
     return text
+
+
+def _opposite(sign: str) -> str:
+    """The sign of a number that a minus below the fraction bar turns round."""
+    return "+" if sign == "-" else "-"
 
 
 def _dollars(match: re.Match[str]) -> str:
@@ -154,9 +167,15 @@ def _decimal_point(match: re.Match[str]) -> str:
 
 
 def _plain_fraction(match: re.Match[str]) -> str:
-    upper, lower = (match[1], match[2]) if match[1] else (match[3], match[4])
-    mixed = match.start() > 0 and match.string[match.start() - 1].isdigit()
-    return f"{' ' if mixed else ''}{upper}/{lower}"
+    sign = match[1]
+    upper, lower = (part for part in match.groups()[1:] if part is not None)
+    mixed = not sign and match.start() > 0 and match.string[match.start() - 1].isdigit()
+    if lower.startswith("-"):
+        sign = _opposite(sign)
+    if upper.startswith("-") and sign:
+        sign = _opposite(sign)
+        upper = upper[1:]
+    return f"{' ' if mixed else ''}{sign}{upper}/{lower.lstrip('-+')}"
 
 
 def numbers_in(text: str) -> Iterator[Number]:
