@@ -33,7 +33,7 @@ _SIDE = 60
 _REACH = 160
 _CALL = lazy_pattern(r"<tool_call>.*?(?:</tool_call>|(?=<answer>)|\Z)", re.DOTALL)
 _MARK = lazy_pattern(
-    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?"
+    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\(?:f?boxed|f(?:rame)?box)(?P<box>\s?\{)?"
     r"|(?P<hash>\#{4,}+)(?P<line>[^\n<\#\\]*+)",
     re.IGNORECASE,
 )
@@ -43,10 +43,20 @@ _CUE = lazy_pattern(
     re.IGNORECASE | re.MULTILINE,
 )
 _BOX_BEFORE = lazy_pattern(
-    r"\\f?boxed\s?\{([^{}]{1,60})\}(?:[\s$,;&()\[\]\\]|\b(?:and|or)\b|\\text\s?\{\s*(?:and|or)\s*\})*\Z"
+    r"\\(?:f?boxed|f(?:rame)?box)\s?\{([^{}]{1,60})\}(?:[\s$,;&()\[\]\\]|\b(?:and|or)\b|\\text\s?\{\s*(?:and|or)\s*\})*\Z"
 )
 _TAG = lazy_pattern(r"</?(?:answer|solution|think|reasoning)\b[^<>\n]{0,80}>|<\|[^<>|\s]{1,40}\|>", re.IGNORECASE)
 _DIGIT = lazy_pattern(r"\d")
+_BOLD = lazy_pattern(r"\*\*([^*\n]{1,80})\*\*")
+_BESIDE_BOLD = lazy_pattern(
+    r"[^\w\n]*(?:[^\W\d_]+\s+){0,2}?(?:for|of|in|at|per|from|over|with|by|on|to|than|after|during|each|every|because|since"
+    r"|when|if|as|or|and)\b|\W*[(,]|[^\w]*\Z",
+    re.IGNORECASE,
+)
+_CONCLUSION = lazy_pattern(
+    r"\b(?:so|thus|therefore|hence|total|altogether|in\s+all|overall|final(?:ly)?|answer|conclusion|consequently)\b",
+    re.IGNORECASE,
+)
 _EQUALS = lazy_pattern(r"(?<![!<>])=")
 _THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
 _SENTENCE_END = lazy_pattern(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s(?!\()|(?<=[\u3002\uff01\uff1f])")
@@ -294,6 +304,11 @@ def _counted(text: str) -> Answer | None:
 
 def _last_sentence(text: str, *, terms: bool) -> Answer | None:
     """The last sentence with a number, read from its end."""
+    emphasised = _bold_conclusion(text)
+    if emphasised is not None:
+        numbers = _stated(emphasised, leading=False, terms=terms)
+        if numbers and len({number.value for number in numbers}) == 1 and _bold(emphasised, list(numbers)):
+            return Answer(_shorten(emphasised), numbers, "prose")
     for line in reversed(text.split("\n")):
         if not _DIGIT.search(line):
             continue
@@ -304,6 +319,24 @@ def _last_sentence(text: str, *, terms: bool) -> Answer | None:
                 return Answer(
                     _shorten(sentence), _with_rivals(numbers, text[: text.rfind(sentence) + len(sentence)]), "prose"
                 )
+    return None
+
+
+def _bold_conclusion(text: str) -> str | None:
+    """A sentence before the last one with a number that has its number in bold, where those after it conclude nothing.
+
+    In a line before the last one with a number it has to be a conclusion itself ("So she pays **$20**.").
+    """
+    passed = False
+    for line in reversed(text[-_LONGEST:].rstrip().split("\n")):
+        in_last_line = not passed
+        for sentence in reversed(_SENTENCE_END.split(line)):
+            if _DIGIT.search(sentence) and any(_DIGIT.search(bold[1]) for bold in _BOLD.finditer(sentence)):
+                wanted = passed and (in_last_line or _CONCLUSION.search(sentence))
+                return sentence if wanted and not _QUESTION.search(sentence) else None
+            if _CONCLUSION.search(sentence) or _EQUALS.search(sentence) or _TAKEN_BACK.match(sentence):
+                return None
+            passed = passed or _DIGIT.search(sentence) is not None
     return None
 
 
@@ -361,6 +394,10 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
 def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Number, ...]:
     """Those of the numbers of a short text that it states, the deciding one first."""
     concluded = _after(_THEREFORE, content, numbers)
+    bold = _bold(content, concluded or numbers)
+    if bold is not None:
+        at = numbers.index(bold)
+        return (*_joined(content, numbers[at:]), *_joined(content, numbers[at::-1])[1:])
     equal = _after(_EQUALS, content, concluded or numbers)
     if equal:
         total = _after(_TOTAL, content, equal)
@@ -372,6 +409,21 @@ def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Numb
     if leading and _leads(content):
         return _joined(content, numbers)
     return _joined(content, numbers[::-1])
+
+
+def _bold(content: str, numbers: list[Number]) -> Number | None:
+    """The only number that a short text has in bold, with its unit at most, where no equation or clause follows it."""
+    if "**" not in content:
+        return None
+    chosen: list[Number] = []
+    for span in _BOLD.finditer(content):
+        inside = [number for number in numbers if span.start(1) <= number.start < span.end(1)]
+        stated = re.split(r"[:=]", span[1])[-1]
+        if len(inside) == 1 and read_number(stated, units=True) is not None:
+            chosen.append(inside[0])
+            if _EQUALS.search(content, span.end()) or not _BESIDE_BOLD.match(content, span.end()):
+                return None
+    return chosen[0] if len({number.value for number in chosen}) == 1 else None
 
 
 def _spoken(content: str) -> tuple[Number, ...] | None:

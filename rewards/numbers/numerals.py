@@ -47,6 +47,8 @@ _DECIMAL_COMMA = lazy_pattern(
 )
 _DOTTED = lazy_pattern(rf"{_LETTER_BEFORE}(?<!\d[.,])\d{{1,3}}(?:\.\d{{3}}){{2,}}+(?![.,]?\d)")
 _EMPHASIS = lazy_pattern(r"(?<!\w)__(?=[-+$\d])|(?<=[\d%.])__(?!\w)")
+_BOLD_TAG = lazy_pattern(r"</?(?:b|strong)>")
+_BOLD_NUMBER = lazy_pattern(r"\\(?:text|math)bf\s?\{([^{}*]*\d[^{}*]*)\}")
 _ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
 _LATEX_GROUPING = lazy_pattern(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
 _LATEX_BLANK = lazy_pattern(r"(?<=[\d}])~")
@@ -116,7 +118,7 @@ def plain_text(text: str) -> str:
 
     Minus signs, full-width punctuation, vulgar fractions, narrow spaces and apostrophes between thousands, what can be
     nothing but a decimal comma (1.200,50) or dots between thousands (1.200.000), `\\frac`, `\\$`, `\\%`, `\\text{}`,
-    `{,}`, CRLF, and GSM8K's `<<...>>` annotations, which are dropped.
+    `{,}`, CRLF, other forms of bold than `**`, and GSM8K's `<<...>>` annotations, which are dropped.
     """
     text = text.replace("\r\n", "\n")
     if " and a " in text:
@@ -131,7 +133,9 @@ def plain_text(text: str) -> str:
         text = _TEN_TO.sub(lambda m: "10^" + m[1].translate(_SUPERSCRIPTS), text)
         text = text.translate(_CHARACTERS)
     if "__" in text:
-        text = _EMPHASIS.sub("  ", text)
+        text = _EMPHASIS.sub("**", text)
+    if "<b>" in text or "<strong>" in text:
+        text = _BOLD_TAG.sub("**", text)
     if "<<" in text:
         text = _ANNOTATION.sub("", text)
     text = _LATEX_BLANK.sub(" ", text.replace("{,}", ","))
@@ -142,6 +146,7 @@ def plain_text(text: str) -> str:
         text = _LATEX_GROUPING.sub(",", text)
         text = _DEGREES.sub("\u00b0", text)
         text = _LATEX_FRACTION.sub(_plain_fraction, text)
+        text = _BOLD_NUMBER.sub(r" **\1** ", text)
         text = _LATEX_WORDS.sub(r" \1 ", text)
         text = _LATEX_MARKS.sub(" ", text)
     if "/" in text:

@@ -165,6 +165,41 @@ def test_the_total_is_the_answer_and_not_what_it_was_made_of(text: str) -> None:
     assert is_right(final_answer(text), read_number("540"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The total cost is **$20** for the 5 tickets.",
+        "The total cost is **20 dollars** for 5 tickets.",
+        "The total cost is $20 for the 5 tickets.",
+        "She pays __$20__ for the 5 tickets.",
+        "She pays <b>$20</b> for the 5 tickets.",
+        "She pays \\textbf{20} dollars for the 5 tickets.",
+        "She pays $\\boxed{20}$ for the 5 tickets.",
+        "She pays \\fbox{20} dollars for the 5 tickets.",
+        "She pays \\framebox{20} dollars for the 5 tickets.",
+        "Total: **$20** (5 tickets at $4)",
+        "The total is **$20**. That is $4 for each of the 5 tickets.",
+        "So she pays **$20**.\n\nEach of the 5 tickets is good for 2 rides.",
+        "**5** tickets cost 5 * 4 = $20.",
+        "**5 tickets** cost $20.",
+        "The 5 tickets cost **$4** each. So she pays $20.",
+        "She pays **$4**. Wait, no, she pays $20.",
+        "The answer is **$20** for 5 tickets.",
+        "<answer>She pays **$20** for 5 tickets.</answer>",
+    ],
+)
+def test_a_conclusion_in_bold_or_in_a_box_is_the_answer(text: str) -> None:
+    assert is_right(final_answer(text), read_number("20"))
+    assert not is_right(final_answer(text), read_number("5"))
+
+
+@pytest.mark.parametrize(
+    "text", ["It is **20** or **21**.", "**20** or 21", "It is not **20**.", "Is it **20**?", "**20** - 1"]
+)
+def test_bold_makes_no_answer_of_a_hedge(text: str) -> None:
+    assert not is_right(final_answer(text), read_number("20"))
+
+
 @pytest.mark.parametrize("text", ["", "\n", "I cannot tell.", "<reasoning></reasoning>", "<answer></answer>"])
 def test_silence_has_no_answer(text: str) -> None:
     assert final_answer(text) is None
