@@ -18,7 +18,7 @@ from typing import Literal
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.factors import changed
-from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers
+from grpo.rewards.numbers.hedges import SUSPECT, doubtful, guessed, rivals, stated_from, wavers
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
@@ -228,12 +228,25 @@ def _explicit(text: str, *, terms: bool = False) -> Answer | None:
             after = mark.start()
         if not content or mark["close"]:
             continue
-        if form == "hash" and not _leads(content) and _spoken(content) is None:
+        if form == "hash" and not (_leads(content) or _spoken(content) or (not terms and _guess_leads(content))):
             continue
         stated = None if _vague(content) else _stated(content, terms=terms) or _spoken(content)
+        if stated and not terms and any(_is_guess(content, number) for number in stated):
+            stated = ()
         others = _boxes_before(text, mark.start()) if form == "boxed" and stated else ()
         return Answer(_shorten(content), (*(stated or ()), *others), form)
     return Answer("", (), "tag") if empty else None
+
+
+def _is_guess(content: str, number: Number) -> bool:
+    """True for a marked number that is only near the answer; decimals and percents are rounded with good reason."""
+    return number.factor == number.value.denominator == 1 and guessed(content, number.start, number.end)
+
+
+def _guess_leads(content: str) -> bool:
+    """True for a line "about 72", which is an answer and no heading."""
+    first = next(numbers_in(content[:_LONGEST]), None)
+    return first is not None and _is_guess(content, first)
 
 
 def _boxes_before(text: str, end: int) -> Iterator[Number]:

@@ -39,6 +39,19 @@ _AFTER = lazy_pattern(
     r"|with\s+(?:an?\s+)?[\d.]*\s?%?\s*(?:probability|chance|confidence)\b))",
     re.IGNORECASE,
 )
+_ABOUT = lazy_pattern(
+    r"(?:\b(?:about|around|roughly|approximately|approx\.?|circa|ca\.|some|somewhere\s+(?:around|near)|in\s+the\s+region\s+of"
+    r"|an\s+estimated|estimated(?:\s+at)?|probably|presumably|likely|I\s+(?:think|guess|believe|suppose)"
+    r"|(?:my\s+)?(?:best\s+)?guess(?:\s+is)?|say)|[~\u2248\u223c\u2243\u2245]|\\(?:approx|sim|simeq|cong|thicksim)(?![a-z]))"
+    r"[\s:,]*(?:(?:it|that|the\s+answer)(?:['\u2019]s|\s+is)\s+)?[\s$*({\[]*\Z",
+    re.IGNORECASE,
+)
+_ROUGHLY = lazy_pattern(
+    r"[\s,*$)\]}(]*(?:[^\W\d_]+[\s,]+){0,2}?(?:or\s+so|approximately|approx|roughly|more\s+or\s+less|I\s+(?:think|guess|believe"
+    r"|suppose)|probably|presumably|maybe|perhaps|(?:just\s+)?a\s+guess|not\s+sure|unsure|I\s+am\s+not|I['\u2019]m\s+not)\b"
+    r"|-odd\b",
+    re.IGNORECASE,
+)
 _GLUED = lazy_pattern(r"\d(?:%|\.\.+)\s?\d")
 _REPEATED = lazy_pattern(r"(?<![\d.])(\d{1,9})\b(?:[,;]?\s{1,2}\1\b){2}")
 _IF_NOT = lazy_pattern(
@@ -95,6 +108,12 @@ def doubtful(sentence: str, start: int, end: int) -> bool:
         or _REPEATED.search(sentence)
         or (_EITHER.search(sentence) and _NUMBER.search(sentence, end) is None)
     )
+
+
+def guessed(content: str, start: int, end: int) -> bool:
+    """True for a number that a marked answer gives as a guess: "about 72", "~72", "72 or so", "probably 72"."""
+    before = content[max(0, start - _REACH) : start]
+    return bool(_ABOUT.search(before) or _ROUGHLY.match(content, end))
 
 
 def wavers(sentence: str) -> bool:
