@@ -18,7 +18,7 @@ from typing import Literal
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.factors import changed
-from grpo.rewards.numbers.hedges import SUSPECT, doubtful, guessed, rivals, stated_from, wavers
+from grpo.rewards.numbers.hedges import SUSPECT, UNKNOWN, doubtful, guessed, rivals, stated_from, wavers
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
@@ -103,6 +103,10 @@ _EQUATED_AFTER_BLANK = lazy_pattern(r"[\s$]+[a-zA-Z]\s*=[\s$]*")
 _SET_EQUAL = lazy_pattern(r"=[\s$]*\Z")
 _MINUS = lazy_pattern(r"\A([\s$*]*)minus\s+(?=\d)", re.IGNORECASE)
 _OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\s+[$]?", re.IGNORECASE)
+_OR_ELSE = lazy_pattern(
+    r"[\s.!?*_$]*(?:or|maybe|perhaps|possibly|alternatively|otherwise)\b[^\n\d]{0,40}\d", re.IGNORECASE
+)
+_POSSIBLY = lazy_pattern(r"\b(?:could|might|may|probably|perhaps|possibly)\b", re.IGNORECASE)
 _AGAIN = lazy_pattern(r"[\s,($)]*(?:or|i\.e\.,?|that\s+is,?|=)?[\s$]*", re.IGNORECASE)
 _BARE_SIDE = lazy_pattern(r"(?:\A|=)[\s$*]*(-?\d[\d,]*+(?:\.\d+)?)[\s$*]*=[\s$*({\[]*\Z")
 _PART_OF = lazy_pattern(
@@ -111,7 +115,10 @@ _PART_OF = lazy_pattern(
 _EITHER_SIGN = lazy_pattern(r"\u00b1|\\(?:pm|mp)(?![a-z])|\+\s?/\s?-")
 _PLUS_MINUS = lazy_pattern(r"(?:\u00b1|\\(?:pm|mp)(?![a-z])|\+\s?/\s?-)[\s{$]*\Z")
 _TAKEN_BACK = lazy_pattern(r"[\s.!?*_]*(?:wait|no|actually|sorry|oops|correction)\b", re.IGNORECASE)
-_ASIDE = lazy_pattern(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
+_ASIDE = lazy_pattern(
+    r"\s\((?!\s*(?:or|maybe|perhaps|possibly|alternatively|otherwise|else)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)",
+    re.IGNORECASE,
+)
 _GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013\u00b1\u2213<>\u2264\u2265-]*+"
 _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
     **dict.fromkeys(("+", "plus"), lambda x: x + x),
@@ -124,7 +131,7 @@ _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
 _OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reverse=True))
 _OPERATOR = lazy_pattern(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
 _JOINT = lazy_pattern(
-    r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b))"
+    r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly|alternatively|otherwise|else)\b))"
     rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|otherwise|else|alternatively|but"
     r"|unless|also|even|(?:it|the\s+answer)(?:['\u2019]s|\s+(?:is|was|(?:could|might|may)\s+be))"
     r"|oder|und|bis|ou(?:\s+bien)?|et|\u00e0|o|u|y|e|hasta|\u0434\u043e|\u5230|\u81f3|\u0438\u043b\u0438|\u0438|\u6216\u8005?|\u548c|\u4e0e|\u307e\u305f\u306f|\ub610\ub294"
@@ -299,6 +306,8 @@ def _cued(text: str, *, terms: bool) -> Answer | None:
             continue
         if _TAKEN_BACK.match(text, end) and _DIGIT.search(text, end):
             return None
+        if _OR_ELSE.match(text, end) or _POSSIBLY.search(cue[0]):
+            numbers = ()
         return Answer(_shorten(sentence), _with_rivals(numbers, text[:end]), "sentence")
     return None
 
@@ -399,7 +408,7 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
         if leading or not numbers or not all(number in altered for number in chosen):
             return ()
         chosen = _chosen(content, numbers, leading=leading)
-    if doubtful(content, chosen[0].start, chosen[0].end):
+    if doubtful(content, chosen[0].start, chosen[0].end) or UNKNOWN.search(content):
         return ()
     return tuple(numbers) if wavers(content) else chosen
 

@@ -24,6 +24,13 @@ SUSPECT = lazy_pattern(
 )
 """Marks without which a text holds no hedge of one sentence, so that nothing more needs to be read."""
 
+UNKNOWN = lazy_pattern(
+    r"\b(?:I\s+(?:really\s+)?(?:do\s+not|don['\u2019]t|cannot|can['\u2019]t|could\s+not|couldn['\u2019]t)\s+(?:know|determine|solve|tell|say|figure)"
+    r"|(?:I\s+have\s+)?no\s+idea|not\s+sure|unsure|just\s+a\s+guess|(?:just|only)\s+guessing|I\s+give\s+up)\b",
+    re.IGNORECASE,
+)
+"""Words of somebody who does not know the answer."""
+
 _BEFORE = lazy_pattern(
     r"(?:\b(?:near(?:ly)?|almost|close\s+to|anything\s+but|other\s+than|except(?:\s+for)?|different\s+(?:from|than|to)"
     r"|(?:less|fewer|more|greater|larger|smaller|bigger|higher|lower)\s+than|exceeds|such\s+as|for\s+(?:example|instance),?"

@@ -79,7 +79,7 @@ _TOKEN = lazy_pattern(
         (?: [ ]{{0,3}}(?P<percent>%|percent\b|per[ ]cent\b)
           | [ ]{{1,3}}(?P<magnitude>hundred|thousand|million|billion|trillion)s?\b | (?P<kilo>k)\b )?
     )
-    (?! [ ]?\^ | [_⁰¹²³⁴-⁹] | \d | (?:st|nd|rd|th)\b )
+    (?! [ ]?\^ | \.\d | [_⁰¹²³⁴-⁹] | \d | (?:st|nd|rd|th)\b )
     """,
     re.VERBOSE | re.IGNORECASE,
 )

@@ -16,7 +16,7 @@ EXPRESSIONS = {
     "factorials": ["4!", "4! ", "$4!$", "4!/1"],
     "products and sums left open": [
         "4\\cdot\\sqrt{2}", "4 \\times x", "4*x", "4 + x", "4 - y", "4 + 0x", "4/x", "x + 4", "2x + 4", "3 + 4i",
-        "4 + 3i", "\\sqrt{2} + 4", "4(x+1)", "4(a)", "4 \\cdot \\pi",
+        "4 + 3i", "\\sqrt{2} + 4", "4(x+1)", "4(a)", "4ab", "4|x|", "4\\vec{a}", "4 \\cdot \\pi",
     ],
     "words": ["4 mod 100", "4 \\bmod 7", "4 factorial", "4 squared", "4 to the power of 2", "4 choose 2"],
 }  # fmt: skip

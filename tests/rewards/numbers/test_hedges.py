@@ -71,31 +71,49 @@ def test_a_hedge_is_no_nearer_than_its_worst_guess(kind: str) -> None:
         assert proximity(text, "72") <= proximity("71", "72"), text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "about 72",
-        "around 72 clips",
-        "~72",
-        "~ $72",
-        "\u2248 72",
-        "approximately 72",
-        "72 or so",
-        "probably 72",
-        "I guess 72",
-    ]
-    + [
-        "between 71 and 73, so 72 or so",
-        "72 more or less",
-        "72, I think",
-        "my best guess is 72",
-        "72 (not sure)",
-        "say 72",
-    ],
-)
+GUESSES = [
+    "about 72",
+    "around 72 clips",
+    "~72",
+    "~ $72",
+    "\u2248 72",
+    "approximately 72",
+    "72 or so",
+    "probably 72",
+    "I guess 72",
+    "72 more or less",
+    "72, I think",
+    "my best guess is 72",
+    "72 (not sure)",
+    "say 72",
+    "72 or",
+    "72-",
+    "72 (alternatively 73)",
+]
+
+
+@pytest.mark.parametrize("text", GUESSES)
 def test_a_marked_answer_that_is_a_guess_is_none(text: str) -> None:
     for form in ("<answer>{}</answer>", "#### {}", "\\boxed{{{}}}"):
         assert gsm8k(form.format(text), "72").ok is False, form
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<answer>between 71 and 73, so 72 or so</answer>",
+        "<answer>72=</answer>",
+        "<answer>72.0.73</answer>",
+        "<answer>72 base 8</answer>",
+        "<answer>I don't know, 72</answer>",
+        "I have no idea. The answer is 72, I don't know.",
+        "The answer could be 72.",
+        "The answer is 72. Or 73.",
+        "The answer is 72. Maybe it is 73.",
+    ],
+)
+def test_who_does_not_know_is_not_paid(text: str) -> None:
+    assert gsm8k(text, "72").ok is False
 
 
 @pytest.mark.parametrize(
