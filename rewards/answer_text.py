@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.reasoning import reasoning_end
 
 _READ = 200_000
-_REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _EMPTY = lazy_pattern(
     r"(?:<(answer|solution)\b[^<>\n]{0,80}>\s*+</\1\s*>|\\(?:f?boxed|f(?:rame)?box)\s?\{\s*+\})\W*+\Z", re.IGNORECASE
 )
@@ -48,7 +48,7 @@ def _found(completion: str) -> tuple[str | None, str]:
     Both are empty where a block or box without content ends the text.
     """
     text = without_end_tokens(completion.strip()[-_READ:])
-    split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
+    split = reasoning_end(text)
     part = text[split:].strip() or text[:split].strip()
     found = _explicit(part)
     return found, "" if found is None and _EMPTY.search(part) else part

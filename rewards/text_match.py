@@ -13,7 +13,7 @@ from grpo.rewards.words import normal, overlap
 
 
 @reward(
-    version=1,
+    version=2,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[

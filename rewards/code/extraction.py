@@ -13,10 +13,10 @@ import unicodedata
 from collections.abc import Iterator
 
 from grpo.rewards.code.program_parts import with_parts
+from grpo.rewards.reasoning import reasoning_end
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _PYTHON = frozenset({"python", "py", "python3", "py3", "python2", "pycon", "ipython", "sage", ""})
-_THOUGHT = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _DEEPEST_MARGIN, _LONGEST_END = 3, 200
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
@@ -33,7 +33,7 @@ def program_of(completion: str, *wanted: str) -> str | None:
     """
     text = completion.replace("\r\n", "\n")
     text = text[:-_LONGEST_END] + _END_TOKENS.sub("\n", text[-_LONGEST_END:])
-    text = text[max((text.rfind(mark) + len(mark) for mark in _THOUGHT if mark in text), default=0) :]
+    text = text[reasoning_end(text) :]
     blocks = list(fenced_blocks(text))
     if not any(body.strip() for language, body in blocks if language in _PYTHON):
         blocks = list(_loose_blocks(text)) or blocks

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.reasoning import reasoning_end
 
 _READ = 200_000
-_REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _BLOCK = lazy_pattern(r"<(answer|solution|email)>", re.IGNORECASE)
 _HEADER = lazy_pattern(r"\W{0,2}(?:subject|to|from|cc|bcc|date|reply-to)\W{0,2}:", re.IGNORECASE)
 _GREETING_END = lazy_pattern(r"[,:;!.\u2013\u2014\uff0c\uff1a\uff01](?:\s|$)|\s[-\u2013\u2014]\s|$")
@@ -97,8 +97,7 @@ def _end(opening: str, start: int) -> int:
 
 
 def _without_reasoning(completion: str) -> str:
-    split = max((completion.rfind(end) + len(end) for end in _REASONING_ENDS if end in completion), default=0)
-    text = completion[split:]
+    text = completion[reasoning_end(completion) :]
     blocks = list(_BLOCK.finditer(text))
     if not blocks:
         return text

@@ -35,7 +35,7 @@ _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013
 
 @reward(
     name="email.keywords",
-    version=1,
+    version=2,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -68,7 +68,7 @@ def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float |
 
 @reward(
     name="email.exact",
-    version=1,
+    version=2,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -100,7 +100,7 @@ def exact(completion: str, answer: Any, *, ignore_case: bool = False) -> float |
 
 @reward(
     name="email.length",
-    version=1,
+    version=2,
     range=(-1.0, 0.0),
     isolation="inline",
     cases=[
@@ -132,7 +132,7 @@ def length(completion: str, *, limit: int = 200, slack: int = 0) -> float:
 
 @reward(
     name="email.recipient",
-    version=1,
+    version=2,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -169,7 +169,7 @@ def recipient(completion: str, recipient: Any, *, where: Literal["greeting", "an
 
 @reward(
     name="email.signature",
-    version=1,
+    version=2,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[

@@ -56,7 +56,7 @@ def verl_answer(text: str, variant: Literal["verl.strict", "verl.flexible"]) -> 
 
 @reward(
     name="gsm8k.correctness",
-    version=1,
+    version=2,
     as_published=["variant"],
     range=(0.0, 2.0),
     isolation="inline",
@@ -97,7 +97,7 @@ def correctness(completion: str, answer: str | list[str], *, variant: Correctnes
 
 @reward(
     name="gsm8k.integer",
-    version=1,
+    version=2,
     as_published=["variant"],
     range=(0.0, 0.5),
     isolation="inline",

@@ -8,7 +8,7 @@ from grpo.rewards.numbers.answers import Answer, final_answer, gold_numbers, is_
 
 
 @verifier(
-    version=1,
+    version=2,
     isolation="inline",
     cases=[
         Case("6*12 = 72\n#### 72", {"answer": "6*12 = <<6*12=72>>72\n#### 72"}, True),
@@ -30,7 +30,7 @@ from grpo.rewards.numbers.answers import Answer, final_answer, gold_numbers, is_
 def gsm8k(completion: str, answer: str | list[str]) -> Verdict:
     """Judges whether the final answer equals the gold number, exactly (72.0 is 72; 0.333 is not 1/3).
 
-    The text after the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) counts before the reasoning itself.
+    The text after the reasoning (`</think>`, `[/THINK]`, channels and others) counts before the reasoning itself.
     In it the last of `<answer>`, `<SOLUTION>`, `\\boxed{}` and `#### 72` that is not blank decides; without one, what
     follows "the answer is", "Answer:" or "A:"; without that, the last sentence with a number. Sign, currency,
     thousands, percent, fractions, 1.2e3, LaTeX spellings and units after the number are read. An answer that hedges

@@ -1,6 +1,6 @@
 """The part of a completion that states its mathematical answer, and the gold of a row, both still as text.
 
-What follows the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) is read first, the reasoning only when
+What follows the reasoning is read first, the reasoning only when
 nothing follows. In it the last statement counts: an `<answer>` or `<SOLUTION>` block, a line `#### ...`, the last
 `\\boxed{}` (with those joined to it by "and", "or" or commas), or a sentence "the final answer is ..."; without any,
 the end of the text. All of it is linear in the length of the text, of which the last 200,000 characters are read.
@@ -17,12 +17,12 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.answer_text import without_end_tokens
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.numbers.numerals import INVISIBLE
+from grpo.rewards.reasoning import reasoning_end
 
 Form = Literal["tag", "hash", "boxed", "sentence", "prose"]
 
 _READ = 200_000
 _MARKS = 200
-_REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _MARK = lazy_pattern(
     r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|(?P<box>\\(?:f?boxed|f(?:rame)?box)\s?\{)"
     r"|\#{4,}+(?P<line>[^\n\#]*+)|(?P<final>\bfinal answer\b[^\n.]{0,60}?\b(?:is|:)(?=[\s:$\\]))",
@@ -72,7 +72,7 @@ def statement(completion: str) -> Statement | None:
         text = text[:-40] + _HOPE.sub("", text[-40:])
     if "\\" in text[-20:]:
         text = text[:-20] + _QED.sub("", text[-20:])
-    split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
+    split = reasoning_end(text)
     rest = text[split:].strip()
     return _statement(rest or text[:split]) if text else None
 

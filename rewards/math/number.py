@@ -30,8 +30,10 @@ _LISTED = lazy_pattern(r"[\s\[({\\]*(?:\d+(?:\.\d+)?[\s,;]+){20,}\d[\d.]*[\s\])}
 _GROUPED = lazy_pattern(r"\s*\d{1,3}(?:(?:,\s?\d{3})+|(?:\s\d{3})+)\s*")
 
 
-last_number = lru_cache(maxsize=32)(final_answer)
-"""`final_answer`, which several steps ask of the same text."""
+@lru_cache(maxsize=32)
+def last_number(text: str) -> Answer | None:
+    """`final_answer` with the numbers of expressions, which algebra computes; several steps ask it of one text."""
+    return final_answer(text, terms=True)
 
 
 def term(gold: str) -> str | None:
@@ -93,7 +95,7 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
     left, equals, right = prediction.parts[0].rpartition("=")
     if equals and _EQUATION.fullmatch(left) and read_number(right, units=True) is not None:
         return same_number(replace(prediction, parts=(right,)), number, gold, precision)
-    offered = final_answer(f"<answer>{prediction.parts[0]}</answer>") if len(prediction.parts) == 1 else None
+    offered = last_number(f"<answer>{prediction.parts[0]}</answer>") if len(prediction.parts) == 1 else None
     corrected = _CORRECTED.match(prediction.parts[0]) is not None
     twice = offered is not None and len(offered.numbers) == 1 and offered.numbers[0].said_twice
     if offered is not None and (corrected or twice or len(offered.numbers) > 1) and is_right(offered, number):
@@ -106,7 +108,7 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
     )
     if read is None:
         return _with_comma(prediction.parts[0], number, precision) or _hedged(
-            final_answer(f"<answer>{prediction.parts[0]}</answer>")
+            last_number(f"<answer>{prediction.parts[0]}</answer>")
         )
     ratio = unit_ratio(prediction.parts[0], gold)
     if ratio != 1:

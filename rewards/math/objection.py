@@ -12,6 +12,7 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement, plain
 from grpo.rewards.math.claim import claim, derived, formulas, formulas_alone, is_set, result, several
 from grpo.rewards.numbers.answers import final_answer, is_right
+from grpo.rewards.numbers.hedges import UNKNOWN
 from grpo.rewards.numbers.numerals import Number, read_number
 
 _SHORT = 80
@@ -36,11 +37,6 @@ _NO_ANSWER = lazy_pattern(
     re.IGNORECASE,
 )
 _EXCLUDED = lazy_pattern(r"\bor\b[^.\d]{0,30}(?:!=|\u2260|\\neq?(?![a-z])|\bnot\b)", re.IGNORECASE)
-_UNKNOWN = lazy_pattern(
-    r"\b(?:I\s+(?:really\s+)?(?:do\s+not|don['\u2019]t|cannot|can['\u2019]t|could\s+not|couldn['\u2019]t)\s+(?:know|determine|solve|tell|say|figure)"
-    r"|(?:I\s+have\s+)?no\s+idea|not\s+sure|unsure|just\s+a\s+guess|(?:just|only)\s+guessing|I\s+give\s+up)\b",
-    re.IGNORECASE,
-)
 _WRONG = lazy_pattern(r"\bis\s+(?:not\b|wrong|incorrect|false)[^\d]*\Z", re.IGNORECASE)
 _UNEVALUATED = lazy_pattern(
     r"\\(?:i{0,3}o?int|sum|prod|lim|gcd|lcm|det|max|min)(?![a-zA-Z])|\\begin\s?\{vmatrix\}|\\operatorname\*?\s?\{(?:gcd|lcm|det|lim)\}"
@@ -70,7 +66,7 @@ def objection(
     one = number is not None or not (several(gold) or is_set(gold))
     if clause.rstrip("$ \\])}").endswith("?") and "?" not in gold:
         return "a question is no answer"
-    if len(prediction.text) <= _SHORT and _UNKNOWN.search(prediction.text):
+    if len(prediction.text) <= _SHORT and UNKNOWN.search(prediction.text):
         return "the answer is said to be unknown"
     if " or " in clause and _EXCLUDED.search(clause) and not _OR.search(gold):
         return "the answer and its contrary are stated"
@@ -88,7 +84,7 @@ def objection(
 
 def _names_only(clause: str, number: Number | None) -> bool:
     """True where the gold number is the only one that a clause states."""
-    return number is not None and is_right(final_answer(f"<answer>{clause}</answer>"), number)
+    return number is not None and is_right(final_answer(f"<answer>{clause}</answer>", terms=True), number)
 
 
 def _contradicts(content: str) -> bool:
@@ -121,7 +117,7 @@ def _denies(prediction: Statement, clause: str, number: Number | None) -> bool:
         return False
     if not prediction.parts and not _DENIED.search(clause):
         return False
-    found = final_answer(clause) if number is not None and not _WRONG.search(clause) else None
+    found = final_answer(clause, terms=True) if number is not None and not _WRONG.search(clause) else None
     return found is None or not found.numbers
 
 

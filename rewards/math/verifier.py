@@ -89,7 +89,7 @@ def prepare(*, limit: float, precision: int, **_others: object) -> None:
         raise OptionError(f"the option 'precision' is {precision}; set decimals from 0 to {_MOST_DECIMALS}.")
 
 
-@verifier(version=1, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
+@verifier(version=2, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
 def math(
     completion: str,
     answer: str | list[str],

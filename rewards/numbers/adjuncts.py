@@ -65,6 +65,10 @@ _PACE = _form(
 _BOUGHT = _form(
     rf"\b(?:buys?|gets?|purchases?|afford)\s+(?:up\s+to\s+)?{_STATED}", rf"\s+(?:for|with)\s+(?=[$]){_NUMBER}{_FEW}"
 )
+_PRICE = _form(
+    rf"\b(?:is|was|are|were|be|comes\s+to)\s+(?:exactly\s+|only\s+|just\s+)?(?=[$]){_NUMBER}",
+    rf"\s+for\s+(?:(?:the|all|these|those|his|her|their|both)\s+){{0,2}}{_NUMBER}{_FEW}",
+)
 _WHOLE = _form(
     rf"{_NUMBER}(?:\s+[^\W\d_]+){{1,4}}", rf"\s+out\s+of\s+(?:(?:a\s+total\s+of|the)\s+)?{_NUMBER}{_ANY}{{0,60}}"
 )
@@ -151,6 +155,7 @@ _FORMS = (
     (" for ", _PACE),
     (" over ", _PACE),
     (" for ", _BOUGHT),
+    (" for ", _PRICE),
     (" with ", _BOUGHT),
     (" of ", _FILLED),
     *((f" {word} ", _NUMBERED) for word in ("on", "in", "at", "by", "of", "from", "for", "during")),

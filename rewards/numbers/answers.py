@@ -1,6 +1,6 @@
 """The final answer of a completion: text in, an `Answer` out; and the gold number of a dataset row.
 
-What follows the reasoning (`</think>`, `</reasoning>`, `<end_working_out>`) is read first, the reasoning itself only
+What follows the reasoning is read first, the reasoning itself only
 when nothing follows. In each part the last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`, `#### 72`), then
 "the answer is ...", then the last sentence with a number. All of it is linear in the length of the text, of which the
 last 200,000 characters are read. A call of a tool (`<tool_call>`) is no answer, also one that nothing could read.
@@ -17,10 +17,12 @@ from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.adjuncts import main_clause
-from grpo.rewards.numbers.hedges import SUSPECT, doubtful, rivals, stated_from, wavers
+from grpo.rewards.numbers.factors import changed
+from grpo.rewards.numbers.hedges import SUSPECT, UNKNOWN, doubtful, guessed, rivals, stated_from, wavers
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
+from grpo.rewards.reasoning import reasoning_end
 
 Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
 
@@ -29,10 +31,9 @@ _LONGEST = 4000
 _CUES = 8
 _SIDE = 60
 _REACH = 160
-_REASONING_ENDS = ("</think>", "</thinking>", "</reasoning>", "<end_working_out>")
 _CALL = lazy_pattern(r"<tool_call>.*?(?:</tool_call>|(?=<answer>)|\Z)", re.DOTALL)
 _MARK = lazy_pattern(
-    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\f?boxed(?P<box>\s?\{)?"
+    r"<(?P<close>/?)(?P<tag>answer|solution)\b[^<>\n]{0,80}>|\\(?:f?boxed|f(?:rame)?box)(?P<box>\s?\{)?"
     r"|(?P<hash>\#{4,}+)(?P<line>[^\n<\#\\]*+)",
     re.IGNORECASE,
 )
@@ -42,18 +43,40 @@ _CUE = lazy_pattern(
     re.IGNORECASE | re.MULTILINE,
 )
 _BOX_BEFORE = lazy_pattern(
-    r"\\f?boxed\s?\{([^{}]{1,60})\}(?:[\s$,;&()\[\]\\]|\b(?:and|or)\b|\\text\s?\{\s*(?:and|or)\s*\})*\Z"
+    r"\\(?:f?boxed|f(?:rame)?box)\s?\{([^{}]{1,60})\}(?:[\s$,;&()\[\]\\]|\b(?:and|or)\b|\\text\s?\{\s*(?:and|or)\s*\})*\Z"
 )
 _TAG = lazy_pattern(r"</?(?:answer|solution|think|reasoning)\b[^<>\n]{0,80}>|<\|[^<>|\s]{1,40}\|>", re.IGNORECASE)
 _DIGIT = lazy_pattern(r"\d")
+_BOLD = lazy_pattern(r"\*\*([^*\n]{1,80})\*\*")
+_BESIDE_BOLD = lazy_pattern(
+    r"[^\w\n]*(?:[^\W\d_]+\s+){0,2}?(?:for|of|in|at|per|from|over|with|by|on|to|than|after|during|each|every|because|since"
+    r"|when|if|as|or|and)\b|\W*[(,]|[^\w]*\Z",
+    re.IGNORECASE,
+)
+_CONCLUSION = lazy_pattern(
+    r"\b(?:so|thus|therefore|hence|total|altogether|in\s+all|overall|final(?:ly)?|answer|conclusion|consequently)\b",
+    re.IGNORECASE,
+)
 _EQUALS = lazy_pattern(r"(?<![!<>])=")
 _THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
-_SENTENCE_END = lazy_pattern(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s|(?<=[\u3002\uff01\uff1f])")
-_SUPPOSED = lazy_pattern(r"\b(?:if|unless|whether)\s+(?:(?:the|my|your|final|correct)\s+){0,3}\Z", re.IGNORECASE)
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s(?!\()|(?<=[\u3002\uff01\uff1f])")
+_SUPPOSED = lazy_pattern(
+    r"\b(?:if|unless|whether|wrong|incorrect|false)\s+(?:(?:the|my|your|final|correct)\s+){0,3}\Z", re.IGNORECASE
+)
 _QUESTION = lazy_pattern(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
 _DENIAL = lazy_pattern(
-    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to)"
+    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to"
+    r"|\b(?:wrong|incorrect)\s+(?:answer|solution|result|value|number)(?:\s+(?:is|was|would\s+be))?:?)"
     r"[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
+    re.IGNORECASE,
+)
+_REJECTED = lazy_pattern(
+    r"[\s*$)\]}\\]*(?:[^\W\d_]+\s+){0,2}?(?:"
+    r"(?:is|was|are|were|would\s+be|looks|seems)\s+(?:(?:[^\W\d_]+ly|just|also)\s+)?"
+    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|ruled\s+out|too\s+(?:high|low|big|large|small|much|many|few)\b"
+    r"|not\s+(?:right|correct|true|it|possible|(?:the|my|an?)\s+(?:[^\W\d_]+\s+)?(?:answer|solution|result|total)))"
+    r"|(?:is|was)n['\u2019]t\s+(?:right|correct|true|it|possible|(?:the|my|an?)\s+(?:[^\W\d_]+\s+)?(?:answer|solution|result|total))"
+    r"|\((?:wrong|incorrect)\)|(?:is|was)\s+ruled\s+out)",
     re.IGNORECASE,
 )
 _BOUND = lazy_pattern(
@@ -72,9 +95,18 @@ _TOTAL = lazy_pattern(
     r"(?=[\s$*({\[]*\d)",
     re.IGNORECASE,
 )
-_EQUATED = lazy_pattern(r"[\s,;$]*(?:(?:and|or|&)\s+)?(?:maybe\s+|perhaps\s+)?\$?[a-zA-Z]\s*=[\s$]*", re.IGNORECASE)
+_EQUATED = lazy_pattern(
+    r"[\s$]*(?:[,;]\s*|\s(?=\s*(?:and|or|&)\s)\s*)(?:(?:and|or|&)\s+)?(?:maybe\s+|perhaps\s+)?\$?[a-zA-Z]\s*=[\s$]*",
+    re.IGNORECASE,
+)
+_EQUATED_AFTER_BLANK = lazy_pattern(r"[\s$]+[a-zA-Z]\s*=[\s$]*")
+_SET_EQUAL = lazy_pattern(r"=[\s$]*\Z")
 _MINUS = lazy_pattern(r"\A([\s$*]*)minus\s+(?=\d)", re.IGNORECASE)
 _OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\s+[$]?", re.IGNORECASE)
+_OR_ELSE = lazy_pattern(
+    r"[\s.!?*_$]*(?:or|maybe|perhaps|possibly|alternatively|otherwise)\b[^\n\d]{0,40}\d", re.IGNORECASE
+)
+_POSSIBLY = lazy_pattern(r"\b(?:could|might|may|probably|perhaps|possibly)\b", re.IGNORECASE)
 _AGAIN = lazy_pattern(r"[\s,($)]*(?:or|i\.e\.,?|that\s+is,?|=)?[\s$]*", re.IGNORECASE)
 _BARE_SIDE = lazy_pattern(r"(?:\A|=)[\s$*]*(-?\d[\d,]*+(?:\.\d+)?)[\s$*]*=[\s$*({\[]*\Z")
 _PART_OF = lazy_pattern(
@@ -83,7 +115,10 @@ _PART_OF = lazy_pattern(
 _EITHER_SIGN = lazy_pattern(r"\u00b1|\\(?:pm|mp)(?![a-z])|\+\s?/\s?-")
 _PLUS_MINUS = lazy_pattern(r"(?:\u00b1|\\(?:pm|mp)(?![a-z])|\+\s?/\s?-)[\s{$]*\Z")
 _TAKEN_BACK = lazy_pattern(r"[\s.!?*_]*(?:wait|no|actually|sorry|oops|correction)\b", re.IGNORECASE)
-_ASIDE = lazy_pattern(r"\s\((?!\s*(?:or|maybe|perhaps|possibly)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)", re.IGNORECASE)
+_ASIDE = lazy_pattern(
+    r"\s\((?!\s*(?:or|maybe|perhaps|possibly|alternatively|otherwise|else)\b)(?=[^()]*[^\W\d_]{2})[^()]*\)",
+    re.IGNORECASE,
+)
 _GAP = r"[\s,;/|&~?()\[\]{}*_$+^\u00d7\u00f7\u00b7\u2013\u00b1\u2213<>\u2264\u2265-]*+"
 _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
     **dict.fromkeys(("+", "plus"), lambda x: x + x),
@@ -96,7 +131,7 @@ _RESULTS: dict[str, Callable[[Fraction], Fraction]] = {
 _OPERATORS = "|".join(re.escape(word) for word in sorted(_RESULTS, key=len, reverse=True))
 _OPERATOR = lazy_pattern(rf"[\s)\]}}]*+({_OPERATORS})[\s(\[{{$]*+", re.IGNORECASE)
 _JOINT = lazy_pattern(
-    r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly)\b))"
+    r"(?!\s*+\((?!\s*+(?:or|maybe|perhaps|possibly|alternatively|otherwise|else)\b))"
     rf"{_GAP}(?:(?:or|and|nor|to|vs|versus|maybe|perhaps|possibly|either|!=|\u2260|otherwise|else|alternatively|but"
     r"|unless|also|even|(?:it|the\s+answer)(?:['\u2019]s|\s+(?:is|was|(?:could|might|may)\s+be))"
     r"|oder|und|bis|ou(?:\s+bien)?|et|\u00e0|o|u|y|e|hasta|\u0434\u043e|\u5230|\u81f3|\u0438\u043b\u0438|\u0438|\u6216\u8005?|\u548c|\u4e0e|\u307e\u305f\u306f|\ub610\ub294"
@@ -121,13 +156,24 @@ class Answer:
     form: Form
 
 
-def final_answer(completion: str) -> Answer | None:
-    """Finds the final answer of a completion, or None when it holds no number and no marked answer."""
+def final_answer(completion: str, *, terms: bool = False) -> Answer | None:
+    """Finds the final answer of a completion, or None when it holds no number and no marked answer.
+
+    Args:
+        completion: the text.
+        terms: the numbers of an expression count as they stand, for a caller that computes it: 4 in "4\\sqrt{2}".
+    """
     text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
-    split = max((text.rfind(end) + len(end) for end in _REASONING_ENDS if end in text), default=0)
+    split = reasoning_end(text)
     rest = text[split:]
     part = rest if "</" in rest or any(map(str.isalnum, _TAG.sub("", rest))) else text[:split]
-    answer = _explicit(part) or _cued(part) or _counted(part) or _last_sentence(part) or _in_words(part)
+    answer = (
+        _explicit(part, terms=terms)
+        or _cued(part, terms=terms)
+        or _counted(part)
+        or _last_sentence(part, terms=terms)
+        or _in_words(part)
+    )
     return answer if answer is not None and answer.text else None
 
 
@@ -166,7 +212,7 @@ def gold_numbers(answer: object) -> tuple[Number, ...]:
 def names_none(content: str) -> bool:
     """True for a marked answer that holds a number and states none: "> 72", "not 72", "72 or something else"."""
     content = plain_text(content.strip())
-    return SUSPECT.search(content) is not None and (_vague(content) or _stated(content) == ())
+    return SUSPECT.search(content) is not None and (_vague(content) or _stated(content, terms=True) == ())
 
 
 def is_right(answer: Answer | None, *golds: Number) -> bool:
@@ -176,7 +222,7 @@ def is_right(answer: Answer | None, *golds: Number) -> bool:
     return any(all(distance(number, gold) == 0 for number in answer.numbers) for gold in golds)
 
 
-def _explicit(text: str) -> Answer | None:
+def _explicit(text: str, *, terms: bool = False) -> Answer | None:
     """The last explicit form that is not blank; without one, no number where a blank block or box ends the text."""
     after, empty = len(text), False
     for mark in reversed(list(_MARK.finditer(text))):
@@ -189,12 +235,25 @@ def _explicit(text: str) -> Answer | None:
             after = mark.start()
         if not content or mark["close"]:
             continue
-        if form == "hash" and not _leads(content) and _spoken(content) is None:
+        if form == "hash" and not (_leads(content) or _spoken(content) or (not terms and _guess_leads(content))):
             continue
-        stated = None if _vague(content) else _stated(content) or _spoken(content)
+        stated = None if _vague(content) else _stated(content, terms=terms) or _spoken(content)
+        if stated and not terms and any(_is_guess(content, number) for number in stated):
+            stated = ()
         others = _boxes_before(text, mark.start()) if form == "boxed" and stated else ()
         return Answer(_shorten(content), (*(stated or ()), *others), form)
     return Answer("", (), "tag") if empty else None
+
+
+def _is_guess(content: str, number: Number) -> bool:
+    """True for a marked number that is only near the answer; decimals and percents are rounded with good reason."""
+    return number.factor == number.value.denominator == 1 and guessed(content, number.start, number.end)
+
+
+def _guess_leads(content: str) -> bool:
+    """True for a line "about 72", which is an answer and no heading."""
+    first = next(numbers_in(content[:_LONGEST]), None)
+    return first is not None and _is_guess(content, first)
 
 
 def _boxes_before(text: str, end: int) -> Iterator[Number]:
@@ -230,7 +289,7 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
     return "boxed", window
 
 
-def _cued(text: str) -> Answer | None:
+def _cued(text: str, *, terms: bool) -> Answer | None:
     """What follows the last "answer is", "Answer:" or "A:" that a number follows on the same or the next line."""
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
         if _SUPPOSED.search(text, max(0, cue.start() - _SIDE), cue.start()):
@@ -240,13 +299,15 @@ def _cued(text: str) -> Answer | None:
         if _QUESTION.search(sentence):
             continue
         end = cue.end() + text[cue.end() :].find(sentence) + len(sentence)
-        numbers = () if _vague(sentence) else _stated(sentence)
+        numbers = () if _vague(sentence) else _stated(sentence, terms=terms)
         if not numbers and not (numbers == () and (_vague(sentence) or not _DIGIT.search(text, end))):
             numbers = _spoken(sentence)
         if numbers is None:
             continue
         if _TAKEN_BACK.match(text, end) and _DIGIT.search(text, end):
             return None
+        if _OR_ELSE.match(text, end) or _POSSIBLY.search(cue[0]):
+            numbers = ()
         return Answer(_shorten(sentence), _with_rivals(numbers, text[:end]), "sentence")
     return None
 
@@ -263,18 +324,41 @@ def _counted(text: str) -> Answer | None:
     return Answer(_shorten(sentence), (Number(value, Fraction(1), sentence, 0, len(sentence)),), "prose")
 
 
-def _last_sentence(text: str) -> Answer | None:
+def _last_sentence(text: str, *, terms: bool) -> Answer | None:
     """The last sentence with a number, read from its end."""
+    emphasised = _bold_conclusion(text)
+    if emphasised is not None:
+        numbers = _stated(emphasised, leading=False, terms=terms)
+        if numbers and len({number.value for number in numbers}) == 1 and _bold(emphasised, list(numbers)):
+            return Answer(_shorten(emphasised), numbers, "prose")
     for line in reversed(text.split("\n")):
         if not _DIGIT.search(line):
             continue
         for sentence in reversed(_SENTENCE_END.split(line[-_LONGEST:])):
-            numbers = None if _QUESTION.search(sentence) else _stated(sentence, leading=False)
+            numbers = None if _QUESTION.search(sentence) else _stated(sentence, leading=False, terms=terms)
             if numbers is not None:
                 numbers = () if _BOUND.match(sentence) else numbers
                 return Answer(
                     _shorten(sentence), _with_rivals(numbers, text[: text.rfind(sentence) + len(sentence)]), "prose"
                 )
+    return None
+
+
+def _bold_conclusion(text: str) -> str | None:
+    """A sentence before the last one with a number that has its number in bold, where those after it conclude nothing.
+
+    In a line before the last one with a number it has to be a conclusion itself ("So she pays **$20**.").
+    """
+    passed = False
+    for line in reversed(text[-_LONGEST:].rstrip().split("\n")):
+        in_last_line = not passed
+        for sentence in reversed(_SENTENCE_END.split(line)):
+            if _DIGIT.search(sentence) and any(_DIGIT.search(bold[1]) for bold in _BOLD.finditer(sentence)):
+                wanted = passed and (in_last_line or _CONCLUSION.search(sentence))
+                return sentence if wanted and not _QUESTION.search(sentence) else None
+            if _CONCLUSION.search(sentence) or _EQUALS.search(sentence) or _TAKEN_BACK.match(sentence):
+                return None
+            passed = passed or _DIGIT.search(sentence) is not None
     return None
 
 
@@ -284,11 +368,12 @@ def _with_rivals(numbers: tuple[Number, ...], text: str) -> tuple[Number, ...]:
     return (*numbers, *(other for other in others if other is not None))
 
 
-def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
+def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple[Number, ...] | None:
     """The number that a short text states: after its last "so", first after an "=", else a leading one, else the last.
 
     Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge. A remark
-    in brackets counts where nothing else does. None for a text without a number; none when every number is denied.
+    in brackets counts where nothing else does. None for a text without a number; none when every number is denied,
+    or where it states an expression ("4x"), unless `terms` has the numbers of one read as they stand.
     """
     if len(content) > _LONGEST:
         content = content[-_LONGEST:]
@@ -304,14 +389,26 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
     if not found:
         return None
     found = [number for number in found if not outside[number.start].isspace()] or found
-    numbers = [number for number in found if not _DENIAL.search(content, max(0, number.start - 40), number.start)]
+    numbers = [
+        number
+        for number in found
+        if not (
+            _DENIAL.search(content, max(0, number.start - 40), number.start) or _REJECTED.match(content, number.end)
+        )
+    ]
     begin = stated_from(content)
     numbers = [number for number in numbers if number.start >= begin and not _is_whole(content, number)]
     numbers = [number for at, number in enumerate(numbers) if not (at and _rounds(content, numbers[at - 1], number))]
     if not numbers:
         return ()
     chosen = _chosen(content, numbers, leading=leading)
-    if doubtful(content, chosen[0].start, chosen[0].end):
+    altered = [n for n in numbers if not terms and changed(content, n.start, n.end, marked=leading)]
+    if any(number in altered for number in chosen):
+        numbers = [number for number in numbers if number not in altered]
+        if leading or not numbers or not all(number in altered for number in chosen):
+            return ()
+        chosen = _chosen(content, numbers, leading=leading)
+    if doubtful(content, chosen[0].start, chosen[0].end) or UNKNOWN.search(content):
         return ()
     return tuple(numbers) if wavers(content) else chosen
 
@@ -319,6 +416,10 @@ def _stated(content: str, *, leading: bool = True) -> tuple[Number, ...] | None:
 def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Number, ...]:
     """Those of the numbers of a short text that it states, the deciding one first."""
     concluded = _after(_THEREFORE, content, numbers)
+    bold = _bold(content, concluded or numbers)
+    if bold is not None:
+        at = numbers.index(bold)
+        return (*_joined(content, numbers[at:]), *_joined(content, numbers[at::-1])[1:])
     equal = _after(_EQUALS, content, concluded or numbers)
     if equal:
         total = _after(_TOTAL, content, equal)
@@ -330,6 +431,21 @@ def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Numb
     if leading and _leads(content):
         return _joined(content, numbers)
     return _joined(content, numbers[::-1])
+
+
+def _bold(content: str, numbers: list[Number]) -> Number | None:
+    """The only number that a short text has in bold, with its unit at most, where no equation or clause follows it."""
+    if "**" not in content:
+        return None
+    chosen: list[Number] = []
+    for span in _BOLD.finditer(content):
+        inside = [number for number in numbers if span.start(1) <= number.start < span.end(1)]
+        stated = re.split(r"[:=]", span[1])[-1]
+        if len(inside) == 1 and read_number(stated, units=True) is not None:
+            chosen.append(inside[0])
+            if _EQUALS.search(content, span.end()) or not _BESIDE_BOLD.match(content, span.end()):
+                return None
+    return chosen[0] if len({number.value for number in chosen}) == 1 else None
 
 
 def _spoken(content: str) -> tuple[Number, ...] | None:
@@ -384,7 +500,10 @@ def _rounds(content: str, exact: Number, number: Number) -> bool:
 def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Number]:
     """The numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
     for earlier in reversed([one for one in numbers if one.end <= number.start]):
-        if not _EQUATED.fullmatch(content, earlier.end, number.start):
+        after_blank = _EQUATED_AFTER_BLANK.fullmatch(content, earlier.end, number.start)
+        if not _EQUATED.fullmatch(content, earlier.end, number.start) and not (
+            after_blank and _SET_EQUAL.search(content, max(0, earlier.start - 8), earlier.start)
+        ):
             return
         yield earlier
         number = earlier

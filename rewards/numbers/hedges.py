@@ -24,6 +24,13 @@ SUSPECT = lazy_pattern(
 )
 """Marks without which a text holds no hedge of one sentence, so that nothing more needs to be read."""
 
+UNKNOWN = lazy_pattern(
+    r"\b(?:I\s+(?:really\s+)?(?:do\s+not|don['\u2019]t|cannot|can['\u2019]t|could\s+not|couldn['\u2019]t)\s+(?:know|determine|solve|tell|say|figure)"
+    r"|(?:I\s+have\s+)?no\s+idea|not\s+sure|unsure|just\s+a\s+guess|(?:just|only)\s+guessing|I\s+give\s+up)\b",
+    re.IGNORECASE,
+)
+"""Words of somebody who does not know the answer."""
+
 _BEFORE = lazy_pattern(
     r"(?:\b(?:near(?:ly)?|almost|close\s+to|anything\s+but|other\s+than|except(?:\s+for)?|different\s+(?:from|than|to)"
     r"|(?:less|fewer|more|greater|larger|smaller|bigger|higher|lower)\s+than|exceeds|such\s+as|for\s+(?:example|instance),?"
@@ -37,6 +44,19 @@ _AFTER = lazy_pattern(
     r"|more|less|fewer|not|none|neither|whatever|a\s+(?:different|number))\b|unless\b|give\s+or\s+take\b|if\s+not\b"
     r"|(?:or\s+)?else\b|otherwise\b|if\b[^.\n]{0,80}\belse\b|times\s+some(?:thing)?\b|but\s+not(?!\s*[$\d])"
     r"|with\s+(?:an?\s+)?[\d.]*\s?%?\s*(?:probability|chance|confidence)\b))",
+    re.IGNORECASE,
+)
+_ABOUT = lazy_pattern(
+    r"(?:\b(?:about|around|roughly|approximately|approx\.?|circa|ca\.|some|somewhere\s+(?:around|near)|in\s+the\s+region\s+of"
+    r"|an\s+estimated|estimated(?:\s+at)?|probably|presumably|likely|I\s+(?:think|guess|believe|suppose)"
+    r"|(?:my\s+)?(?:best\s+)?guess(?:\s+is)?|say)|[~\u2248\u223c\u2243\u2245]|\\(?:approx|sim|simeq|cong|thicksim)(?![a-z]))"
+    r"[\s:,]*(?:(?:it|that|the\s+answer)(?:['\u2019]s|\s+is)\s+)?[\s$*({\[]*\Z",
+    re.IGNORECASE,
+)
+_ROUGHLY = lazy_pattern(
+    r"[\s,*$)\]}(]*(?:[^\W\d_]+[\s,]+){0,2}?(?:or\s+so|approximately|approx|roughly|more\s+or\s+less|I\s+(?:think|guess|believe"
+    r"|suppose)|probably|presumably|maybe|perhaps|(?:just\s+)?a\s+guess|not\s+sure|unsure|I\s+am\s+not|I['\u2019]m\s+not)\b"
+    r"|-odd\b",
     re.IGNORECASE,
 )
 _GLUED = lazy_pattern(r"\d(?:%|\.\.+)\s?\d")
@@ -95,6 +115,12 @@ def doubtful(sentence: str, start: int, end: int) -> bool:
         or _REPEATED.search(sentence)
         or (_EITHER.search(sentence) and _NUMBER.search(sentence, end) is None)
     )
+
+
+def guessed(content: str, start: int, end: int) -> bool:
+    """True for a number that a marked answer gives as a guess: "about 72", "~72", "72 or so", "probably 72"."""
+    before = content[max(0, start - _REACH) : start]
+    return bool(_ABOUT.search(before) or _ROUGHLY.match(content, end))
 
 
 def wavers(sentence: str) -> bool:

@@ -47,12 +47,18 @@ _DECIMAL_COMMA = lazy_pattern(
 )
 _DOTTED = lazy_pattern(rf"{_LETTER_BEFORE}(?<!\d[.,])\d{{1,3}}(?:\.\d{{3}}){{2,}}+(?![.,]?\d)")
 _EMPHASIS = lazy_pattern(r"(?<!\w)__(?=[-+$\d])|(?<=[\d%.])__(?!\w)")
+_BOLD_TAG = lazy_pattern(r"</?(?:b|strong)>")
+_BOLD_NUMBER = lazy_pattern(r"\\(?:text|math)bf\s?\{([^{}*]*\d[^{}*]*)\}")
 _ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
 _LATEX_GROUPING = lazy_pattern(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
 _LATEX_BLANK = lazy_pattern(r"(?<=[\d}])~")
+_SIGNED = r"\s?([-+]?[\d.,]{1,60})\s?"
 _LATEX_FRACTION = lazy_pattern(
-    r"\\[dtc]?frac(?:\s?\{\s?([-+]?[\d.,]{1,60})\s?\}\s?\{\s?([\d.,]{1,60})\s?\}|\s?(\d)(\d))",
+    rf"([-+]?)\s?(?:\\[dtc]?frac(?:\s?\{{{_SIGNED}\}}\s?\{{{_SIGNED}\}}|\s?(\d)\s?(\d))|\{{{_SIGNED}\\over(?![a-zA-Z]){_SIGNED}\}})"
 )
+_DIVISOR_IN_BRACKETS = lazy_pattern(r"(?<=\d)\s?/\s?\((-?\d[\d.]{0,60})\)")
+_NEGATIVE_DIVISOR = lazy_pattern(r"([-+]?)(?<![\d.])(\d[\d.,]{0,60})\s?/\s?-(\d[\d.]{0,60})")
+_DEGREES = lazy_pattern(r"\s?\^\s?\{?\s?\\circ(?![a-zA-Z])\s?\}?|\s?\\degrees?(?![a-zA-Z])")
 _LATEX_WORDS = lazy_pattern(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*+)\}(?:\^\{?[23]\}?(?!\d))?")
 _LATEX_MARKS = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[()\[\],;:! \\]")
 
@@ -73,7 +79,7 @@ _TOKEN = lazy_pattern(
         (?: [ ]{{0,3}}(?P<percent>%|percent\b|per[ ]cent\b)
           | [ ]{{1,3}}(?P<magnitude>hundred|thousand|million|billion|trillion)s?\b | (?P<kilo>k)\b )?
     )
-    (?! [ ]?\^ | [_⁰¹²³⁴-⁹] | \d | (?:st|nd|rd|th)\b )
+    (?! [ ]?\^ | \.\d | [_⁰¹²³⁴-⁹] | \d | (?:st|nd|rd|th)\b )
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -112,7 +118,7 @@ def plain_text(text: str) -> str:
 
     Minus signs, full-width punctuation, vulgar fractions, narrow spaces and apostrophes between thousands, what can be
     nothing but a decimal comma (1.200,50) or dots between thousands (1.200.000), `\\frac`, `\\$`, `\\%`, `\\text{}`,
-    `{,}`, CRLF, and GSM8K's `<<...>>` annotations, which are dropped.
+    `{,}`, CRLF, other forms of bold than `**`, and GSM8K's `<<...>>` annotations, which are dropped.
     """
     text = text.replace("\r\n", "\n")
     if " and a " in text:
@@ -127,7 +133,9 @@ def plain_text(text: str) -> str:
         text = _TEN_TO.sub(lambda m: "10^" + m[1].translate(_SUPERSCRIPTS), text)
         text = text.translate(_CHARACTERS)
     if "__" in text:
-        text = _EMPHASIS.sub("  ", text)
+        text = _EMPHASIS.sub("**", text)
+    if "<b>" in text or "<strong>" in text:
+        text = _BOLD_TAG.sub("**", text)
     if "<<" in text:
         text = _ANNOTATION.sub("", text)
     text = _LATEX_BLANK.sub(" ", text.replace("{,}", ","))
@@ -136,10 +144,20 @@ def plain_text(text: str) -> str:
     if "\\" in text:
         text = text.replace("\\$", "$").replace("\\%", "%")
         text = _LATEX_GROUPING.sub(",", text)
+        text = _DEGREES.sub("\u00b0", text)
         text = _LATEX_FRACTION.sub(_plain_fraction, text)
+        text = _BOLD_NUMBER.sub(r" **\1** ", text)
         text = _LATEX_WORDS.sub(r" \1 ", text)
         text = _LATEX_MARKS.sub(" ", text)
+    if "/" in text:
+        text = _DIVISOR_IN_BRACKETS.sub(r"/\1", text)
+        text = _NEGATIVE_DIVISOR.sub(lambda m: f"{_opposite(m[1])}{m[2]}/{m[3]}", text)
     return text
+
+
+def _opposite(sign: str) -> str:
+    """The sign of a number that a minus below the fraction bar turns round."""
+    return "+" if sign == "-" else "-"
 
 
 def _dollars(match: re.Match[str]) -> str:
@@ -154,9 +172,15 @@ def _decimal_point(match: re.Match[str]) -> str:
 
 
 def _plain_fraction(match: re.Match[str]) -> str:
-    upper, lower = (match[1], match[2]) if match[1] else (match[3], match[4])
-    mixed = match.start() > 0 and match.string[match.start() - 1].isdigit()
-    return f"{' ' if mixed else ''}{upper}/{lower}"
+    sign = match[1]
+    upper, lower = (part for part in match.groups()[1:] if part is not None)
+    mixed = not sign and match.start() > 0 and match.string[match.start() - 1].isdigit()
+    if lower.startswith("-"):
+        sign = _opposite(sign)
+    if upper.startswith("-") and sign:
+        sign = _opposite(sign)
+        upper = upper[1:]
+    return f"{' ' if mixed else ''}{sign}{upper}/{lower.lstrip('-+')}"
 
 
 def numbers_in(text: str) -> Iterator[Number]:

@@ -23,6 +23,9 @@ _AGAIN = lazy_pattern(
     r"\s+(?:(?:equal|equivalent)\s+to\s+|equivalently\s+|just\s+|exactly\s+|simply\s+|the\s+same\s+as\s+)?)[$]?",
     re.IGNORECASE,
 )
+_OPERAND = lazy_pattern(r"[-+*/\u00d7\u00f7\u00b7\u2013]\s*\Z")
+"""Before a number that is the last of a sum, whose result the other side of "=" is."""
+
 _AND = lazy_pattern(rf"(?P<unit>\s?{_WORD})(?:\s*,\s*|\s+)(?:and\s+)?[$]?", re.IGNORECASE)
 _UNIT = lazy_pattern(rf"\s?{_WORD}")
 
@@ -56,7 +59,8 @@ def _said_again(text: str, number: Number, joint: str, waiting: list[Number]) ->
     """A number with the other reading that follows it, which is then taken from those that wait; else as it is."""
     again = _AGAIN.fullmatch(joint)
     mine = unit(f"{number.text.strip()} {again['unit']}") if again else None
-    if mine is None or number.factor != 1:
+    sum_ends = "=" in joint and _OPERAND.search(text, max(0, number.start - 8), number.start)
+    if mine is None or number.factor != 1 or sum_ends:
         return number
     amount, count = Fraction(0), 0
     for other, following in zip(waiting, [*waiting[1:], None], strict=True):

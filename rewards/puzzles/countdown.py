@@ -32,7 +32,7 @@ _HEADED = "Assistant: <think>8 by 3.</think> <answer>8*3*1</answer>"
 
 
 @verifier(
-    version=1,
+    version=2,
     isolation="inline",
     aliases=_ALIASES,
     cases=[
@@ -79,7 +79,7 @@ def prepare(*, format_score: float, **_others: object) -> None:
 
 @reward(
     name="countdown",
-    version=1,
+    version=2,
     as_published=["variant"],
     range=(0.0, 1.0),
     isolation="inline",

@@ -49,7 +49,7 @@ class Unreadable(ValueError):
 
 
 @verifier(
-    version=1,
+    version=2,
     isolation="inline",
     cases=[
         Case(_TAGGED, _ROW, True),
@@ -94,7 +94,7 @@ def prepare(*, format_score: float, **_others: object) -> None:
 
 @reward(
     name="knights_and_knaves",
-    version=1,
+    version=2,
     as_published=["variant"],
     range=(-3.0, 3.0),
     isolation="inline",

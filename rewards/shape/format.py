@@ -6,6 +6,7 @@ The layout is an option; the five format functions that TRL and open-r1 publish 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
@@ -27,11 +28,12 @@ _ANSWER_END = lazy_pattern(r"\n</answer>$", re.MULTILINE)
 _STEP = lazy_pattern(r"Step \d++:|\A\d++\.|\n-|\n\*|First,|Second,|Next,|Finally,")
 _GOOD = "<reasoning>\n6*12 = 72\n</reasoning>\n<answer>\n72\n</answer>\n"
 _CODE = "<think>\n6*12\n</think>\n<answer>\n```python\nprint(72)\n```\n</answer>"
+_BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0\U0001d159"  # Hangul fillers, the empty Braille cell and note head
 _THOUGHT = "<think>\n6*12 = 72\n</think>\n<answer>\n72\n</answer>"
 
 
 @reward(
-    version=1,
+    version=2,
     as_published=["variant"],
     range=(0.0, 1.0),
     isolation="inline",
@@ -62,7 +64,7 @@ def format(
     """How much of a layout of tagged blocks a completion keeps, from 0 to 1.
 
     With n blocks, the score is (good blocks + layout) / (n + 1). A block is good when its opening and its closing tag
-    each occur exactly once, in that order, with something other than blank space between. The layout counts 1 when
+    each occur exactly once, in that order, with something visible between. The layout counts 1 when
     all blocks are good and stand in the order given, with nothing but blank space before, between and after them; a
     single block may have any text around it.
 
@@ -118,7 +120,7 @@ def _blocks(text: str, pairs: list[tuple[str, str]]) -> float:
     for opening, closing in pairs:
         start, end = text.find(opening), text.find(closing)
         inside = start + len(opening)
-        if text.count(opening) != 1 or text.count(closing) != 1 or not text[inside:end].strip():
+        if text.count(opening) != 1 or text.count(closing) != 1 or not _shows(text[inside:end]):
             continue
         good += 1
         if start >= reached:
@@ -128,6 +130,13 @@ def _blocks(text: str, pairs: list[tuple[str, str]]) -> float:
     in_order = len(outside) == len(pairs) + 1
     layout = in_order and (len(pairs) == 1 or not "".join(outside).strip())
     return (good + layout) / (len(pairs) + 1)
+
+
+def _shows(text: str) -> bool:
+    """True for a text with a visible character. Spaces, controls and combining marks alone are none."""
+    return any(
+        unicodedata.category(character)[0] not in "ZCM" and character not in _BLANK_LETTERS for character in text
+    )
 
 
 def _trl_think(text: str) -> float:

@@ -31,6 +31,8 @@ GOLD = gold_number("72")
         "<start_working_out>6*12<end_working_out><SOLUTION>72</SOLUTION>",
         "So \\boxed{72}. I hope it is right.",
         "\\boxed{72\\text{ clips}}",
+        "\\boxed{72^\\circ}",
+        "\\boxed{72^{\\circ}}",
         "\\boxed{x = 72}",
         "<think>Is it \\boxed{70}?</think>\nThe answer is 72.",
         "<think>6*12 = 72</think>\n<answer>",
@@ -54,6 +56,11 @@ GOLD = gold_number("72")
         "It is not 71 but 72.",
         "Is it 71? No: 72.",
         "\u7b54\u6848\u662f72\u3002",
+        "<answer>71 is wrong, 72 is right</answer>",
+        "71 clips is too low, so it is 72.",
+        "<answer>71 (wrong), 72</answer>",
+        "The answer 71 isn't right. The answer is 72.",
+        "The wrong answer is 71, the right answer is 72.",
         "\u56e0\u6b64\u4e00\u5171\u670972\u9897\u7cd6\u679c\u3002",
     ],
 )
@@ -86,6 +93,12 @@ def test_the_final_answer_is_found(text: str) -> None:
         "<think>72</think>\nThe answer is 71.",
         "#### 71",
         "not 72",
+        "<answer>72 is wrong, 71 is right</answer>",
+        "<answer>72 is wrong</answer>",
+        "<answer>72 isn't the answer</answer>",
+        "72 clips is too high.",
+        "The wrong answer is 72.",
+        "<answer>72 was incorrect, so 71</answer>",
         "The answer is not 72.",
         "It isn't 72",
         "48 + 24 = 72. The answer is not 72.",
@@ -140,10 +153,51 @@ def test_what_is_not_the_final_answer_does_not_count(text: str) -> None:
         "<think>540</think><|im_end|>",
         "x = 540",
         "x = 500 + 40 = 540",
+        "She has $1080 - $540 = $540 left.",
+        "$1080 - $540 = $540",
+        "500g + 40g = 540g",
+        "The bag weighs 500 g + 40 g = 540 g.",
+        "600 m - 60 m = 540 m",
+        "It takes 540 min. (9 h 0 min)",
     ],
 )
 def test_the_total_is_the_answer_and_not_what_it_was_made_of(text: str) -> None:
     assert is_right(final_answer(text), read_number("540"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The total cost is **$20** for the 5 tickets.",
+        "The total cost is **20 dollars** for 5 tickets.",
+        "The total cost is $20 for the 5 tickets.",
+        "She pays __$20__ for the 5 tickets.",
+        "She pays <b>$20</b> for the 5 tickets.",
+        "She pays \\textbf{20} dollars for the 5 tickets.",
+        "She pays $\\boxed{20}$ for the 5 tickets.",
+        "She pays \\fbox{20} dollars for the 5 tickets.",
+        "She pays \\framebox{20} dollars for the 5 tickets.",
+        "Total: **$20** (5 tickets at $4)",
+        "The total is **$20**. That is $4 for each of the 5 tickets.",
+        "So she pays **$20**.\n\nEach of the 5 tickets is good for 2 rides.",
+        "**5** tickets cost 5 * 4 = $20.",
+        "**5 tickets** cost $20.",
+        "The 5 tickets cost **$4** each. So she pays $20.",
+        "She pays **$4**. Wait, no, she pays $20.",
+        "The answer is **$20** for 5 tickets.",
+        "<answer>She pays **$20** for 5 tickets.</answer>",
+    ],
+)
+def test_a_conclusion_in_bold_or_in_a_box_is_the_answer(text: str) -> None:
+    assert is_right(final_answer(text), read_number("20"))
+    assert not is_right(final_answer(text), read_number("5"))
+
+
+@pytest.mark.parametrize(
+    "text", ["It is **20** or **21**.", "**20** or 21", "It is not **20**.", "Is it **20**?", "**20** - 1"]
+)
+def test_bold_makes_no_answer_of_a_hedge(text: str) -> None:
+    assert not is_right(final_answer(text), read_number("20"))
 
 
 @pytest.mark.parametrize("text", ["", "\n", "I cannot tell.", "<reasoning></reasoning>", "<answer></answer>"])

@@ -71,6 +71,65 @@ def test_a_hedge_is_no_nearer_than_its_worst_guess(kind: str) -> None:
         assert proximity(text, "72") <= proximity("71", "72"), text
 
 
+GUESSES = [
+    "about 72",
+    "around 72 clips",
+    "~72",
+    "~ $72",
+    "\u2248 72",
+    "approximately 72",
+    "72 or so",
+    "probably 72",
+    "I guess 72",
+    "72 more or less",
+    "72, I think",
+    "my best guess is 72",
+    "72 (not sure)",
+    "say 72",
+    "72 or",
+    "72-",
+    "72 (alternatively 73)",
+]
+
+
+@pytest.mark.parametrize("text", GUESSES)
+def test_a_marked_answer_that_is_a_guess_is_none(text: str) -> None:
+    for form in ("<answer>{}</answer>", "#### {}", "\\boxed{{{}}}"):
+        assert gsm8k(form.format(text), "72").ok is False, form
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<answer>between 71 and 73, so 72 or so</answer>",
+        "<answer>72=</answer>",
+        "<answer>72.0.73</answer>",
+        "<answer>72 base 8</answer>",
+        "<answer>I don't know, 72</answer>",
+        "I have no idea. The answer is 72, I don't know.",
+        "The answer could be 72.",
+        "The answer is 72. Or 73.",
+        "The answer is 72. Maybe it is 73.",
+    ],
+)
+def test_who_does_not_know_is_not_paid(text: str) -> None:
+    assert gsm8k(text, "72").ok is False
+
+
+@pytest.mark.parametrize(
+    ("text", "gold"),
+    [
+        ("<answer>about 3.14</answer>", "3.14"),
+        ("\\boxed{\\approx 0.33}", "0.33"),
+        ("<answer>about 17%</answer>", "17"),
+        ("It takes about 72 minutes.", "72"),
+        ("<answer>72 (48 + 24)</answer>", "72"),
+    ],
+)
+def test_what_is_rounded_is_stated(text: str, gold: str) -> None:
+    assert gsm8k(text, gold).ok is True
+
+
 def test_a_decimal_beside_its_fraction_is_the_same_number() -> None:
     found = final_answer("Therefore, the probability is 1/36, or about 2.8%.")
     assert found is not None

@@ -36,6 +36,20 @@ def test_a_broken_layout_earns_its_share(text: str, score: float) -> None:
     assert format(text, partial=False) == 0.0
 
 
+@pytest.mark.parametrize(
+    "blank",
+    [" ", "\u200b", "\u2800", "\x00", "\u3164", "\u00ad\u2060\ufeff", "\u2003", "\ufe0f", "\u0301", "\U000e0020"],
+)
+def test_a_block_that_shows_nothing_is_empty(blank: str) -> None:
+    assert format(GOOD.replace("72\n</answer>", f"{blank}\n</answer>")) == pytest.approx(1 / 3)
+    assert format(f"<think>{blank}</think>72", tags="think") == 0.0
+
+
+@pytest.mark.parametrize("content", ["0", "-", "\u7b54", "e\u0301", "\u2764\ufe0f", "\u2800.", "$"])
+def test_a_block_that_shows_anything_is_good(content: str) -> None:
+    assert format(GOOD.replace("72\n</answer>", f"{content}\n</answer>")) == 1.0
+
+
 def test_any_tags_serve() -> None:
     assert format("<think>6*12</think>\n72", tags="think") == 1.0
     assert format("<think>6*12</think><answer>72</answer>", tags="think/answer") == 1.0
