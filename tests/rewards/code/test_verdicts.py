@@ -34,7 +34,7 @@ async def _verdict(case: dict[str, Any]) -> tuple[str, str]:
 def verdicts(request: pytest.FixtureRequest) -> Iterator[dict[str, tuple[str, str]]]:
     """How every program did of which a test was selected, judged side by side."""
     items = [item for item in request.session.items if item.path == request.path]
-    names = [item.callspec.params["name"] for item in items if isinstance(item, pytest.Function)]
+    names = [str(item.callspec.params["name"]) for item in items if isinstance(item, pytest.Function)]
 
     async def every() -> list[tuple[str, str]]:
         return await asyncio.gather(*(_verdict(CASES[name]) for name in names))
