@@ -225,9 +225,9 @@ def test_every_marker_takes_a_test_out_of_the_fast_lane() -> None:
     assert sorted(LONG) == sorted(marker.partition(":")[0] for marker in markers)
 
 
-# Seconds of processor time of all tests that `make test` runs, as recorded on two quiet cores. Beside these it takes a
-# minute to collect them, so that the whole is below five minutes.
-BUDGET = 420.0
+# Seconds of all tests that `make test` runs, as recorded on two cores: 473 took 274 s with collection and style, so that
+# the whole stays below five minutes.
+BUDGET = 500.0
 
 
 def test_make_test_stays_within_its_budget() -> None:
