@@ -225,8 +225,8 @@ def test_every_marker_takes_a_test_out_of_the_fast_lane() -> None:
     assert sorted(LONG) == sorted(marker.partition(":")[0] for marker in markers)
 
 
-# Seconds of all tests that `make test` runs, as recorded on two cores: 473 took 274 s with collection and style, so that
-# the whole stays below five minutes.
+# Seconds of all tests that `make test` runs, as recorded on two cores: 473 took 274 s with collection and style, so
+# that the whole stays below five minutes.
 BUDGET = 500.0
 
 
