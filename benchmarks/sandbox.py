@@ -1,4 +1,4 @@
-"""Times the sandboxes beside what else could run a program: jobs in, a table out, exit code 1 below a target.
+"""Times the sandboxes beside other ways to run a program, prints a table, and exits with 1 below a target.
 
     python benchmarks/sandbox.py [--jobs 300] [--rounds 5] [--image NAME] [--json] [--soak 20000]
 

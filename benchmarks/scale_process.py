@@ -1,4 +1,4 @@
-"""One of the processes that `benchmarks/scale.py` starts: a job as JSON in, the seconds of its steps and its peak out.
+"""Trains a job as one rank for `benchmarks/scale.py`, and records the seconds of its steps and its peak memory.
 
     torchrun ... scale_process.py JOB FOLDER
 

@@ -1,4 +1,4 @@
-"""Is a loss fit to train with? A loss in, a report out.
+"""Checks whether a loss is fit to train with.
 
 It is called as the trainer calls it, on made-up tokens: completions of different lengths, with padding, advantages of
 both signs and none, sampled by the policy itself or by an older one.

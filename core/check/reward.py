@@ -1,4 +1,4 @@
-"""Checks a plugin before it trains anything: a reward, verifier or environment in, a report out.
+"""Checks a reward or verifier before it trains anything, and reports what does not hold.
 
 From the plugin's own cases follow the relations that its scores must keep (`check_relations`), in every executor
 (`check_rooms`). All of it runs in a worker process where it can, so that a hang costs its time limit and a crash its

@@ -1,4 +1,4 @@
-"""Checks a sandbox before it judges anything: a pool in, a report out.
+"""Checks a sandbox before it judges anything, and reports what does not hold.
 
 It runs programs whose end is known, and the hostile ones of `attacks`, each followed by an honest one that must be
 none the worse. Attacks that leave something behind run alone, so that the next job may find it; the others run side

@@ -1,4 +1,4 @@
-"""The flags of settings: declarations in, click's options out; what a user gave in, dotted keys and values out."""
+"""Makes a click option of every setting that has a flag, and reads what a user gave as dotted keys and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what is installed what was tried together? The metadata of distributions in, a line for each library out."""
+"""Compares each installed library with the versions that were tried together."""
 
 from __future__ import annotations
 

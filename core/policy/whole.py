@@ -1,4 +1,4 @@
-"""The whole policy, however its wrappers shard it: a model of transformers or PEFT in, whole tensors out.
+"""Collects the whole weights of a policy, whichever way DDP, FSDP 2 or ZeRO shards it.
 
     plain, DDP, ZeRO-1/2    every process has every weight
     FSDP 2                  weights are `DTensor`s; a module's weights are put together for its forward pass
