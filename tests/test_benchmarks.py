@@ -52,8 +52,8 @@ def test_a_step_of_two_processes_that_share_the_policy_is_measured_beside_plain_
     assert "Not measured" not in printed
 
 
+@pytest.mark.nightly
 @pytest.mark.vllm
-@pytest.mark.slow
 def test_each_way_of_a_sync_is_measured_on_a_rollout_server() -> None:
     printed = run("scale.py", "--only", "syncs", "--sharding", "whole", *SMALLEST)
     sizes = {sent: float(share.rstrip("%")) for sent, _, _, share, *_ in rows(printed)}

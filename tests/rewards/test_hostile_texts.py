@@ -10,9 +10,9 @@ from patience import little_work
 from grpo import RewardSpec, VerifierSpec
 from grpo.rewards import grpo_rewards, grpo_verifiers
 
-SIZE = 240_000
+SIZE = 120_000
 """A linear reading of so many characters takes milliseconds, a quadratic one minutes."""
-SHORT = SIZE // 80
+SHORT = SIZE // 40
 PIECES = [
     *(
         "9",

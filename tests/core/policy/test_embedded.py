@@ -116,7 +116,7 @@ def test_the_policy_mostly_guesses_but_can_work_a_problem_out(model: Any, tokeni
     assert 0.2 <= shares[1] <= 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_script_makes_the_same_tokenizer_again(tmp_path: Path) -> None:
     if not RECIPE.is_dir():
         pytest.skip(f"no recipe at {RECIPE}; run from a checkout")

@@ -310,21 +310,23 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_a_line_and_the_run_resumes(job: 
 
 # Plugins in this process.
 
+CHANGES_THE_PROCESS = (
+    "os.chdir('/')",
+    "os.umask(0o777)",
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))",
+    "locale.setlocale(locale.LC_ALL, 'C')",
+    "sys.setrecursionlimit(250)",
+    "gc.disable()",
+    "warnings.simplefilter('error')",
+)
+IGNORES_CTRL_C = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
 MISCHIEF = {
-    "changes the working directory": "os.chdir('/')",
-    "switches gradients off": "import torch; torch.set_grad_enabled(False)",
-    "changes the default dtype": "import torch; torch.set_default_dtype(torch.float64)",
+    "changes the process": "; ".join(CHANGES_THE_PROCESS),
+    "changes torch": "import torch; torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64)",
     "seeds every generator": "import torch; torch.manual_seed(0); random.seed(0)",
-    "ignores Ctrl-C": "signal.signal(signal.SIGINT, signal.SIG_IGN)",
-    "sets an alarm": "signal.setitimer(signal.ITIMER_REAL, 0.2)",
+    "ignores Ctrl-C and sets an alarm": f"{IGNORES_CTRL_C}; signal.setitimer(signal.ITIMER_REAL, 0.2)",
     "replaces stdout": "sys.stdout = None; sys.stderr = None",
     "closes stdout": "sys.stdout.close()",
-    "makes warnings errors": "warnings.simplefilter('error')",
-    "switches the garbage collector off": "gc.disable()",
-    "lowers the recursion limit": "sys.setrecursionlimit(250)",
-    "limits files": "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))",
-    "changes the umask": "os.umask(0o777)",
-    "changes the locale": "locale.setlocale(locale.LC_ALL, 'C')",
     "becomes another process of a launcher": "os.environ.update(RANK='1', WORLD_SIZE='2')",
     "forks": "CALLS == 1 and os.fork()",
     "leaves a thread behind": "CALLS == 1 and threading.Thread(target=time.sleep, args=(600,)).start()",
@@ -355,7 +357,7 @@ def test_a_reward_in_a_worker_prints_no_more_than_can_be_read(job: Job, undistur
 
 
 def test_ctrl_c_is_heard_although_a_reward_ignores_it(job: Job) -> None:
-    job.reward(MISCHIEF["ignores Ctrl-C"])
+    job.reward(IGNORES_CTRL_C)
     command = job.start(job.arguments("--steps", "400"))
     job.until_step(command, 3)
     time.sleep(0.3)

@@ -126,6 +126,7 @@ def test_servers_sample_the_same_run_and_one_that_is_killed_costs_nothing_but_ti
     assert max(handed) > 2 * min(handed), "the base came along again"
 
 
+@pytest.mark.nightly
 def test_two_processes_share_one_server_and_a_resumed_run_goes_on(
     with_engines: Path, settings: Path, servers: list[Server], tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_two_processes_share_one_server_and_a_resumed_run_goes_on(
     assert learned(out) == learned(with_engines)
 
 
+@pytest.mark.nightly
 def test_a_server_that_stays_away_ends_both_processes_with_one_line(
     settings: Path, servers: list[Server], tmp_path: Path
 ) -> None:
@@ -208,6 +210,7 @@ def reach(run: Ranks, step: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.nightly
 def test_a_killed_server_and_a_killed_process_change_no_number(
     with_engines: Path, settings: Path, servers: list[Server], tmp_path: Path, ranks: list[Ranks]
 ) -> None:

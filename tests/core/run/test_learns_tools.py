@@ -57,6 +57,7 @@ def _box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_box")
 def test_reward_teaches_a_warmed_up_policy_to_call_its_tool(tmp_path: Path) -> None:
     from grpo.core.config.schema import parse_config

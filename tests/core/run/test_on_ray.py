@@ -101,6 +101,7 @@ def test_a_node_that_trains_is_removed_and_the_run_ends_and_says_how_to_resume(
     assert f"grpo run --resume {run} --on ray" in output
 
 
+@pytest.mark.nightly
 def test_ctrl_c_ends_the_step_and_everything_and_the_run_resumes(ray_address: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = started(ray_address, "--steps", "500", "--reward", "proximity", "--out", run)

@@ -23,7 +23,7 @@ WORDS = {
 }
 WAYS: Mapping[str, Mapping[str, str]] = {"ddp": {}, "fsdp": sharded_command.FSDP}
 KINDS = [
-    pytest.param(trouble, way, marks=() if (trouble, way) == ("hangs", "fsdp") else pytest.mark.nightly)
+    pytest.param(trouble, way, marks=() if (trouble, way) == ("raises", "fsdp") else pytest.mark.nightly)
     for trouble in WORDS
     for way in WAYS
 ]

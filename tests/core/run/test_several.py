@@ -199,13 +199,6 @@ def disturbed_at_random(arguments: list[str], out: Path, ranks: list[Ranks], kil
     forked_together(command, out.parent)
 
 
-def test_kills_at_random_moments_change_no_number(
-    arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
-) -> None:
-    disturbed_at_random(arguments, tmp_path / "run", ranks, 2, random.Random(3))
-    assert metrics(tmp_path / "run") == metrics(two)
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(12))
 def test_many_kills_at_random_moments_change_no_number(

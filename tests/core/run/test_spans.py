@@ -193,7 +193,10 @@ def test_a_step_is_a_trace_with_the_times_and_figures_of_the_metrics_and_no_text
                 assert len(text) < 4 or text.encode() not in sent
 
 
-@pytest.mark.parametrize("kind", ["refuses", "is overloaded", "never answers", "is absent", "is no address"])
+NIGHTLY = [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("is overloaded", "is absent", "is no address")]
+
+
+@pytest.mark.parametrize("kind", ["refuses", "never answers", *NIGHTLY])
 def test_a_collector_that_fails_stops_no_run(
     tiny_model: Path, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -202,6 +202,7 @@ def test_verifiers_and_inspect_make_the_same_of_it(libraries: dict[str, str], li
                 assert outcome.reason is None or outcome.reason.partition("row ")[0] in explanation
 
 
+@pytest.mark.nightly
 @pytest.mark.install
 def test_tasksets_of_verifiers_are_environments_here(libraries: dict[str, str], tmp_path: Path) -> None:
     """Tasks of one turn, then tools and several turns, in one process: to load verifiers takes the longest."""

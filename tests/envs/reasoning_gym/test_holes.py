@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.reasoning_gym, pytest.mark.slow]
 
 RUN_AS_PYTHON = sorted(name for name, hole in HOLES.items() if "runs an answer as Python" in hole)
 OTHERS = ("ab", "basic_arithmetic", "calendar_arithmetic", "graph_color", "jugs", "tsumego", "tower_of_hanoi")
+PROBED = [*HOLES, *OTHERS[:2], *(pytest.param(member, marks=pytest.mark.nightly) for member in OTHERS[2:])]
 
 
 def asked(member: str, answer: str, index: int = 0, **how: Any) -> tuple[float, str]:
@@ -44,7 +45,7 @@ def test_what_is_refused_has_a_rule_and_the_other_way_round() -> None:
     assert {*BEFORE, *AFTER} == set(HOLES)
 
 
-@pytest.mark.parametrize("member", [*HOLES, *OTHERS])
+@pytest.mark.parametrize("member", PROBED)
 def test_no_answer_that_solves_nothing_gets_full_marks(member: str) -> None:
     from grpo.envs.reasoning_gym.probe import any_text, full_marks, plays
 

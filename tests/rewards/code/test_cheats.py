@@ -32,7 +32,7 @@ def docker_sandbox() -> str:
         return f"docker:image={made_image(client)}"
 
 
-@pytest.fixture(scope="module", params=[pytest.param("local", marks=pytest.mark.core), "docker"])
+@pytest.fixture(scope="module", params=[pytest.param("local", marks=pytest.mark.core), pytest.param("docker", marks=pytest.mark.nightly)])
 def results(request: pytest.FixtureRequest) -> Iterator[dict[str, CodeResult]]:
     """How every cheat did, judged side by side, with an honest program before and after them.
 

@@ -65,7 +65,7 @@ def test_human_eval_accepts_every_canonical_solution_and_no_stub(human_eval: lis
     assert len(rejected(stubs, judged(stubs))) == 164
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mbpp_accepts_every_canonical_solution(shared_data: Path) -> None:
     rows = [json.loads(line) for line in (shared_data / "mbpp" / "mbpp.jsonl").read_text(encoding="utf-8").splitlines()]
     pairs = [(row["code"], row) for row in rows]

@@ -46,7 +46,7 @@ def outcomes(cases: list[Case], *, integrity: Integrity = "split") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "count", [40, pytest.param(500, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.nightly)]
+    "count", [40, pytest.param(5000, marks=pytest.mark.nightly)]
 )
 def test_no_honest_program_is_blamed(count: int) -> None:
     cases = [honest(seed) for seed in range(count)]
@@ -56,7 +56,7 @@ def test_no_honest_program_is_blamed(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "count", [30, pytest.param(250, marks=pytest.mark.slow), pytest.param(2500, marks=pytest.mark.nightly)]
+    "count", [30, pytest.param(2500, marks=pytest.mark.nightly)]
 )
 def test_a_mutant_is_accepted_where_plain_python_accepts_it_and_nowhere_else(count: int) -> None:
     cases = [mutant(honest(seed), seed) for seed in range(count)]

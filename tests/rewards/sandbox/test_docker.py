@@ -152,6 +152,7 @@ def own_engine() -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]
         yield host, start, end
 
 
+@pytest.mark.nightly
 def test_an_engine_that_restarts_costs_a_retry_and_one_that_stays_away_makes_jobs_unavailable(
     own_engine: tuple[str, Callable[[], None], Callable[[], None]], engine: Any
 ) -> None:

@@ -62,6 +62,7 @@ def compare(model: Any, rollouts: Any, prompt: list[int]) -> None:
             return
 
 
+@pytest.mark.nightly
 def test_it_answers_alike_at_1k_4k_and_8k(real_model: Path) -> None:
     model = base_model(real_model).eval()
     with served(real_model, NATIVE) as rollouts:

@@ -44,7 +44,7 @@ def long_model(folder: Path, context: int, rope: dict[str, Any], like: Path) -> 
 @pytest.mark.parametrize(
     ("context", "rope"),
     [
-        (16_640, {"rope_type": "default"}),
+        pytest.param(16_640, {"rope_type": "default"}, marks=pytest.mark.nightly),
         (8_320, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2080}),
     ],
     ids=["plain", "yarn"],
