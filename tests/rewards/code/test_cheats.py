@@ -32,7 +32,10 @@ def docker_sandbox() -> str:
         return f"docker:image={made_image(client)}"
 
 
-@pytest.fixture(scope="module", params=[pytest.param("local", marks=pytest.mark.core), pytest.param("docker", marks=pytest.mark.nightly)])
+SANDBOXES = [pytest.param("local", marks=pytest.mark.core), pytest.param("docker", marks=pytest.mark.nightly)]
+
+
+@pytest.fixture(scope="module", params=SANDBOXES)
 def results(request: pytest.FixtureRequest) -> Iterator[dict[str, CodeResult]]:
     """How every cheat did, judged side by side, with an honest program before and after them.
 

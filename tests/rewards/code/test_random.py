@@ -45,9 +45,7 @@ def outcomes(cases: list[Case], *, integrity: Integrity = "split") -> list[str]:
     return asyncio.run(every())
 
 
-@pytest.mark.parametrize(
-    "count", [40, pytest.param(5000, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("count", [40, pytest.param(5000, marks=pytest.mark.nightly)])
 def test_no_honest_program_is_blamed(count: int) -> None:
     cases = [honest(seed) for seed in range(count)]
     judged = list(zip(cases, outcomes(cases), strict=True))
@@ -55,9 +53,7 @@ def test_no_honest_program_is_blamed(count: int) -> None:
     assert sum(line.startswith("undecided") for _, line in judged) <= count // 50
 
 
-@pytest.mark.parametrize(
-    "count", [30, pytest.param(2500, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("count", [30, pytest.param(2500, marks=pytest.mark.nightly)])
 def test_a_mutant_is_accepted_where_plain_python_accepts_it_and_nowhere_else(count: int) -> None:
     cases = [mutant(honest(seed), seed) for seed in range(count)]
     plain = outcomes(cases, integrity="shared")
