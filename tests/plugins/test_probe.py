@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import environment_with
 
 pytestmark = pytest.mark.slow
 GOOD = """
@@ -84,9 +84,8 @@ def site(tmp_path: Path) -> Path:
 
 def command(site: Path, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
     names = ",".join(path.name.split("-")[0].replace("_", "-") for path in site.glob("*.dist-info"))
-    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
-    settings = {"PYTHONPATH": path, "GRPO_PLUGINS": names, "GRPO_CACHE": str(site.parent / "cache")}
-    environment = {**os.environ, **settings, "GRPO_PROBE_SECONDS": str(seconds)}
+    cache = str(site.parent / "cache")
+    environment = environment_with(site, GRPO_PLUGINS=names, GRPO_CACHE=cache, GRPO_PROBE_SECONDS=str(seconds))
     whole = [sys.executable, "-m", "grpo", "plugins", *arguments]
     return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
@@ -169,8 +168,8 @@ def test_a_plugin_that_looks_for_plugins_starts_no_children_of_its_own(site: Pat
 
 def test_a_limit_that_is_none_is_refused(site: Path) -> None:
     install(site, "fine", GOOD)
-    environment = {**os.environ, "PYTHONPATH": str(site), "GRPO_PLUGINS": "fine", "GRPO_PROBE_SECONDS": "soon"}
-    environment["GRPO_CACHE"] = str(site.parent / "cache")
+    cache = str(site.parent / "cache")
+    environment = environment_with(site, GRPO_PLUGINS="fine", GRPO_CACHE=cache, GRPO_PROBE_SECONDS="soon")
     whole = [sys.executable, "-m", "grpo", "plugins"]
     done = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, "GRPO_PROBE_SECONDS='soon' must be a number of seconds above 0" in done.stderr) == (

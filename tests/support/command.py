@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 from grpo.core.cli.main import main
+
+
+def environment_with(*folders: Path, **variables: str) -> dict[str, str]:
+    """Returns the variables of a child that finds the packages of these folders first, then all that this one finds."""
+    path = os.pathsep.join(filter(None, [*map(str, folders), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, **variables}
 
 
 @dataclass(frozen=True, slots=True)

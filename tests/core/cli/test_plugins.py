@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import environment_with
 
 PLUGIN = """
 from typing import Literal
@@ -84,7 +85,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grpo(site: Path, *arguments: str, pins: str = "near-dist,other-dist,torn-dist") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(site), "GRPO_PLUGINS": pins}
+    environment = environment_with(site, GRPO_PLUGINS=pins)
     command = [sys.executable, "-m", "grpo", "plugins", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
@@ -230,13 +231,7 @@ def test_our_own_plugins_have_no_problems(site: Path) -> None:
 
 def test_a_terminal_gets_a_table(site: Path) -> None:
     parent, child = pty.openpty()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(site),
-        "GRPO_PLUGINS": "near-dist",
-        "COLUMNS": "100",
-        "TERM": "xterm",
-    }
+    environment = environment_with(site, GRPO_PLUGINS="near-dist", COLUMNS="100", TERM="xterm")
     command = [sys.executable, "-m", "grpo", "plugins"]
     process = subprocess.Popen(command, env=environment, stdout=child, stderr=child, stdin=child)
     os.close(child)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import environment_with
 from patience import PATIENCE
 
 from grpo.core.doctor.around import docker, hub, plugins, sandbox
@@ -187,7 +187,7 @@ def test_tools_that_are_absent_are_no_trouble_and_a_gpu_that_torch_cannot_use_is
 
 
 def told(tmp_path: Path, *arguments: str, **variables: str) -> tuple[int, list[dict[str, str]], str]:
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "GRPO_CACHE": str(tmp_path / "cache"), **variables}
+    environment = environment_with(tmp_path, GRPO_CACHE=str(tmp_path / "cache"), **variables)
     command = [sys.executable, "-m", "grpo", "doctor", "--json", *arguments]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path

@@ -6,7 +6,6 @@ import copy
 import http.client
 import io
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from command import environment_with
 from patience import PATIENCE, wait_for
 from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
 
@@ -36,8 +36,8 @@ from grpo.plugins.errors import RunError, UsageError
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
-SHARED = os.pathsep.join(filter(None, [str(HERE), str(HERE.parents[2] / "support"), os.environ.get("PYTHONPATH")]))
-"""The import path of what several test modules share."""
+SHARED = (HERE, HERE.parents[2] / "support")
+"""The folders of what several test modules share."""
 
 
 @pytest.fixture
@@ -373,7 +373,7 @@ def test_a_server_that_is_killed_while_it_samples_is_a_fault_of_the_engine(tmp_p
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {**os.environ, "PYTHONPATH": SHARED}
+    shared = environment_with(*SHARED)
     with subprocess.Popen([sys.executable, __file__, str(port), str(mark)], env=shared) as process:
         try:
             url = f"http://127.0.0.1:{port}"
@@ -500,5 +500,5 @@ def give() -> None:
 threading.Thread(target=give).start()
 server.serve(TableEngine(), CARD)
 """
-    environment = {**os.environ, "PYTHONPATH": SHARED, "OMP_NUM_THREADS": "1"}
+    environment = environment_with(*SHARED, OMP_NUM_THREADS="1")
     assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=300, check=False).returncode == 0
