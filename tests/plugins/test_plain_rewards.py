@@ -174,7 +174,7 @@ def test_a_plain_function_that_returns_a_verdict_is_offered_as_a_verifier_and_no
     assert host.reward("./mine.py").name == "told"
     with pytest.raises(UsageError, match=r"offers 2 verifiers: annotated, judged\. Name one"):
         host.verifier("./mine.py")
-    with pytest.raises(UsageError, match=r"mine\.py:judged is a verifier: it returns a Verdict.*Name it with --verifier"):
+    with pytest.raises(UsageError, match=r"mine\.py:judged is a verifier: it returns a Verdict.*with --verifier"):
         host.reward("./mine.py:judged")
 
 
