@@ -82,6 +82,14 @@ class _BoundFunction:
         pick: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*names) if len(names) > 1 else lambda row: ()
         only = names[0] if len(names) == 1 else ""
 
+        if self.spec.rest:
+
+            def with_the_rest(completion: Completion) -> Any:
+                rest = self._rest([completion.row])
+                return function(completion if whole else completion.text, *self._columns(completion), **rest)
+
+            return with_the_rest
+
         def with_one(completion: Completion) -> Any:
             try:
                 value = completion.row[only]
@@ -107,10 +115,21 @@ class _BoundFunction:
             Exception: whatever the plugin raises.
         """
         first: list[Any] = list(completions) if self.spec.whole else [c.text for c in completions]
+        rows = [completion.row for completion in completions]
         if self.grouped:
-            return self.spec.function(first, *self._columns(completions[0]), **self.options)
+            rest = {name: value for name, value in self._rest(rows).items() if _agree(name, rows)}
+            return self.spec.function(first, *self._columns(completions[0]), **self.options, **rest)
         columns = [list(values) for values in zip(*(self._columns(c) for c in completions), strict=True)]
-        return self.spec.function(first, *columns, **self.options)
+        rest = {name: [row.get(name) for row in rows] for name in self._rest(rows)}
+        return self.spec.function(first, *columns, **self.options, **rest)
+
+    def _rest(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Returns the columns that no parameter names, each as the first row has it that has it, for `**kwargs`."""
+        if not self.spec.rest:
+            return {}
+        columns, options = ({one.name for one in named} for named in (self.spec.columns, self.spec.options))
+        taken = {"completion", "completions"} | columns | options
+        return {name: value for row in reversed(rows) for name, value in row.items() if name not in taken}
 
     def _columns(self, completion: Completion) -> list[Any]:
         values: list[Any] = []
@@ -292,6 +311,12 @@ def choice_fault(found: Any, seen: RowsSeen, *, fewer: bool) -> str:
 
 
 Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage | BoundSampler
+
+
+def _agree(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Tells whether all rows of a group have the same value in a column."""
+    first = rows[0]
+    return all(row is first or (name in row and repr(row[name]) == repr(first.get(name))) for row in rows)
 
 
 def _prepare(spec: Any, distribution: str, options: Mapping[str, Any]) -> None:

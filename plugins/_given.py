@@ -17,7 +17,7 @@ from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import SpecError, UsageError, with_article
 from grpo.plugins.from_trl import from_trl, is_trl_function
-from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -36,6 +36,16 @@ def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSp
     if is_trl_function(function):
         return from_trl(function, version=SCRATCH_VERSION, name=name)
     made: RewardSpec = reward(version=SCRATCH_VERSION, name=name)(function)
+    return made
+
+
+def verifier_of(function: Callable[..., Any], name: str | None = None) -> VerifierSpec:
+    """Makes a verifier without a version of a function.
+
+    Raises:
+        SpecError: its signature is not allowed.
+    """
+    made: VerifierSpec = verifier(version=SCRATCH_VERSION, name=name or _name(function))(function)
     return made
 
 
@@ -111,7 +121,7 @@ def _made(kind: Kind, value: object) -> Spec | object:
         if kind == "reward" and callable(value):
             return reward_of(value)
         if kind == "verifier" and callable(value):
-            return verifier(version=SCRATCH_VERSION, name=_name(value))(value)
+            return verifier_of(value)
     except SpecError as error:
         raise UsageError(f"what was given as {with_article(kind)} cannot be one: {error}") from error
     return value

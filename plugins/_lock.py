@@ -58,7 +58,7 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
         record["reads"] = "rollout"
     if isinstance(bound, BoundReward):
         names = [name for column in bound.spec.columns for name in column.names]
-        record |= {"given": list(bound.options), "columns": None if bound.spec.whole else names}
+        record |= {"given": list(bound.options), "columns": None if bound.spec.any_column else names}
         record |= {"scope": "group"} if bound.grouped else {}
     if isinstance(bound, BoundReward) and isinstance(bound.spec, RubricSpec):
         record |= {

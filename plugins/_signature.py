@@ -15,26 +15,27 @@ from typing import Any
 
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import REQUIRED, Column, Option
-from grpo.plugins.types import Completion, Scope
+from grpo.plugins.types import Completion, Scope, Verdict
 
 RESERVED_OPTIONS = ("weight", "as", "timeout", "reads")
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a signature says: the columns and options, and whether the completion comes whole."""
+    """What a signature says: columns, options, whether the completion comes whole, and the other columns too."""
 
     columns: tuple[Column, ...]
     options: tuple[Option, ...]
     whole: bool
+    rest: bool
 
 
 def read_signature(function: Callable[..., Any]) -> Signature:
     """Reads the signature of a reward or verifier.
 
     Raises:
-        SpecError: it cannot be called or is a class, no `completion` parameter first, `*args` or `**kwargs`, or an
-            option with a reserved name.
+        SpecError: it cannot be called or is a class, no `completion` parameter first, `*args`, or an option with a
+            reserved name.
     """
     if inspect.isclass(function):
         raise SpecError(f"{function.__qualname__} is a class. Give an object of it: {function.__name__}(...).")
@@ -53,20 +54,20 @@ def read_signature(function: Callable[..., Any]) -> Signature:
         )
     hints = resolved_hints(function)
     for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            hint = " A function in TRL's manner needs no decorator." if parameters[0].name == "completions" else ""
+        if parameter.kind is parameter.VAR_POSITIONAL:
             raise SpecError(
                 f"{where}: '{parameter}' hides what the function reads. Name every column as a positional "
-                f"parameter and every option as a keyword-only parameter.{hint}"
+                "parameter and every option as a keyword-only parameter; **kwargs takes the row's other columns."
             )
     columns = tuple(
         Column(p.name) if p.default is p.empty else Column(p.name, required=False, default=p.default)
         for p in parameters[1:]
-        if p.kind is not p.KEYWORD_ONLY
+        if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)
     )
     first = hints.get(parameters[0].name)
     whole = first is Completion or Completion in typing.get_args(first)
-    return Signature(columns, _options(function, parameters, hints), whole)
+    rest = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return Signature(columns, _options(function, parameters, hints), whole, rest)
 
 
 def written_function(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,6 +75,16 @@ def written_function(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
     return function
+
+
+def returns_verdict(function: Callable[..., Any]) -> bool:
+    """Tells whether a function is a verifier: it is annotated to return a Verdict, or else its code names one."""
+    returned = resolved_hints(function).get("return", Any)
+    if returned is not Any:
+        return Verdict in (returned, *typing.get_args(returned))
+    written = inspect.unwrap(written_function(function))
+    code = getattr(written if inspect.isroutine(written) else type(written).__call__, "__code__", None)
+    return code is not None and Verdict.__name__ in code.co_names
 
 
 def name_of_function(function: Callable[..., Any]) -> str:

@@ -18,16 +18,21 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from grpo.plugins._file_code import execute, refused_in
-from grpo.plugins._given import reward_of, written_sha256
+from grpo.plugins._given import reward_of, verifier_of, written_sha256
 from grpo.plugins._loading import GIVEN, Registration
 from grpo.plugins._problems import one_line
 from grpo.plugins._rubric_file import rubric_from_file
-from grpo.plugins._signature import written_function
+from grpo.plugins._signature import returns_verdict, written_function
 from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins._spec_text import SpecText
 from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, plural, with_article
 from grpo.plugins.from_trl import is_trl_function
-from grpo.plugins.specs import Kind
+from grpo.plugins.specs import Kind, RewardSpec, VerifierSpec
+
+_PLAIN_FORM: dict[Kind, str] = {
+    "reward": " or has a first parameter named completion",
+    "verifier": " or has a first parameter named completion and returns a Verdict",
+}
 
 
 def registration_from_file(kind: Kind, text: SpecText) -> Registration:
@@ -52,7 +57,7 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     module = module_from_file(path)
     values, refused = vars(module), refused_in(module)
     declared = [name for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])]
-    plain = [name for name, value in values.items() if kind == "reward" and _is_plain_reward(value, module)]
+    plain = [name for name, value in values.items() if _kind_of_plain(value, module) == kind]
     trl = [name for name in plain if is_trl_function(values[name])]
     offered = list(dict.fromkeys([*declared, *plain]))
     function = function or _only(kind, path_text, [*declared, *trl, *refused] or plain)
@@ -64,11 +69,8 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
         ) from refused[function]
     named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
     spec = values.get(function) or next((value for value in named if value.name == function), None)
-    if kind == "reward" and _is_plain(spec):
-        try:
-            spec = reward_of(spec, name=function)
-        except SpecError as error:
-            raise UsageError(f"{path_text}:{function} is not a reward: {error}") from error
+    if kind in ("reward", "verifier") and _is_plain(spec):
+        spec = _spec_of_plain(kind, spec, f"{path_text}:{function}", function)
     if spec is None:
         raise PluginNotFound(
             f"no {kind} '{function}' in {path_text}.{did_you_mean(function, offered)} "
@@ -91,18 +93,42 @@ def _is_plain(value: object) -> TypeGuard[Callable[..., Any]]:
     return callable(value) and not inspect.isclass(value) and not isinstance(value, tuple(SPEC_OF_KIND.values()))
 
 
-def _is_plain_reward(value: object, module: ModuleType) -> bool:
-    """Tells whether something is written as a reward: in TRL's manner, or in this file for one `completion`."""
-    if not _is_plain(value):
-        return False
-    if is_trl_function(value):
-        return True
-    if getattr(written_function(value), "__module__", None) != module.__name__:
-        return False
+def _spec_of_plain(kind: Kind, function: Callable[..., Any], where: str, name: str) -> RewardSpec | VerifierSpec:
+    """Makes a spec of a plain function that was named for a kind.
+
+    Raises:
+        UsageError: it cannot be one.
+    """
     try:
-        return next(iter(inspect.signature(value).parameters), "") == "completion"
+        if kind == "verifier":
+            return verifier_of(function, name=name)
+        if returns_verdict(function):
+            raise UsageError(
+                f"{where} is a verifier: it returns a Verdict, and a reward a number. Name it with --verifier, or "
+                f"check it as verifier:{where}."
+            )
+        return reward_of(function, name=name)
+    except SpecError as error:
+        raise UsageError(f"{where} is not a {kind}: {error}") from error
+
+
+def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
+    """Returns what a file offers a plain function as, or None.
+
+    In TRL's manner it is a reward; in this file, with `completion` first, a verifier where it returns a Verdict, else a
+    reward.
+    """
+    if not _is_plain(value):
+        return None
+    if is_trl_function(value):
+        return "reward"
+    if getattr(written_function(value), "__module__", None) != module.__name__:
+        return None
+    try:
+        first = next(iter(inspect.signature(value).parameters), "")
     except (TypeError, ValueError):
-        return False
+        return None
+    return None if first != "completion" else "verifier" if returns_verdict(value) else "reward"
 
 
 def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
@@ -116,7 +142,7 @@ def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
     if not offered:
         raise PluginNotFound(
             f"{path} offers no {kind}: no function in it is decorated with @{kind}()"
-            f"{' or has a first parameter named completion' if kind == 'reward' else ''}. Write one, then give "
+            f"{_PLAIN_FORM.get(kind, '')}. Write one, then give "
             f"{path}:function."
         )
     raise PluginNotFound(

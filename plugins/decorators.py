@@ -25,8 +25,9 @@ _EVERYTHING = (float("-inf"), float("inf"))
 _Given = float | Scored | None
 _Score = TypeVar("_Score", bound=_Given | Awaitable[_Given])
 _Scores = TypeVar("_Scores", bound=Sequence[_Given] | Awaitable[Sequence[_Given]])
-_Verdict = TypeVar("_Verdict", bound=Verdict | Awaitable[Verdict])
-_Verdicts = TypeVar("_Verdicts", bound=Sequence[Verdict] | Awaitable[Sequence[Verdict]])
+_Judged = Verdict | bool
+_Verdict = TypeVar("_Verdict", bound=_Judged | Awaitable[_Judged])
+_Verdicts = TypeVar("_Verdicts", bound=Sequence[_Judged] | Awaitable[Sequence[_Judged]])
 
 
 class RewardDecorator(Protocol):
@@ -42,7 +43,7 @@ class BatchRewardDecorator(Protocol):
 
 
 class VerifierDecorator(Protocol):
-    """Makes a verifier of a function that returns a verdict."""
+    """Makes a verifier of a function that returns a verdict or a bool."""
 
     def __call__(self, function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Parameters, _Verdict]: ...
 
@@ -175,6 +176,7 @@ def reward(
             timeout=timeout,
             batch=batch,
             whole=signature.whole,
+            rest=signature.rest,
             scope=scope,
             prepare=prepare,
             as_published=_published_by(as_published, signature.options, public),
@@ -213,7 +215,7 @@ def verifier(
     aliases: Mapping[str, Sequence[str]] | None = None,
     as_published: bool | Sequence[str] = False,
 ) -> Any:
-    """Makes a verifier of a function that judges one completion and returns a `Verdict`.
+    """Makes a verifier of a function that judges one completion and returns a `Verdict`, or True or False.
 
     The arguments mean what they mean for `reward`.
 
@@ -240,6 +242,7 @@ def verifier(
             timeout=timeout,
             batch=batch,
             whole=signature.whole,
+            rest=signature.rest,
             prepare=prepare,
             as_published=_published_by(as_published, signature.options, public),
         )

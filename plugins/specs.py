@@ -104,6 +104,7 @@ class RewardSpec:
         as_published: it scores as somebody's published text does, quirks included, so that a check notes what that
             text pays for and calls it no error. True, or the options that make it so where they are set otherwise
             than by default.
+        rest: the function takes the row's other columns by keyword, as its `**kwargs`.
     """
 
     kind: ClassVar[Kind] = "reward"
@@ -122,6 +123,12 @@ class RewardSpec:
     scope: Scope = "completion"
     prepare: Callable[..., None] | None = None
     as_published: bool | tuple[str, ...] = field(default=False, kw_only=True)
+    rest: bool = field(default=False, kw_only=True)
+
+    @property
+    def any_column(self) -> bool:
+        """Whether the function may read any column of a row, and not only those that `columns` names."""
+        return self.whole or self.rest
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -159,6 +166,12 @@ class VerifierSpec:
     whole: bool = False
     prepare: Callable[..., None] | None = None
     as_published: bool | tuple[str, ...] = field(default=False, kw_only=True)
+    rest: bool = field(default=False, kw_only=True)
+
+    @property
+    def any_column(self) -> bool:
+        """Whether the function may read any column of a row, and not only those that `columns` names."""
+        return self.whole or self.rest
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

@@ -105,7 +105,7 @@ def _higher(
 ) -> list[tuple[Example, float]]:
     """Returns texts that state the gold of a case's row and score more than every case; none where a case states it."""
     names = [column.name for column in bound.spec.columns]
-    columns = [answer] if answer else [name for name in ANSWER_NAMES if bound.spec.whole or name in names]
+    columns = [answer] if answer else [name for name in ANSWER_NAMES if bound.spec.any_column or name in names]
     if any(find_slot(example, column) for example, _ in golds for column in columns):
         return []
     made = [example for example in _stating(examples, columns) if example not in examples]

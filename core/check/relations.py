@@ -64,7 +64,7 @@ class Relations:
         """
         examples = [example for example, _ in golds]
         spec = self._bound.spec
-        columns = list(examples[0].row) if spec.whole else [column.name for column in spec.columns]
+        columns = list(examples[0].row) if spec.any_column else [column.name for column in spec.columns]
         column = answer or answer_column(examples, columns)
         self._claims = column is not None
         self._serious = "error" if self._claims else "warning"
@@ -182,11 +182,11 @@ class Relations:
     def _columns(self, gold: Gold, column: str | None) -> None:
         spec, example = self._bound.spec, gold.example
         required = [(known.name, known.names) for known in spec.columns if known.required]
-        for name, names in [(name, (name,)) for name in example.row] if spec.whole else required:
+        for name, names in [(name, (name,)) for name in example.row] if spec.any_column else required:
             self._findings.tried("missing column")
             rest = {key: value for key, value in example.row.items() if key not in names}
             [seen] = see(self._scorer, [Example(example.text, rest)])
-            if seen.kind == "score" and (not spec.whole or not seen.reaches(gold.score)):
+            if seen.kind == "score" and (not spec.any_column or not seen.reaches(gold.score)):
                 self._findings.add(
                     "error", "missing column", f"without the column '{name}' it {seen}; it must fail", example.text
                 )

@@ -15,7 +15,7 @@ from grpo.core.check.report import Finding, Report, Severity
 from grpo.core.check.reward import check_env, check_reward, check_verifier
 from grpo.core.check.sampler import check_sampler
 from grpo.core.check.sandbox import check_sandbox
-from grpo.core.cli.show import found
+from grpo.core.cli.show import found, hits_of
 from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
@@ -60,13 +60,7 @@ def _named(host: Host, name: str) -> Iterator[Report]:
     if colon and prefix in KINDS:
         yield _checked(host, prefix, rest)
         return
-    kinds: list[Kind] = []
-    for kind in KINDS:
-        try:
-            host.find(kind, name)
-            kinds.append(kind)
-        except UsageError:
-            continue
+    kinds = [hit.kind for hit in hits_of(host, name)[0]]
     if not kinds:
         found(host, name)  # says what is wrong with the name
     reports: list[Report] = []

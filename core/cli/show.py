@@ -42,6 +42,28 @@ _AVERAGES = {
 _COMBINES = {"sum": "weighted sum", "all": "all (1 when each passes)", "any": "any (1 when one passes)"}
 
 
+def hits_of(host: Host, name: str) -> tuple[list[Registration], dict[Kind, UsageError]]:
+    """Returns what a name stands for among all kinds, and why it is nothing of the others.
+
+    A plain function of a file, which could be named as a verifier too, is what the file offers it as.
+    """
+    hits: list[Registration] = []
+    misses: dict[Kind, UsageError] = {}
+    for kind in KINDS:
+        try:
+            hit = host.find(kind, name)
+        except UsageError as error:
+            misses[kind] = error
+            continue
+        if all(_function_of(hit) is not _function_of(other) for other in hits):
+            hits.append(hit)
+    return hits, misses
+
+
+def _function_of(known: Registration) -> object:
+    return getattr(known.spec, "function", known.spec)
+
+
 def found(host: Host, name: str) -> Registration:
     """Returns the plugin that `[kind:][dist/]name` or `./file.py:function` names.
 
@@ -52,15 +74,10 @@ def found(host: Host, name: str) -> Registration:
     prefix, colon, rest = name.partition(":")
     if colon and prefix in KINDS:
         return host.find(prefix, rest)
-    hits: list[Registration] = []
-    misses: dict[Kind, UsageError] = {}
-    for kind in KINDS:
-        try:
-            hits.append(host.find(kind, name))
-        except AmbiguousName:
-            raise
-        except UsageError as error:
-            misses[kind] = error
+    hits, misses = hits_of(host, name)
+    ambiguous = next((error for error in misses.values() if isinstance(error, AmbiguousName)), None)
+    if ambiguous is not None:
+        raise ambiguous
     if len(hits) > 1:
         kinds = " and ".join(with_article(hit.kind) for hit in hits)
         choices = " or ".join(f"grpo plugins show {hit.kind}:{name}" for hit in hits)
@@ -113,6 +130,7 @@ def described(host: Host, known: Registration) -> Iterator[str]:
 
 def _function_lines(spec: RewardSpec | VerifierSpec) -> Iterator[str]:
     columns = [str(column) if column.required else f"{column} (optional)" for column in spec.columns]
+    columns += ["any other (**kwargs)"] if spec.rest else []
     yield f"Columns: {', '.join(columns) or 'none'}"
     if isinstance(spec, RewardSpec):
         low, high = (f"{bound:g}" if math.isfinite(bound) else "unbounded" for bound in spec.range)

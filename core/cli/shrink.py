@@ -71,7 +71,7 @@ def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], 
         outcomes: one for each.
     """
     columns = completion.row
-    if not bound.spec.whole:
+    if not bound.spec.any_column:
         names = [name for column in bound.spec.columns for name in column.names]
         columns = {name: completion.row[name] for name in names if name in completion.row}
     given = [repr(text) for text in texts]

@@ -176,8 +176,9 @@ class Reader:
 
     def _verdict(self, value: Any, row: int) -> Judgement:
         problem = None
+        value = _plain_verdict(value)
         if not isinstance(value, Verdict):
-            problem = f"it returned {_short(value)}, a {type(value).__name__}; a verifier returns a Verdict."
+            problem = f"it returned {_short(value)}, a {type(value).__name__}; a verifier returns a Verdict, or a bool."
         elif value.ok is not None and not isinstance(value.ok, bool):
             problem = f"its Verdict has ok={_short(value.ok)}; ok is True, False or None."
         elif any(text is not None and not isinstance(text, str) for text in (value.extracted, value.reason)):
@@ -203,12 +204,24 @@ def _turns_problem(turns: Any, count: int) -> str | None:
 
 def _plain_number(value: Any) -> Any:
     """Returns the number of a bool (1.0 or 0.0) and of an array or tensor without dimensions; all else as it is."""
-    if not isinstance(value, numbers.Real):
-        try:
-            value = value.item() if value.shape == () else value
-        except Exception:
-            return value
+    value = _without_dimensions(value)
     return float(value) if isinstance(value, bool) else value
+
+
+def _plain_verdict(value: Any) -> Any:
+    """Returns the verdict of a bool, also one of NumPy; all else as it is."""
+    truth = value if isinstance(value, Verdict) else _without_dimensions(value)
+    return Verdict(truth) if isinstance(truth, bool) else value
+
+
+def _without_dimensions(value: Any) -> Any:
+    """Returns the plain value of an array or tensor without dimensions; all else as it is."""
+    if isinstance(value, numbers.Real):
+        return value
+    try:
+        return value.item() if value.shape == () else value
+    except Exception:
+        return value
 
 
 def _is_finite(value: SupportsFloat) -> bool:

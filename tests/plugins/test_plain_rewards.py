@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from grpo import Completion, check_reward
+from grpo.core.cli.show import hits_of
 from grpo.core.run.given import PluginObjects
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundReward
@@ -37,6 +38,28 @@ def right_for_trl(completions, answer, **kwargs):
 def right_with_prompts(prompts, completions, answer, **kwargs):
     assert prompts == [[{"role": "user", "content": "2 + 2?"}]] * len(completions)
     return [np.float32(gold in said[0]["content"]) for said, gold in zip(completions, answer)]
+
+def right_with_rest(completion, answer, **kwargs):
+    assert kwargs == {"level": 3, "source": None}
+    return answer in completion
+
+def right_of_rest(completion, **kwargs):
+    return kwargs["answer"] in completion
+
+@reward(version=1)
+def right_of_options_and_rest(completion, *, level: int = 1, **row):
+    assert level == 1 and "level" not in row
+    return row["answer"] in completion
+
+@reward(batch=True)
+def right_of_batch(completions, answer, **rest):
+    assert rest == {"level": [3] * len(completions), "source": [None] * len(completions)}
+    return [gold in text for text, gold in zip(completions, answer)]
+
+@reward(scope="group")
+def right_of_group(completions, **rest):
+    assert rest["level"] == 3
+    return [rest["answer"] in text for text in completions]
 
 def scaled(completion, answer, scale):
     return scale * right(completion, answer)
@@ -63,10 +86,11 @@ def right_empty(completion, answer):
 """
 NAMES = (
     *("right", "right_in_numpy", "right_for_trl", "right_with_prompts", "right_by_partial", "right_by_lambda"),
-    *("right_by_object", "right_bare", "right_empty"),
+    *("right_by_object", "right_bare", "right_empty", "right_with_rest", "right_of_rest"),
+    *("right_of_options_and_rest", "right_of_batch", "right_of_group"),
 )
 ASKED = (Message(role="user", content="2 + 2?"),)
-BOTH = [Completion(text, prompt=ASKED, row={"answer": "4"}) for text in ("It is 4.", "no")]
+BOTH = [Completion(text, prompt=ASKED, row={"answer": "4", "level": 3, "source": None}) for text in ("It is 4.", "no")]
 
 
 @pytest.fixture
@@ -116,6 +140,42 @@ def test_the_only_plain_reward_of_a_file_needs_no_name(file: Path) -> None:
     file.write_text("def number(text):\n    return 1.0\n")
     with pytest.raises(UsageError, match="decorated with @reward\\(\\) or has a first parameter named completion"):
         Host([]).reward("./mine.py")
+
+
+VERIFIERS = """
+import numpy as np
+from grpo import Verdict
+
+def annotated(completion, answer) -> Verdict:
+    return judged(completion, answer)
+
+def judged(completion, answer, **kwargs):
+    return Verdict(answer in completion, extracted=completion)
+
+def told(completion, answer):
+    return np.bool_(answer in completion)
+"""
+
+
+def test_an_undecorated_verifier_of_a_file_judges(file: Path) -> None:
+    file.write_text(VERIFIERS)
+    bound = [Host([]).verifier(f"./mine.py:{name}") for name in ("annotated", "judged", "told")]
+    with Scorer(bound, workers=1, retries=0) as scorer:
+        found = scorer.judge(BOTH)
+    for name in ("annotated", "judged", "told"):
+        assert [one.verdict and one.verdict.ok for one in found[name]] == [True, False]
+
+
+def test_a_plain_function_that_returns_a_verdict_is_offered_as_a_verifier_and_no_other_is(file: Path) -> None:
+    file.write_text(VERIFIERS)
+    host = Host([])
+    assert [hit.kind for hit in hits_of(host, "./mine.py:judged")[0]] == ["verifier"]
+    assert [hit.kind for hit in hits_of(host, "./mine.py:told")[0]] == ["reward"]
+    assert host.reward("./mine.py").name == "told"
+    with pytest.raises(UsageError, match=r"offers 2 verifiers: annotated, judged\. Name one"):
+        host.verifier("./mine.py")
+    with pytest.raises(UsageError, match=r"mine\.py:judged is a verifier: it returns a Verdict.*with --verifier"):
+        host.reward("./mine.py:judged")
 
 
 class Right:

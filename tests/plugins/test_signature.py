@@ -63,7 +63,7 @@ def test_hidden_parameters_are_refused() -> None:
     with pytest.raises(SpecError, match="hides what the function reads"):
 
         @reward(version=1)
-        def score(completion: str, **row: str) -> float: ...
+        def score(completion: str, *columns: str) -> float: ...
 
 
 def test_a_list_of_completions_says_which_list_it_is() -> None:

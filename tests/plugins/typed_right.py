@@ -62,6 +62,11 @@ def same(completion: str, answer: str) -> Verdict:
     return Verdict(completion == answer)
 
 
+@verifier
+def told(completion: str) -> bool:
+    return bool(completion)
+
+
 @verifier(version=1, name="exactly")
 def exact(completion: str, answer: str) -> Verdict:
     return Verdict(completion == answer)

@@ -60,11 +60,6 @@ def score(completion: str) -> float:
     return float(len(completion))
 
 
-@verifier(version=1)  # wrong
-def truth(completion: str) -> bool:
-    return bool(completion)
-
-
 @verifier(version=1, batch=True)  # wrong
 def one_verdict(completions: list[str]) -> Verdict:
     return Verdict(bool(completions))

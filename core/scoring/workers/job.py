@@ -150,7 +150,9 @@ def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Comp
         Exception: a value in them cannot be pickled.
     """
     items: Sequence[Completion] | list[tuple[str, dict[str, object], int]] = completions
-    if not spec.whole:
+    if spec.rest and not spec.whole:
+        items = [(c.text, dict(c.row), c.turns) for c in completions]
+    elif not spec.whole:
         names = [name for column in spec.columns for name in column.names]
         items = [(c.text, {name: c.row[name] for name in names if name in c.row}, c.turns) for c in completions]
     return bytes(cloudpickle.dumps(items) if careful else pickle.dumps(items, protocol=5))

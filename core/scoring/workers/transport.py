@@ -28,6 +28,7 @@ from grpo.core.scoring.call import Bound
 from grpo.plugins._file_code import execute
 from grpo.plugins._signature import written_function
 from grpo.plugins.from_trl import TrlFunction
+from grpo.plugins.specs import Option
 
 _by_value = threading.Lock()
 
@@ -188,7 +189,9 @@ def _function(value: Any) -> Any:
 
 def _with_function(plugin: Bound, function: Any) -> Bound:
     """Returns the plugin with another function and without what only people read."""
-    spec: Any = dataclasses.replace(plugin.spec, function=function, doc="", options=(), cases=(), prepare=None)
+    names = [option.name for option in plugin.spec.options] if plugin.spec.rest else []  # none of them is a column
+    options = tuple(Option(name, None) for name in names)
+    spec: Any = dataclasses.replace(plugin.spec, function=function, doc="", options=options, cases=(), prepare=None)
     return dataclasses.replace(plugin, spec=spec)
 
 

@@ -250,7 +250,7 @@ def test_verdicts_are_judgements_and_anything_else_is_a_failure() -> None:
     assert odd.kind == nothing.kind == "failure"
     assert "ok=1" in (odd.reason or "")
     assert nothing.reason == (
-        "verifier 'judge' of their-dist, row 3: it returned None, a NoneType; a verifier returns a Verdict."
+        "verifier 'judge' of their-dist, row 3: it returned None, a NoneType; a verifier returns a Verdict, or a bool."
     )
 
 
